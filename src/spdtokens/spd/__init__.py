@@ -1,0 +1,59 @@
+"""Mathematics of symmetric positive definite (SPD) matrices as tokens. Knows nothing of EEG."""
+
+from spdtokens.spd.bures import (
+    Barycenter,
+    barycenter_bures_wasserstein,
+    distance_bures_wasserstein,
+    geodesic_bures_wasserstein,
+)
+from spdtokens.spd.embeddings import EMBEDDINGS, Embedding, get_embedding
+from spdtokens.spd.floor import Floor
+from spdtokens.spd.matrix_functions import (
+    expm,
+    invsqrtm,
+    logm,
+    powm,
+    spectral,
+    spectral_token,
+    sqrtm,
+)
+from spdtokens.spd.scalar_functions import (
+    EXP,
+    INV_SQRT,
+    LOG,
+    SQRT,
+    SpectralFunction,
+    power_function,
+)
+from spdtokens.spd.triangle import matrix_dim, token_dim, unvech, vech
+from spdtokens.spd.validation import NotSPDError, check_spd
+
+__all__ = [
+    "EMBEDDINGS",
+    "EXP",
+    "INV_SQRT",
+    "LOG",
+    "SQRT",
+    "Barycenter",
+    "Embedding",
+    "Floor",
+    "NotSPDError",
+    "SpectralFunction",
+    "barycenter_bures_wasserstein",
+    "check_spd",
+    "distance_bures_wasserstein",
+    "expm",
+    "geodesic_bures_wasserstein",
+    "get_embedding",
+    "invsqrtm",
+    "logm",
+    "matrix_dim",
+    "power_function",
+    "powm",
+    "spectral",
+    "spectral_token",
+    "sqrtm",
+    "token_dim",
+    "unvech",
+    "vech",
+]

@@ -1,0 +1,91 @@
+"""Tangent-space tokens at a reference fitted on training data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from pyriemann.geometry.mean import gmean
+from torch import Tensor
+
+from spdtokens.spd.arrays import as_tensor
+from spdtokens.spd.embeddings.base import Embedding
+from spdtokens.spd.matrix_functions import expm, invsqrtm, spectral, sqrtm
+from spdtokens.spd.scalar_functions import LOG
+from spdtokens.spd.validation import check_spd
+
+
+@dataclass(frozen=True)
+class AffineInvariant(Embedding):
+    """``triu(log(R^-1/2 C R^-1/2))``: the tangent space of the affine-invariant metric at ``R``.
+
+    The token of the reference ``R`` itself is zero. Isometric tokens have the affine-invariant
+    distance to ``R`` as their norm (pyRiemann's ``TangentSpace`` gives the same vectors).
+
+    Scale law: ``to_token(s C) = to_token(C) + log(s) I`` at a fixed reference; no change at all
+    when the reference is fitted to the scaled matrices.
+
+    Parameters
+    ----------
+    metric : str
+        Mean of the training matrices to use as reference, any that pyRiemann's ``gmean`` knows.
+    """
+
+    name: ClassVar[str] = "affine_invariant"
+    needs_fit: ClassVar[bool] = True
+
+    metric: str = "riemann"
+    reference: Tensor | None = field(default=None, compare=False, repr=False)
+
+    def fit(self, C: Any) -> Self:
+        """Return a copy with the mean of training matrices as reference.
+
+        Parameters
+        ----------
+        C : Tensor or ndarray, shape (n, d, d) or (n, tokens, d, d)
+            With tokens, each token gets a reference of its own.
+        """
+        C = as_tensor(C).detach().double()
+        check_spd(C)
+        if C.ndim not in (3, 4):
+            raise ValueError(
+                f"Expected training matrices (n, d, d) or (n, tokens, d, d), got {tuple(C.shape)}."
+            )
+        if C.ndim == 3:
+            return replace(self, reference=self._mean(C))
+        return replace(self, reference=torch.stack([self._mean(c) for c in C.unbind(1)]))
+
+    def _mean(self, C: Tensor) -> Tensor:
+        # pyRiemann's stopping rule is absolute, so the unit is taken out first.
+        scale = C.diagonal(dim1=-2, dim2=-1).mean()
+        mean = gmean((C / scale).cpu().numpy(), metric=self.metric)
+        return torch.as_tensor(np.asarray(mean), device=C.device) * scale
+
+    def embed(self, C: Tensor) -> Tensor:
+        W = invsqrtm(self._reference(C))
+        return spectral(W @ C.double() @ W, LOG, floor=self.floor, dtype=C.dtype)
+
+    def unembed(self, M: Tensor) -> Tensor:
+        R = sqrtm(self._reference(M))
+        return (R @ expm(M.double()) @ R).to(M.dtype)
+
+    def _reference(self, like: Tensor) -> Tensor:
+        if self.reference is None:
+            raise RuntimeError(
+                "The affine_invariant embedding needs a reference: call `fit` with training "
+                "matrices (never test ones) and use the embedding it returns."
+            )
+        R = self.reference
+        if R.shape[-1] != like.shape[-1]:
+            raise ValueError(
+                f"The reference was fitted to {R.shape[-1]} x {R.shape[-1]} matrices, got "
+                f"{like.shape[-1]} x {like.shape[-1]}."
+            )
+        if R.ndim == 3 and (like.ndim < 3 or like.shape[-3] != len(R)):
+            raise ValueError(
+                f"The reference was fitted to {len(R)} tokens a trial: expected matrices "
+                f"(..., {len(R)}, d, d), got {tuple(like.shape)}."
+            )
+        return R.to(like.device)

@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+import os
+
+import torch
+from hypothesis import settings
+
+# The same examples in every run, and no deadline on a noisy machine.
+settings.register_profile("spdtokens", derandomize=True, deadline=None, max_examples=60)
+settings.load_profile("spdtokens")
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    torch.set_num_threads(1)  # the workers are the threads; tests of sharing set their own

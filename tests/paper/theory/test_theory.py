@@ -1,0 +1,155 @@
+"""The theory bench: its verdicts, and that they are decided by numbers."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+
+import pytest
+import torch
+from rich.console import Console
+
+from spdtokens.paper.theory import CLAIMS, check_claims, distances, gradients, normalisation
+from spdtokens.paper.theory.claim import judge
+from spdtokens.paper.theory.figures import bilipschitz_figure, conditioning_figure
+from spdtokens.paper.theory.sampling import F64, mirrored_pair
+from spdtokens.paper.theory.show import theory_table
+
+
+@pytest.fixture(scope="module")
+def findings() -> dict[str, dict]:
+    return {finding["id"]: finding for finding in check_claims()}
+
+
+def test_every_claim_is_complete(findings: dict[str, dict]) -> None:
+    assert len(findings) == len(CLAIMS) >= 12
+    for finding in findings.values():
+        assert finding["verdict"] in ("holds", "corrected", "fails")
+        assert all(finding[key] for key in ("claim", "source", "method", "evidence", "numbers"))
+        if finding["verdict"] != "holds":
+            assert finding["counterexample"] or finding["instead"]
+    json.dumps(list(findings.values()))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bilipschitz-main-upper",
+        "bilipschitz-general-upper",
+        "index-formula",
+        "backward-formula",
+        "gradient-ratio",
+        "conditioning-name",
+        "bn-embed-scaling",
+        "absolute-regulariser",
+        "log-cancellation",
+        "table-bilipschitz",
+        "table-distance",
+    ],
+)
+def test_not_as_printed(findings: dict[str, dict], name: str) -> None:
+    assert findings[name]["verdict"] == "corrected"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "vech-norm",
+        "bilipschitz-commuting",
+        "bilipschitz-main-lower",
+        "bilipschitz-general-lower",
+        "injective",
+        "conditioning-sqrt",
+        "conditioning-log",
+        "conditioning-identity",
+        "k-entry-bounds",
+        "gradient-bound-sqrt",
+        "gradient-bound-log",
+        "barycenter-fixed-point",
+        "barycenter-quadratic-error",
+        "bn-embed-centering",
+        "token-dimension",
+        "table-injective",
+        "table-k-condition",
+        "table-gradient-bound",
+    ],
+)
+def test_as_printed(findings: dict[str, dict], name: str) -> None:
+    assert findings[name]["verdict"] == "holds"
+
+
+def test_quadratic_slope(findings: dict[str, dict]) -> None:
+    numbers = findings["barycenter-quadratic-error"]["numbers"]
+    assert all(abs(slope - 2) < 0.1 for slope in numbers["slope"].values())
+    assert numbers["constant_growth_exponent"]["worst"] > 0.2  # it does grow with kappa
+
+
+@pytest.mark.slow
+def test_verdicts_do_not_depend_on_the_seed(findings: dict[str, dict]) -> None:
+    timed = {"backward-cost", "eigen-complexity"}
+    for finding in check_claims(seed=20261115):
+        if finding["id"] not in timed:
+            assert finding["verdict"] == findings[finding["id"]]["verdict"], finding["id"]
+
+
+def test_small_counterexamples_by_hand() -> None:
+    A = torch.tensor([[2.0, 1.0], [1.0, 1.0]], dtype=F64)
+    ratio = distances.token_ratio(A, A.flip(0, 1)).item()
+    assert ratio == pytest.approx((2 / 5) ** 0.5 / (6 - 4 * 2**0.5) ** 0.5, rel=1e-12)
+    K = torch.tensor([[1 / 2, 1 / 3], [1 / 3, 1 / 4]], dtype=F64)
+    found = gradients.daleckii_krein(gradients.SQRT, torch.tensor([1.0, 4.0], dtype=F64))
+    torch.testing.assert_close(found, K)
+    assert torch.linalg.cond(K).item() == pytest.approx(38.5, abs=0.05)
+
+
+def test_mirrored_pairs_approach_sqrt_two() -> None:
+    ratio = distances.token_ratio(*mirrored_pair(1e-12, 1e-3)).item()
+    assert 1.414 < ratio < 2**0.5
+
+
+def test_rotations_about_a_diagonal_matrix_have_the_stated_variance_ratio() -> None:
+    small = 0.01
+    angles = 1e-4 * torch.randn(200, generator=torch.Generator().manual_seed(0), dtype=F64)
+    angles -= angles.mean()
+    turn = torch.zeros(200, 2, 2, dtype=F64)
+    turn[:, 0, 1], turn[:, 1, 0] = -angles, angles
+    R = torch.matrix_exp(turn)
+    C = R @ torch.diag(torch.tensor([1.0, small], dtype=F64)) @ R.mT
+    expected = (1 + small) / (1 + small**0.5) ** 2
+    assert normalisation.variance_ratio(C, isometric=False) == pytest.approx(expected, rel=1e-3)
+    assert normalisation.variance_ratio(C, isometric=True) == pytest.approx(2 * expected, rel=1e-3)
+
+
+def test_a_wrong_claim_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The conditioning test can fail: give it a function with another law."""
+    wrong = dataclasses.replace(gradients.LOG, divided_difference=lambda a, b: 1 / (a * b))
+    assert gradients._conditioning(wrong, 1.0).verdict == "fails"
+    monkeypatch.setattr(distances, "token_ratio", lambda A, *_, **__: 2 * torch.ones(len(A)))
+    assert judge(False) == "fails"
+    assert distances._general_lower(torch.Generator()).verdict == "holds"
+    monkeypatch.setattr(distances, "token_ratio", lambda A, *_, **__: 0.5 * torch.ones(len(A)))
+    assert distances._general_lower(torch.Generator()).verdict == "fails"
+
+
+def test_figures_show_what_they_say() -> None:
+    axes = conditioning_figure().axes[0]
+    measured = {
+        line.get_color(): line.get_ydata() for line in axes.lines if line.get_marker() != "None"
+    }
+    tops = sorted(float(y[-1]) for y in measured.values())
+    assert tops == pytest.approx([1.0, 1e3, 1e6])
+    left, right = bilipschitz_figure().axes
+    for axes, low in ((left, 0.5**0.5), (right, 1.0)):
+        dots = [line.get_ydata() for line in axes.lines if line.get_marker() == "."]
+        assert len(dots) > 20
+        assert all(low - 1e-6 <= y.min() and y.max() <= 2**0.5 for y in dots)
+
+
+def test_table_shows_counterexample_and_truth(findings: dict[str, dict]) -> None:
+    console = Console(width=300, record=True, file=io.StringIO())
+    console.print(theory_table([findings["index-formula"], findings["vech-norm"]]))
+    text = console.export_text()
+    assert "smallest counter-example: d = 3: (1, 3) and (2, 2) both go to place 3" in text
+    assert "true: row-major order is k = (i - 1)(2 d - i) / 2 + j" in text
+    assert "1 holds, 1 corrected" in text

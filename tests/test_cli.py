@@ -1,0 +1,75 @@
+"""The commands as a user runs them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import spdtokens
+from spdtokens.cli import app
+from spdtokens.paper import theory
+
+runner = CliRunner()
+
+
+@pytest.fixture
+def two_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = [claim for claim in theory.CLAIMS if claim.id in ("vech-norm", "index-formula")]
+    monkeypatch.setattr(theory, "CLAIMS", few)
+
+
+def test_version() -> None:
+    assert runner.invoke(app, ["--version"]).stdout.strip() == f"spdtokens {spdtokens.__version__}"
+
+
+def test_no_arguments_show_help() -> None:
+    result = runner.invoke(app, [])
+    assert "theory" in result.output
+    assert "bench" in result.output
+
+
+@pytest.mark.usefixtures("two_claims")
+class TestTheory:
+    def test_json_is_all_of_standard_output(self) -> None:
+        result = runner.invoke(app, ["theory", "--json"])
+        claims = json.loads(result.stdout)["claims"]
+        assert [claim["id"] for claim in claims] == ["vech-norm", "index-formula"]
+        assert {"id", "claim", "verdict", "evidence"} <= set(claims[0])
+
+    def test_table_and_files(self, tmp_path: Path) -> None:
+        folder = tmp_path / "new" / "folder"
+        result = runner.invoke(app, ["theory", "--out", str(folder)], env={"COLUMNS": "120"})
+        assert result.exit_code == 0, result.output
+        assert "1 holds, 1 corrected" in result.stdout
+        assert "corrected" in result.stdout
+        assert sorted(path.name for path in folder.iterdir()) == [
+            "bilipschitz.png",
+            "conditioning.png",
+            "theory.json",
+        ]
+        assert len(json.loads((folder / "theory.json").read_text())["claims"]) == 2
+        assert (folder / "conditioning.png").read_bytes().startswith(b"\x89PNG")
+
+    def test_out_that_is_a_file_is_refused_before_any_work(self, tmp_path: Path) -> None:
+        file = tmp_path / "file"
+        file.write_text("precious")
+        result = runner.invoke(app, ["theory", "--out", str(file)])
+        assert result.exit_code == 2
+        assert "is a file" in result.output
+        assert "Tested" not in result.output
+        assert file.read_text() == "precious"
+
+
+def test_bench_embed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spdtokens.bench.embed.SHAPES", ((12, 4),))
+    monkeypatch.setattr("spdtokens.bench.timing.SETTLE_SECONDS", 0.0)
+    result = runner.invoke(app, ["bench", "embed", "--json", "--repeats", "3", "--threads", "1"])
+    data = json.loads(result.stdout)
+    assert data["threads"] == 1
+    assert len(data["rows"]) == 8
+    table = runner.invoke(app, ["bench", "embed", "--repeats", "3"], env={"COLUMNS": "140"})
+    assert "12 of 4 x 4" in table.stdout
+    assert runner.invoke(app, ["bench", "embed", "--repeats", "1"]).exit_code == 2
