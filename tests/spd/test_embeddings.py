@@ -87,6 +87,14 @@ def test_numpy_in_numpy_out(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_no_matrices_give_no_tokens(name: str) -> None:
+    embedding = fitted(name, 4)
+    token = embedding.to_token(random_spd(0, 4))
+    assert token.shape == (0, 10)
+    assert embedding.from_token(token).shape == (0, 4, 4)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_pickle(name: str) -> None:
     embedding = fitted(name, 4, isometric=True)
     C = random_spd(4)

@@ -12,7 +12,7 @@ from pyriemann.geometry.base import logm as pyriemann_logm
 from pyriemann.geometry.base import sqrtm as pyriemann_sqrtm
 from torch import Tensor
 
-from spdtokens.bench.timing import interleaved_medians, thread_count
+from spdtokens.bench.timing import fastest_peer, interleaved_times, thread_count
 from spdtokens.spd import get_embedding, token_dim
 
 #: Matrices and channels of the paper's three data sets.
@@ -89,17 +89,17 @@ def _row(
     else:
         G = torch.randn(n, token_dim(d), generator=torch.Generator().manual_seed(1)).to(dtype)
         candidates = {name: _forward_backward(tokens, C, G) for name, tokens in peers.items()}
-    times = interleaved_medians(candidates, repeats)
-    fastest = min((name for name in times if name != OURS), key=lambda name: times[name])
+    times = interleaved_times(candidates, repeats)
+    fastest, ratio = fastest_peer(times, OURS)
     return {
         "n": n,
         "d": d,
         "function": function,
         "pass": pass_,
         "dtype": str(dtype).removeprefix("torch."),
-        "milliseconds": times,
+        "milliseconds": {name: float(np.median(t)) for name, t in times.items()},
         "fastest_peer": fastest,
-        "ratio": times[OURS] / times[fastest],
+        "ratio": ratio,
     }
 
 
@@ -117,7 +117,7 @@ def bench_embed(repeats: int = 15, threads: int | None = None) -> Iterator[dict[
     ------
     dict
         One for each shape, function, pass and dtype; ``ratio`` is our time over the fastest
-        peer's, so below 1 we are faster.
+        peer's in the same round (median of rounds), so below 1 we are faster.
     """
     with thread_count(threads or torch.get_num_threads()):
         for dtype in (torch.float64, torch.float32):

@@ -8,10 +8,11 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-# Thread pools of BLAS and OpenMP go on spinning for some milliseconds after their last task. Wait
-# until the one before has stopped, or it is charged to the one after.
+# The thread pool of the candidate before goes on spinning for some 10 ms after its last task, and
+# a processor that slept is slow to wake. So each candidate first runs untimed for this long.
 SETTLE_SECONDS = 0.04
 
 
@@ -27,23 +28,33 @@ def thread_count(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def interleaved_medians(
+def interleaved_times(
     candidates: Mapping[str, Callable[[], object]], repeats: int
-) -> dict[str, float]:
-    """Median milliseconds of each candidate.
+) -> dict[str, NDArray[np.float64]]:
+    """Milliseconds of each candidate in each of ``repeats`` rounds, shape (repeats,).
 
     Every round runs all candidates once, each round beginning with another one, so that a busy
-    moment of the machine and the order of calls hit all of them alike.
+    moment of the machine and the order of calls hit all of them alike. Compare within rounds.
     """
     names = list(candidates)
     samples: dict[str, list[float]] = {name: [] for name in names}
-    for name in names:
-        candidates[name]()  # first calls load libraries
     for round_ in range(repeats):
         shift = round_ % len(names)
         for name in names[shift:] + names[:shift]:
-            time.sleep(SETTLE_SECONDS)
+            settled = time.perf_counter() + SETTLE_SECONDS
+            candidates[name]()
+            while time.perf_counter() < settled:
+                candidates[name]()
             start = time.perf_counter()
             candidates[name]()
             samples[name].append(time.perf_counter() - start)
-    return {name: 1e3 * float(np.median(times)) for name, times in samples.items()}
+    return {name: 1e3 * np.array(times) for name, times in samples.items()}
+
+
+def fastest_peer(times: Mapping[str, NDArray[np.float64]], ours: str) -> tuple[str, float]:
+    """The peer that does best against us, and our time over its: median of the rounds' ratios."""
+    ratios = {
+        name: float(np.median(times[ours] / peer)) for name, peer in times.items() if name != ours
+    }
+    best = max(ratios, key=lambda name: ratios[name])
+    return best, ratios[best]

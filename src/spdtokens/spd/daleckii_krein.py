@@ -54,11 +54,10 @@ class Plan:
         return torch.float64 if self.dtype == torch.float64 else torch.float32
 
     def floor_level(self, eigenvalues: Tensor) -> Tensor | None:
-        """Floor of each matrix, shape (m, 1); None if every eigenvalue stands above its floor."""
-        if not self.f.positive_domain:
+        """Floor of each matrix, shape (m, 1); None if no eigenvalue is near it."""
+        if not self.f.positive_domain or self.floor.clears(eigenvalues, self.dtype):
             return None
-        level = self.floor.level(eigenvalues, self.dtype)
-        return None if bool((eigenvalues[..., :1] >= level).all()) else level
+        return self.floor.level(eigenvalues, self.dtype)
 
 
 def apply_function(C: Tensor, plan: Plan) -> tuple[Tensor, Tensor, Tensor]:

@@ -40,5 +40,11 @@ class Floor:
         scale = eigenvalues.abs().mean(-1, keepdim=True)
         return (self.slope(dtype) * scale).clamp(min=self.absolute)
 
+    def clears(self, eigenvalues: Tensor, dtype: torch.dtype) -> bool:
+        """Whether all ascending eigenvalues (..., d) stand clear of the floor; quick, cautious."""
+        smallest, largest = eigenvalues[..., 0], eigenvalues[..., -1]
+        level = (self.slope(dtype) * largest).clamp_(min=max(self.absolute, 0.0))
+        return bool((smallest > level).all())
+
 
 DEFAULT_FLOOR = Floor()

@@ -80,16 +80,20 @@ def _weighted(token: Tensor, weight: float) -> Tensor:
 def gather_triangle(M: Tensor, weight: float) -> Tensor:
     """Upper triangle of matrices (..., d, d), off-diagonal entries times ``weight``."""
     d = M.shape[-1]
-    flat = M.reshape(-1, d * d).index_select(1, triangle_indices(d, M.device)[0])
-    return _weighted(flat.reshape(*M.shape[:-2], token_dim(d)), weight)
+    token = _pick(M.reshape(*M.shape[:-2], d * d), triangle_indices(d, M.device)[0])
+    return _weighted(token, weight)
 
 
 def scatter_triangle(token: Tensor, weight: float) -> Tensor:
     """Symmetric matrices of tokens, off-diagonal entries times ``weight``."""
-    token = _weighted(token, weight)
     d = matrix_dim(token.shape[-1])
-    flat = token.reshape(-1, token.shape[-1]).index_select(1, triangle_indices(d, token.device)[1])
+    flat = _pick(_weighted(token, weight), triangle_indices(d, token.device)[1])
     return flat.reshape(*token.shape[:-1], d, d)
+
+
+def _pick(x: Tensor, places: Tensor) -> Tensor:
+    """``x[..., places]``; gather is several times faster than indexing here."""
+    return x.gather(-1, places.expand(*x.shape[:-1], -1))
 
 
 class _Vech(torch.autograd.Function):
