@@ -1,0 +1,138 @@
+"""What a data set is: trials of subjects in sessions, with everything needed to split them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Paradigm = Literal["motor imagery", "erp", "ssvep", "other"]
+
+
+class DataError(ValueError):
+    """Data that cannot be used; the message names the culprit and the remedy."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The trials of one subject in one session.
+
+    Attributes
+    ----------
+    subject, session : str
+    X : ndarray, shape (n, channels, samples), or (n, d, d) for covariance matrices
+    y : ndarray of int, shape (n,)
+        Indices into the data set's ``classes``.
+    run : ndarray of str, shape (n,)
+        Part of the session in which a trial was recorded.
+    group : ndarray of int, shape (n,)
+        Trials with the same number are segments of one long trial, or overlap in time, and must
+        never be split between training and test. Unique within the recording.
+    """
+
+    subject: str
+    session: str
+    X: NDArray[Any]
+    y: NDArray[np.int64]
+    run: NDArray[np.str_]
+    group: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        n = len(self.X)
+        where = f"Subject {self.subject}, session {self.session}"
+        if self.X.ndim != 3:
+            raise DataError(
+                f"{where}: expected trials (n, channels, samples) or covariances (n, d, d), got an "
+                f"array of shape {self.X.shape}."
+            )
+        for name in ("y", "run", "group"):
+            length = len(getattr(self, name))
+            if length != n:
+                raise DataError(
+                    f"{where}: {n} trials but {length} entries in {name!r}; they must go together."
+                )
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set whose recordings are read, or made, when they are asked for.
+
+    Attributes
+    ----------
+    name : str
+    description : str
+        One line: what was recorded, where it comes from.
+    paradigm : {'motor imagery', 'erp', 'ssvep', 'other'}
+    classes : tuple of str
+        Names of the labels.
+    ch_names : tuple of str
+    sfreq : float or None
+        Samples a second; None for covariance matrices.
+    tmin : float
+        Seconds from the cue to the first sample.
+    window : tuple of float
+        From and to, in seconds after the cue: the part of a trial to decode. What lies around it
+        is there for the filters.
+    index : mapping of str to tuple of str
+        Sessions of every subject, in order of time.
+    read : callable
+        From subject and session to a :class:`Recording`.
+    stimulus_frequencies : tuple of float
+        For SSVEP: the flicker frequencies in Hz.
+    filtered : tuple of float or None
+        High-pass and low-pass, in Hz, already applied to the trials; None where not.
+    is_covariance : bool
+        Whether recordings hold covariance matrices instead of signals.
+    unit_in_volts : float or None
+        What one unit of the signal is in volts (1e-6 for microvolts); None if not calibrated.
+    """
+
+    name: str
+    description: str
+    paradigm: Paradigm
+    classes: tuple[str, ...]
+    ch_names: tuple[str, ...]
+    sfreq: float | None
+    tmin: float
+    window: tuple[float, float]
+    index: Mapping[str, tuple[str, ...]]
+    read: Callable[[str, str], Recording]
+    stimulus_frequencies: tuple[float, ...] = ()
+    filtered: tuple[float | None, float | None] = (None, None)
+    is_covariance: bool = False
+    unit_in_volts: float | None = None
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Subjects, in order."""
+        return tuple(self.index)
+
+    def sessions(self, subject: str) -> tuple[str, ...]:
+        """Sessions of a subject, in order of time."""
+        if subject not in self.index:
+            raise DataError(
+                f"{self.name} has no subject {subject!r}. It has: {', '.join(self.index)}."
+            )
+        return self.index[subject]
+
+    def load(self, subject: str, session: str) -> Recording:
+        """Trials of one subject in one session."""
+        if session not in self.sessions(subject):
+            raise DataError(
+                f"{self.name}: subject {subject} has no session {session!r}. There are: "
+                f"{', '.join(self.sessions(subject))}."
+            )
+        recording = self.read(subject, session)
+        strange = set(np.unique(recording.y)) - set(range(len(self.classes)))
+        if strange:
+            raise DataError(
+                f"{self.name}, subject {subject}, session {session}: labels {sorted(strange)} are "
+                f"not among the {len(self.classes)} classes."
+            )
+        return recording
