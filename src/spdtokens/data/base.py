@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -31,6 +31,8 @@ class Recording:
     group : ndarray of int, shape (n,)
         Trials with the same number are segments of one long trial, or overlap in time, and must
         never be split between training and test. Unique within the recording.
+    about : mapping of str to ndarray, shape (n, ...)
+        Whatever else is known of each trial, such as the sample of its onset.
     """
 
     subject: str
@@ -39,6 +41,7 @@ class Recording:
     y: NDArray[np.int64]
     run: NDArray[np.str_]
     group: NDArray[np.int64]
+    about: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         n = len(self.X)

@@ -1,0 +1,132 @@
+"""Frequency bands: presets, lists, and refusal of what a recording cannot carry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+class SignalError(ValueError):
+    """A request that the signal cannot meet; the message has the numbers."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """Frequencies from ``low`` to ``high`` Hz; None where there is no limit."""
+
+    low: float | None
+    high: float | None
+
+    def __str__(self) -> str:
+        if self.low is None and self.high is None:
+            return "unfiltered"
+        if self.low is None:
+            return f"below {self.high:g} Hz"
+        if self.high is None:
+            return f"above {self.low:g} Hz"
+        return f"{self.low:g}-{self.high:g} Hz"
+
+
+UNFILTERED = Band(None, None)
+PRESETS: dict[str, tuple[Band, ...]] = {
+    "none": (UNFILTERED,),
+    "broadband": (Band(4.0, 40.0),),
+    # The paper calls these mu, beta and gamma; by convention they are theta, alpha and beta.
+    "paper3": (Band(4.0, 8.0), Band(8.0, 13.0), Band(13.0, 30.0)),
+    "filterbank": tuple(Band(float(f), float(f + 4)) for f in range(4, 40, 4)),
+}
+#: Half the width in Hz of the bands around stimulus frequencies, and the harmonics taken.
+STIMULUS_HALF_WIDTH = 0.5
+STIMULUS_HARMONICS = (1, 2)
+
+BandSpec = str | Sequence[tuple[float | None, float | None] | Band]
+
+
+def stimulus_bands(
+    frequencies: Sequence[float],
+    *,
+    half_width: float = STIMULUS_HALF_WIDTH,
+    harmonics: Sequence[int] = STIMULUS_HARMONICS,
+) -> tuple[Band, ...]:
+    """Narrow bands around each stimulus frequency and its harmonics.
+
+    Parameters
+    ----------
+    frequencies : sequence of float
+        Flicker frequencies in Hz.
+    half_width : float
+        In Hz, at each side.
+    harmonics : sequence of int
+        1 is the frequency itself.
+    """
+    return tuple(
+        Band(h * f - half_width, h * f + half_width) for h in harmonics for f in frequencies
+    )
+
+
+def resolve_bands(bands: BandSpec, stimulus_frequencies: Sequence[float] = ()) -> tuple[Band, ...]:
+    """Bands of a preset's name or of a list of (low, high) pairs.
+
+    Parameters
+    ----------
+    bands : str or sequence of pairs
+        ``'none'``, ``'broadband'``, ``'paper3'``, ``'filterbank'``, ``'stimulus'``, or pairs in Hz
+        with None for no limit.
+    stimulus_frequencies : sequence of float
+        Needed by ``'stimulus'``.
+    """
+    if isinstance(bands, str):
+        if bands == "stimulus":
+            if not stimulus_frequencies:
+                raise SignalError(
+                    "The bands 'stimulus' need the flicker frequencies: pass "
+                    "stimulus_frequencies=(13, 17, 21), say."
+                )
+            return stimulus_bands(stimulus_frequencies)
+        if bands not in PRESETS:
+            known = ", ".join([*PRESETS, "stimulus"])
+            raise SignalError(f"There are no bands {bands!r}. Choose from {known}, or give a list.")
+        return PRESETS[bands]
+    resolved = tuple(band if isinstance(band, Band) else _pair(band) for band in bands)
+    if not resolved:
+        raise SignalError("The list of bands is empty; use 'none' for no filtering.")
+    return resolved
+
+
+def _pair(pair: tuple[float | None, float | None]) -> Band:
+    try:
+        low, high = pair
+        band = Band(*(None if x is None else float(x) for x in (low, high)))
+    except (TypeError, ValueError) as error:
+        raise SignalError(f"A band is a pair (low, high) in Hz, got {pair!r}.") from error
+    if (band.low or 0.0) < 0 or (band.high is not None and band.high <= (band.low or 0.0)):
+        raise SignalError(f"Band {pair!r}: the low edge must be below the high one, none negative.")
+    return band
+
+
+def check_band(band: Band, sfreq: float, seconds: float) -> None:
+    """Refuse a band that the sampling rate or the length of the window cannot carry.
+
+    Parameters
+    ----------
+    band : Band
+    sfreq : float
+        Samples a second.
+    seconds : float
+        Length of the window from which a covariance is computed.
+    """
+    nyquist = sfreq / 2
+    if band.high is not None and band.high >= nyquist:
+        raise SignalError(
+            f"Band {band}: at {sfreq:g} samples a second there is nothing above {nyquist:g} Hz. "
+            "Lower the band's upper edge, or use data with a higher sampling rate."
+        )
+    if band.low is not None and band.low >= nyquist:
+        raise SignalError(f"Band {band}: it begins above {nyquist:g} Hz, half the sampling rate.")
+    if band.low is not None and band.high is not None:
+        width = band.high - band.low
+        if width * seconds < 1:
+            raise SignalError(
+                f"Band {band} is {width:g} Hz wide, but a window of {seconds:g} s resolves no "
+                f"less than {1 / seconds:.2g} Hz. Widen the band or lengthen the window."
+            )

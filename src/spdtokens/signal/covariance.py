@@ -1,0 +1,82 @@
+"""Covariance matrices of trials."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pyriemann.estimation import Covariances
+
+from spdtokens.signal.bands import SignalError
+
+#: The paper adds this to the diagonal, in square microvolts.
+PAPER_EPSILON = 1e-6
+MICROVOLT = 1e-6
+
+
+def sample_covariance(X: NDArray[Any]) -> NDArray[np.float64]:
+    """The paper's estimator: channels de-meaned, ``X X' / (samples - 1)``.
+
+    Parameters
+    ----------
+    X : ndarray, shape (..., channels, samples)
+
+    Returns
+    -------
+    C : ndarray, shape (..., channels, channels)
+    """
+    X = np.asarray(X, dtype=np.float64)
+    X = X - X.mean(-1, keepdims=True)
+    return X @ np.swapaxes(X, -1, -2) / (X.shape[-1] - 1)
+
+
+def relative_regularisation(C: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
+    """Add ``epsilon`` times the mean variance to the diagonal: the same in every unit."""
+    scale = np.trace(C, axis1=-2, axis2=-1) / C.shape[-1]
+    return C + epsilon * scale[..., None, None] * np.eye(C.shape[-1])
+
+
+def paper_regularisation(
+    C: NDArray[np.float64], unit_in_volts: float | None
+) -> NDArray[np.float64]:
+    """Add the paper's 1e-6 square microvolts to the diagonal, whatever the unit of ``C``."""
+    if unit_in_volts is None:
+        raise SignalError(
+            "The paper's regularisation is 1e-6 square microvolts, and the unit of this signal is "
+            "not known. Pass unit_in_volts (1e-6 for microvolts, 1 for volts), or use the "
+            "relative regularisation, which needs no unit."
+        )
+    epsilon = PAPER_EPSILON * (MICROVOLT / unit_in_volts) ** 2
+    return C + epsilon * np.eye(C.shape[-1])
+
+
+def estimate(X: NDArray[Any], estimator: str) -> NDArray[np.float64]:
+    """Covariance matrices by the name of an estimator.
+
+    Parameters
+    ----------
+    X : ndarray, shape (n, channels, samples)
+    estimator : str
+        ``'sample'`` (the paper's) or any that pyRiemann's ``Covariances`` knows: ``'oas'``,
+        ``'lwf'``, ``'scm'``, ``'sch'``, ...
+
+    Returns
+    -------
+    C : ndarray, shape (n, channels, channels)
+    """
+    if estimator == "sample":
+        return sample_covariance(X)
+    X = np.asarray(X, dtype=np.float64)
+    # Some estimators have thresholds in the unit of the signal: take the unit out and put it back.
+    scale = X.std(axis=(-2, -1), keepdims=True)
+    scale = np.where(scale > 0, scale, 1.0)
+    try:
+        return Covariances(estimator=estimator).transform(X / scale) * scale**2
+    except ValueError as error:
+        if "Unknown function name" not in str(error):
+            raise
+        raise SignalError(
+            f"There is no covariance estimator {estimator!r}. Use 'sample', or one of pyRiemann's: "
+            "'oas', 'lwf', 'scm', 'sch', 'corr', 'cov', 'mcd', 'hub', ..."
+        ) from error

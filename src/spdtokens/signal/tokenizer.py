@@ -1,0 +1,258 @@
+"""From trials to tokens, as a scikit-learn transformer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pyriemann.estimation import ERPCovariances, XdawnCovariances
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from spdtokens.signal.bands import Band, BandSpec, SignalError, check_band, resolve_bands
+from spdtokens.signal.checks import check_duplicates, check_trials
+from spdtokens.signal.covariance import estimate, paper_regularisation, relative_regularisation
+from spdtokens.signal.filters import causal, zero_phase
+from spdtokens.spd import Floor, check_spd, get_embedding, token_dim
+from spdtokens.spd.arrays import as_tensor
+
+Window = tuple[float, float]
+
+
+class Tokenizer(TransformerMixin, BaseEstimator):
+    """EEG trials, or their covariance matrices, to tokens.
+
+    Raw trials (n, channels, samples) are filtered into bands, cut into windows (in this order, so
+    that the filters see the signal around a window), and each band and window of a trial becomes a
+    covariance matrix and then a token. Covariances (n, d, d) or (n, tokens, d, d) are embedded as
+    they are.
+
+    Parameters
+    ----------
+    embedding : str
+        ``'log_euclidean'``, ``'bures_wasserstein'``, ``'euclidean'``, ``'cholesky'``,
+        ``'log_cholesky'`` or ``'affine_invariant'`` (fitted on training trials).
+    sfreq : float, optional
+        Samples a second. Needed for raw trials; without it the input is taken as covariances.
+    bands : str or sequence of pairs
+        ``'broadband'`` (4-40 Hz), ``'none'``, ``'paper3'``, ``'filterbank'``, ``'stimulus'``, or
+        pairs (low, high) in Hz.
+    windows : sequence of pairs, optional
+        From and to in seconds on the clock of ``tmin``; the whole trial by default.
+    tmin : float
+        Time of a trial's first sample.
+    stimulus_frequencies : sequence of float
+        In Hz, for ``bands='stimulus'``.
+    filtering : {'zero-phase', 'causal'}
+        Causal filters see only the past, as in live use.
+    covariance : str
+        ``'sample'`` (the paper's), an estimator of pyRiemann (``'oas'``, ``'lwf'``, ...), or for
+        event-related potentials ``'erp'`` or ``'xdawn'``, which add class prototypes, fitted on
+        training trials.
+    n_filters : int
+        Spatial filters a class, for ``'xdawn'``.
+    regularisation : float or 'paper'
+        Times the mean variance, added to the diagonal; ``'paper'`` adds 1e-6 square microvolts.
+    unit_in_volts : float, optional
+        Needed by ``regularisation='paper'`` only.
+    isometric : bool
+        Off-diagonal entries times sqrt 2.
+    floor : {'relative', 'paper'}
+        Least eigenvalue: relative to the matrix, or the paper's 1e-12.
+
+    Attributes
+    ----------
+    bands_ : tuple of Band
+    windows_ : tuple of pairs
+    token_names_ : list of str
+        What each token is, for plots: ``'8-13 Hz, 0.5-2.5 s'``.
+    n_features_in_ : int
+        Channels.
+    """
+
+    def __init__(
+        self,
+        embedding: str = "log_euclidean",
+        *,
+        sfreq: float | None = None,
+        bands: BandSpec = "broadband",
+        windows: Sequence[Window] | None = None,
+        tmin: float = 0.0,
+        stimulus_frequencies: Sequence[float] = (),
+        filtering: Literal["zero-phase", "causal"] = "zero-phase",
+        covariance: str = "sample",
+        n_filters: int = 4,
+        regularisation: float | Literal["paper"] = 1e-6,
+        unit_in_volts: float | None = None,
+        isometric: bool = False,
+        floor: Literal["relative", "paper"] = "relative",
+    ) -> None:
+        self.embedding = embedding
+        self.sfreq = sfreq
+        self.bands = bands
+        self.windows = windows
+        self.tmin = tmin
+        self.stimulus_frequencies = stimulus_frequencies
+        self.filtering = filtering
+        self.covariance = covariance
+        self.n_filters = n_filters
+        self.regularisation = regularisation
+        self.unit_in_volts = unit_in_volts
+        self.isometric = isometric
+        self.floor = floor
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Learn what must be learnt from training trials: prototypes and the reference.
+
+        Parameters
+        ----------
+        X : array, shape (n, channels, samples), (n, d, d) or (n, tokens, d, d)
+        y : array, shape (n,), optional
+            Needed by ``covariance='erp'`` and ``'xdawn'``.
+        """
+        X = self._checked_shape(X)
+        self.n_features_in_ = X.shape[-2]
+        self._plan(X)
+        self._fit_prototypes(X, y)
+        C = self._covariances(X)
+        floor = Floor.paper() if self.floor == "paper" else Floor()
+        embedding = get_embedding(self.embedding, isometric=self.isometric, floor=floor)
+        self.embedding_ = embedding.fit(C)
+        self.n_tokens_ = C.shape[1]
+        self.n_features_out_ = token_dim(C.shape[-1])
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Tokens (n, tokens, features) of trials or covariances like those of ``fit``."""
+        return self.embedding_.to_token(self.covariances(X))
+
+    def covariances(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Covariance matrices (n, tokens, d, d), the step before the embedding."""
+        check_is_fitted(self)
+        X = self._checked_shape(X)
+        if X.shape[-2] != self.n_features_in_:
+            raise SignalError(
+                f"The tokenizer was fitted to {self.n_features_in_} channels, got {X.shape[-2]}."
+            )
+        if self.sfreq is not None and X.shape[-1] != self.n_samples_:
+            raise SignalError(
+                f"The tokenizer was fitted to trials of {self.n_samples_} samples, got "
+                f"{X.shape[-1]}."
+            )
+        C = self._covariances(X)
+        if C.shape[1] != self.n_tokens_:
+            raise SignalError(
+                f"The tokenizer was fitted to {self.n_tokens_} matrices a trial, got {C.shape[1]}."
+            )
+        return C
+
+    def _checked_shape(self, X: ArrayLike) -> NDArray[Any]:
+        X = np.asarray(X)
+        if X.ndim not in (3, 4):
+            raise SignalError(
+                "Expected raw trials (n, channels, samples) or covariances (n, d, d) or "
+                f"(n, tokens, d, d), got an array of shape {X.shape}."
+            )
+        if len(X) == 0:
+            raise SignalError(f"There are no trials: the array has shape {X.shape}.")
+        square = X.shape[-1] == X.shape[-2]
+        if self.sfreq is None and not square:
+            raise SignalError(
+                f"An array of shape {X.shape} holds raw trials: pass sfreq, the samples a second."
+            )
+        if self.sfreq is not None and X.ndim == 4:
+            raise SignalError("sfreq was given, so trials (n, channels, samples) are expected.")
+        return X
+
+    def _plan(self, X: NDArray[Any]) -> None:
+        """Resolve bands and windows, and refuse what the signal cannot carry."""
+        self.bands_: tuple[Band, ...] = ()
+        self.windows_: tuple[Window, ...] = ()
+        if self.sfreq is None:
+            n_tokens = X.shape[1] if X.ndim == 4 else 1
+            self.token_names_ = [f"matrix {i}" for i in range(n_tokens)]
+            return
+        if self.filtering not in ("zero-phase", "causal"):
+            raise SignalError(f"filtering is 'zero-phase' or 'causal', not {self.filtering!r}.")
+        self.n_samples_ = X.shape[-1]
+        end = self.tmin + self.n_samples_ / self.sfreq
+        self.bands_ = resolve_bands(self.bands, self.stimulus_frequencies)
+        self.windows_ = tuple(self.windows) if self.windows is not None else ((self.tmin, end),)
+        self._slices = [self._slice(window, end) for window in self.windows_]
+        for (start, stop), (left, right) in zip(self._slices, self.windows_, strict=True):
+            for band in self.bands_:
+                check_band(band, self.sfreq, right - left)
+            if stop - start <= X.shape[-2] and self.covariance == "sample":
+                raise SignalError(
+                    f"The window {left:g}-{right:g} s has {stop - start} samples for "
+                    f"{X.shape[-2]} channels: such a covariance is singular. Use a longer window, "
+                    "or a shrinkage estimator such as covariance='oas'."
+                )
+        many = len(self.windows_) > 1
+        self.token_names_ = [
+            f"{band}, {left:g}-{right:g} s" if many else str(band)
+            for band in self.bands_
+            for left, right in self.windows_
+        ]
+
+    def _slice(self, window: Window, end: float) -> tuple[int, int]:
+        assert self.sfreq is not None
+        left, right = window
+        start, stop = (round((t - self.tmin) * self.sfreq) for t in (left, right))
+        if not 0 <= start < stop <= self.n_samples_:
+            raise SignalError(
+                f"The window {left:g}-{right:g} s does not lie inside the trials, which last from "
+                f"{self.tmin:g} to {end:g} s."
+            )
+        return start, stop
+
+    def _pieces(self, X: NDArray[Any]) -> list[NDArray[np.float64]]:
+        """Signals (n, channels, samples) of every token."""
+        assert self.sfreq is not None
+        apply = zero_phase if self.filtering == "zero-phase" else causal
+        return [
+            filtered[..., start:stop]
+            for filtered in apply(X, self.bands_, self.sfreq)
+            for start, stop in self._slices
+        ]
+
+    def _fit_prototypes(self, X: NDArray[Any], y: ArrayLike | None) -> None:
+        self.prototypes_: list[Any] = []
+        if self.covariance not in ("erp", "xdawn"):
+            return
+        if self.sfreq is None or y is None:
+            raise SignalError(
+                f"covariance={self.covariance!r} is fitted to raw trials and their labels: pass "
+                "sfreq, and y to fit."
+            )
+        check_trials(X)
+        for piece in self._pieces(X):
+            if self.covariance == "erp":
+                made = ERPCovariances(estimator="oas")
+            else:
+                made = XdawnCovariances(self.n_filters, estimator="oas", xdawn_estimator="oas")
+            self.prototypes_.append((scale := piece.std(), made.fit(piece / scale, np.asarray(y))))
+
+    def _covariances(self, X: NDArray[Any]) -> NDArray[np.float64]:
+        if self.sfreq is None:
+            C = np.asarray(X if X.ndim == 4 else X[:, None], dtype=np.float64)
+        else:
+            check_trials(X)
+            C = np.stack(self._estimates(self._pieces(X)), axis=1)
+        if self.regularisation == "paper":
+            C = paper_regularisation(C, self.unit_in_volts)
+        elif self.sfreq is not None:
+            check_duplicates(C[:, 0])
+            C = relative_regularisation(C, self.regularisation)
+        check_spd(as_tensor(C))
+        return C
+
+    def _estimates(self, pieces: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+        if not self.prototypes_:
+            return [estimate(piece, self.covariance) for piece in pieces]
+        return [
+            made.transform(piece / scale) * scale**2
+            for piece, (scale, made) in zip(pieces, self.prototypes_, strict=True)
+        ]
