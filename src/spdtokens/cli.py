@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -127,3 +128,99 @@ def embed(
         Console().print(
             "spd_learn is not installed and was left out: pip install 'spdtokens[baselines]'"
         )
+
+
+datasets_app = typer.Typer(help="Data sets: what there is, and what is in it.")
+app.add_typer(datasets_app, name="datasets")
+
+
+@datasets_app.callback(invoke_without_command=True)
+def datasets(context: typer.Context, as_json: AsJson = False) -> None:
+    """List the data sets: what they hold, whether they are here, how to get them."""
+    if context.invoked_subcommand is not None:
+        return
+    from spdtokens.data.registry import list_datasets
+    from spdtokens.data.show import datasets_table
+
+    listings = list_datasets()
+    if as_json:
+        _print_json({"datasets": [asdict(listing) for listing in listings]})
+    else:
+        Console().print(datasets_table(listings))
+
+
+@datasets_app.command()
+def check(
+    name: Annotated[str, typer.Argument(help="A name, a folder of .npz files, or -epo.fif.")],
+    subject: Annotated[
+        list[str] | None, typer.Option(help="Check only this subject; may be repeated.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Look at a data set: shape, classes, bad channels, line noise, rank."""
+    from spdtokens.data import DataError, load_dataset
+    from spdtokens.data.check import check_recording
+    from spdtokens.data.show import check_table, describe
+
+    try:
+        dataset = load_dataset(name)
+        wanted = [(s, q) for s in subject or dataset.subjects for q in dataset.sessions(s)]
+        checks = []
+        with Progress(console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task("Reading", total=len(wanted))
+            for who, session in wanted:
+                checks.append(check_recording(dataset, dataset.load(who, session)))
+                progress.update(task, advance=1)
+    except DataError as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(1) from error
+    if as_json:
+        about = {"name": dataset.name, "classes": dataset.classes, "sfreq": dataset.sfreq}
+        _print_json(about | {"recordings": [check.as_dict() for check in checks]})
+    else:
+        Console().print(describe(dataset), highlight=False, markup=False)
+        Console().print(check_table(checks, dataset.unit_in_volts))
+
+
+@app.command()
+def cache(
+    clear: Annotated[bool, typer.Option("--clear", help="Remove all cached tokens.")] = False,
+) -> None:
+    """Show or clear the tokens kept on disk."""
+    from spdtokens.data.cache import TokenCache
+
+    store = TokenCache()
+    if clear:
+        typer.echo(f"removed {store.clear()} file(s) from {store.path}")
+        return
+    entries = store.entries()
+    size = sum(size for _, size, _ in entries) / 1e6
+    typer.echo(f"{store.path}: {len(entries)} file(s), {size:.1f} MB of {store.limit / 1e6:.0f} MB")
+
+
+@bench_app.command()
+def tokenize(
+    as_json: AsJson = False,
+    repeats: Annotated[int, typer.Option(min=3, help="Rounds; medians are reported.")] = 5,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads for every library; default: torch's.")
+    ] = None,
+) -> None:
+    """Time raw trials to log tokens against the obvious loop and pyRiemann + SciPy."""
+    from spdtokens.bench.tokenize import bench_tokenize
+
+    result = bench_tokenize(repeats, threads)
+    if as_json:
+        _print_json(result)
+        return
+    n, channels, samples = result["shape"]
+    table = Table(
+        title=f"{n} trials of {channels} channels x {samples} samples, three bands, "
+        f"{result['threads']} thread(s)"
+    )
+    for name in ("way", "milliseconds", "we are faster by"):
+        table.add_column(name, justify="left" if name == "way" else "right")
+    for name, milliseconds in result["milliseconds"].items():
+        speedup = result["speedup"].get(name)
+        table.add_row(name, f"{milliseconds:.0f}", f"{speedup:.1f}x" if speedup else "")
+    Console().print(table)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from pyriemann.estimation import Covariances
 
@@ -27,8 +28,9 @@ def sample_covariance(X: NDArray[Any]) -> NDArray[np.float64]:
     C : ndarray, shape (..., channels, channels)
     """
     X = np.asarray(X, dtype=np.float64)
-    X = X - X.mean(-1, keepdims=True)
-    return X @ np.swapaxes(X, -1, -2) / (X.shape[-1] - 1)
+    Z = torch.from_numpy(X - X.mean(-1, keepdims=True))
+    C: NDArray[np.float64] = (Z @ Z.mT / (X.shape[-1] - 1)).numpy()
+    return C
 
 
 def relative_regularisation(C: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:

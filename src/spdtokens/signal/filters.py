@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.fft
 import scipy.signal
+import torch
 from numpy.typing import NDArray
 
 from spdtokens.signal.bands import Band
@@ -64,7 +65,7 @@ def zero_phase(X: NDArray[Any], bands: Sequence[Band], sfreq: float) -> list[Flo
     pad = max(_ringing(band, sfreq, samples) for band in real)
     padded = _odd_reflection(X - offset, pad)
     length = scipy.fft.next_fast_len(padded.shape[-1] + pad, real=True)
-    spectrum = scipy.fft.rfft(padded, length, workers=-1)
+    spectrum = scipy.fft.rfft(padded, length, workers=torch.get_num_threads())
     frequencies = np.fft.rfftfreq(length, 1 / sfreq)
     filtered = []
     for band in bands:
@@ -73,7 +74,9 @@ def zero_phase(X: NDArray[Any], bands: Sequence[Band], sfreq: float) -> list[Flo
             continue
         _, response = scipy.signal.sosfreqz(butterworth(band, sfreq), worN=frequencies, fs=sfreq)
         gain = np.abs(response) ** 2  # forwards and backwards
-        out = scipy.fft.irfft(spectrum * gain, length, workers=-1)[..., pad : pad + samples]
+        out = scipy.fft.irfft(spectrum * gain, length, workers=torch.get_num_threads())[
+            ..., pad : pad + samples
+        ]
         filtered.append(out + offset if band.low is None else out)
     return filtered
 

@@ -19,6 +19,8 @@ from spdtokens.spd import Floor, check_spd, get_embedding, token_dim
 from spdtokens.spd.arrays import as_tensor
 
 Window = tuple[float, float]
+#: Samples, over all channels and trials, that are filtered at a time.
+CHUNK_SAMPLES = 1 << 18
 
 
 class Tokenizer(TransformerMixin, BaseEstimator):
@@ -148,6 +150,21 @@ class Tokenizer(TransformerMixin, BaseEstimator):
             )
         return C
 
+    def state(self) -> dict[str, Any]:
+        """Everything the output depends on besides the input, as plain values and arrays."""
+        check_is_fitted(self)
+        reference = getattr(self.embedding_, "reference", None)
+        learnt = []
+        for scale, made in self.prototypes_:
+            learnt += [scale, made.P_]
+            if self.covariance == "xdawn":
+                learnt.append(made.Xd_.filters_)
+        return {
+            "parameters": self.get_params(),
+            "reference": None if reference is None else reference.numpy(),
+            "prototypes": learnt,
+        }
+
     def _checked_shape(self, X: ArrayLike) -> NDArray[Any]:
         X = np.asarray(X)
         if X.ndim not in (3, 4):
@@ -240,7 +257,12 @@ class Tokenizer(TransformerMixin, BaseEstimator):
             C = np.asarray(X if X.ndim == 4 else X[:, None], dtype=np.float64)
         else:
             check_trials(X)
-            C = np.stack(self._estimates(self._pieces(X)), axis=1)
+            # A few trials at a time: what is between two steps then stays in the cache.
+            size = max(1, CHUNK_SAMPLES // (X.shape[1] * X.shape[2]))
+            chunks = [X[i : i + size] for i in range(0, len(X), size)]
+            C = np.concatenate(
+                [np.stack(self._estimates(self._pieces(chunk)), axis=1) for chunk in chunks]
+            )
         if self.regularisation == "paper":
             C = paper_regularisation(C, self.unit_in_volts)
         elif self.sfreq is not None:

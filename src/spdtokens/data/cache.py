@@ -1,0 +1,137 @@
+"""Tokens on disk, so that the same trials are not filtered and decomposed twice.
+
+A file's name is a digest of the trials, of the fitted tokenizer and of the version of spdtokens: a
+change of any of them is another file, so nothing stale can be read. Files appear by renaming, so
+that several processes may share the folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import spdtokens
+from spdtokens._files import written_whole
+from spdtokens.signal import Tokenizer
+
+DEFAULT_LIMIT = 2 * 1024**3
+
+
+def default_folder() -> Path:
+    """``$SPDTOKENS_CACHE``, else ``spdtokens`` in the user's cache folder."""
+    if own := os.environ.get("SPDTOKENS_CACHE"):
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spdtokens"
+
+
+@dataclass(frozen=True)
+class TokenCache:
+    """A bounded folder of tokens.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        See :func:`default_folder`.
+    limit : int
+        Bytes; beyond it the files used longest ago are removed.
+    enabled : bool
+        False computes every time and touches no disk (``--no-cache``).
+    """
+
+    folder: Path | None = None
+    limit: int = DEFAULT_LIMIT
+    enabled: bool = True
+
+    @property
+    def path(self) -> Path:
+        """The folder."""
+        return self.folder or default_folder()
+
+    def transform(self, tokenizer: Tokenizer, X: NDArray[Any]) -> NDArray[np.float64]:
+        """``tokenizer.transform(X)``, from disk where it is there."""
+        if not self.enabled:
+            return tokenizer.transform(X)
+        self.path.mkdir(parents=True, exist_ok=True)
+        file = self.path / f"{digest(tokenizer, X)}.npy"
+        tokens = _read(file)
+        if tokens is None:
+            tokens = tokenizer.transform(X)
+            with written_whole(file) as temporary:
+                np.save(temporary, tokens)
+            self._trim()
+        return tokens
+
+    def entries(self) -> list[tuple[Path, int, float]]:
+        """Files with their bytes and time of last use, longest ago first."""
+        found = []
+        for file in self.path.glob("*.npy") if self.path.is_dir() else ():
+            try:
+                status = file.stat()
+            except FileNotFoundError:  # another process removed it just now
+                continue
+            found.append((file, status.st_size, status.st_mtime))
+        return sorted(found, key=lambda entry: entry[2])
+
+    def clear(self) -> int:
+        """Remove all files; returns how many."""
+        entries = self.entries()
+        for file, _, _ in entries:
+            file.unlink(missing_ok=True)
+        return len(entries)
+
+    def _trim(self) -> None:
+        entries = self.entries()
+        excess = sum(size for _, size, _ in entries) - self.limit
+        for file, size, _ in entries:
+            if excess <= 0:
+                return
+            file.unlink(missing_ok=True)
+            excess -= size
+
+
+def _read(file: Path) -> NDArray[np.float64] | None:
+    try:
+        tokens: NDArray[np.float64] = np.load(file, allow_pickle=False)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, EOFError) as error:
+        warnings.warn(f"Removed a damaged cache file, {file} ({error}).", stacklevel=3)
+        file.unlink(missing_ok=True)
+        return None
+    os.utime(file)  # so that what is in use is not removed first
+    return tokens
+
+
+def digest(tokenizer: Tokenizer, X: NDArray[Any]) -> str:
+    """Name of the tokens of ``X``: the same for the same trials, tokenizer and version only."""
+    state = hashlib.sha256(spdtokens.__version__.encode())
+    for part in _parts(tokenizer.state()):
+        state.update(part)
+    state.update(repr((X.shape, X.dtype.str)).encode())
+    state.update(np.ascontiguousarray(X).data)
+    return state.hexdigest()[:40]
+
+
+def _parts(value: Any) -> Iterator[bytes]:
+    """Bytes that tell apart nested dicts and lists of arrays and plain values."""
+    if isinstance(value, np.ndarray):
+        yield repr((value.shape, value.dtype.str)).encode()
+        yield np.ascontiguousarray(value).tobytes()
+    elif isinstance(value, dict):
+        for key in sorted(value):
+            yield f"{key}=".encode()
+            yield from _parts(value[key])
+    elif isinstance(value, list | tuple):
+        yield f"[{len(value)}]".encode()
+        for item in value:
+            yield from _parts(item)
+    else:
+        yield f"{type(value).__name__}:{value!r};".encode()

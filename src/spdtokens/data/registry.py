@@ -1,0 +1,69 @@
+"""Data sets by name or path."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from spdtokens.data.base import DataError, Dataset
+from spdtokens.data.official import OFFICIAL, load_moabb
+from spdtokens.data.own import from_epochs_file, from_npz_folder
+from spdtokens.data.simulated import SIMULATED
+
+
+@dataclass(frozen=True)
+class Listing:
+    """A line of ``spdtokens datasets``."""
+
+    name: str
+    description: str
+    here: bool
+    how_to_get: str
+
+
+def list_datasets() -> list[Listing]:
+    """All data sets known by name, whether they are on this machine, and how to get them."""
+    simulated = [
+        Listing(name, make().description, True, "made on demand")
+        for name, make in SIMULATED.items()
+    ]
+    official = [
+        Listing(source.name, source.description, source.is_present(None), source.how_to_get)
+        for source in OFFICIAL.values()
+    ]
+    return simulated + official
+
+
+def load_dataset(name_or_path: str | Path, **options: object) -> Dataset:
+    """Data set by name, or from the user's own files.
+
+    Parameters
+    ----------
+    name_or_path : str or Path
+        ``'sim-mi'``, ``'sim-erp'``, ``'sim-ssvep'``; ``'bci2a'``, ``'bcicha'``, ``'mamem'`` from
+        files on disk; ``'moabb:NAME'``; a folder of ``.npz`` files; an ``-epo.fif`` file.
+    **options
+        Passed to the loader, such as ``folder`` for the official sets.
+    """
+    name = str(name_or_path)
+    makers: dict[str, Callable[..., Dataset]] = {**SIMULATED}
+    makers |= {known: source.load for known, source in OFFICIAL.items()}
+    if name in makers:
+        return makers[name](**options)
+    if name.startswith("moabb:"):
+        return load_moabb(name.removeprefix("moabb:"), **options)
+    path = Path(name_or_path)
+    if path.is_dir():
+        return from_npz_folder(path, **options)
+    if path.is_file() and path.name.endswith((".fif", ".fif.gz")):
+        return from_epochs_file(path, **options)
+    if path.is_file():
+        raise DataError(
+            f"{path}: a file of this kind is not a data set. Give a folder of .npz files or MNE "
+            "epochs (-epo.fif)."
+        )
+    raise DataError(
+        f"There is no data set {name!r}, and no such folder or file. Known by name: "
+        f"{', '.join(makers)}, moabb:NAME."
+    )

@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+import multiprocessing
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spdtokens.data.cache import TokenCache, default_folder, digest
+from spdtokens.signal import Tokenizer
+
+X = np.random.default_rng(0).standard_normal((12, 3, 200))
+Y = np.arange(12) % 2
+
+
+def fitted(**options) -> Tokenizer:
+    return Tokenizer(**{"sfreq": 100.0, "bands": [(4, 30)]} | options).fit(X, Y)
+
+
+class Counting(Tokenizer):
+    calls = 0
+
+    def transform(self, trials):
+        type(self).calls += 1
+        return super().transform(trials)
+
+
+def test_second_time_from_disk(tmp_path: Path) -> None:
+    cache = TokenCache(tmp_path)
+    tokenizer = Counting(sfreq=100.0).fit(X)
+    Counting.calls = 0
+    first, second = cache.transform(tokenizer, X), cache.transform(tokenizer, X)
+    np.testing.assert_array_equal(first, second)
+    assert Counting.calls == 1
+    TokenCache(tmp_path, enabled=False).transform(tokenizer, X)
+    assert Counting.calls == 2
+    assert [p.suffix for p in tmp_path.iterdir()] == [".npy"]
+
+
+def test_any_change_is_another_entry() -> None:
+    other = X.copy()
+    other[3, 1, 7] += 1e-12
+    names = {
+        digest(fitted(), X),
+        digest(fitted(), other),
+        digest(fitted(), X[:6]),
+        digest(fitted(), X.astype(np.float32)),
+        digest(fitted(bands=[(4, 31)]), X),
+        digest(fitted(embedding="euclidean"), X),
+        digest(fitted(embedding="affine_invariant"), X),
+        digest(Tokenizer("affine_invariant", sfreq=100.0, bands=[(4, 30)]).fit(X[:6]), X),
+        digest(fitted(covariance="xdawn", n_filters=1), X),
+        digest(
+            Tokenizer(sfreq=100.0, bands=[(4, 30)], covariance="xdawn", n_filters=1).fit(
+                X, Y[::-1]
+            ),
+            X,
+        ),
+    }
+    assert len(names) == 10
+    assert digest(fitted(covariance="xdawn"), X) == digest(fitted(covariance="xdawn"), X)
+
+
+def test_bounded(tmp_path: Path) -> None:
+    cache = TokenCache(tmp_path, limit=3000)
+    tokenizer = fitted()
+    for i in range(6):
+        cache.transform(tokenizer, X + i)
+        for age, (file, _, _) in enumerate(reversed(cache.entries())):
+            os.utime(file, (1e9 - age, 1e9 - age))
+    assert sum(size for _, size, _ in cache.entries()) <= 3000
+    assert cache.clear() > 0
+    assert cache.entries() == []
+
+
+def test_damaged_entry_is_made_anew(tmp_path: Path) -> None:
+    cache = TokenCache(tmp_path)
+    expected = cache.transform(fitted(), X)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:50])
+    with pytest.warns(UserWarning, match="damaged cache file"):
+        found = cache.transform(fitted(), X)
+    np.testing.assert_array_equal(found, expected)
+
+
+def _work(folder: str, queue) -> None:
+    cache = TokenCache(Path(folder), limit=4000)
+    for i in range(15):
+        tokens = cache.transform(fitted(), X + i % 5)
+    queue.put(float(tokens.sum()))
+
+
+def test_several_processes(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    workers = [context.Process(target=_work, args=(str(tmp_path), queue)) for _ in range(2)]
+    for worker in workers:
+        worker.start()
+    sums = {queue.get(timeout=120) for _ in workers}
+    for worker in workers:
+        worker.join(timeout=60)
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    assert sums == {float(fitted().transform(X + 4).sum())}
+    assert all(p.suffix == ".npy" and not p.name.startswith(".") for p in tmp_path.iterdir())
+
+
+def test_folder_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("SPDTOKENS_CACHE", str(tmp_path))
+    assert default_folder() == tmp_path
+    monkeypatch.delenv("SPDTOKENS_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert default_folder() == tmp_path / "spdtokens"
