@@ -48,7 +48,7 @@ def test_problems_are_named() -> None:
 
     assert "NaN or infinity in 1 trials, first in trial 4" in problems(nan)
     assert "Cz is flat in 25% of trials" in problems(flat)
-    assert "C4 is 50 times as loud" in problems(loud)
+    assert "times as loud as the others" in problems(loud)
     assert "line noise at 50 Hz" in problems(line)
     assert "rank 3 of 4" in problems(reference)
     assert "only one class is present: a" in problems(y=np.zeros(20, int))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from spdtokens.data.base import DataError, Dataset
 from spdtokens.data.official import OFFICIAL, load_moabb
@@ -35,7 +36,7 @@ def list_datasets() -> list[Listing]:
     return simulated + official
 
 
-def load_dataset(name_or_path: str | Path, **options: object) -> Dataset:
+def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
     """Data set by name, or from the user's own files.
 
     Parameters

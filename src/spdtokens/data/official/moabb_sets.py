@@ -170,8 +170,14 @@ class _Trials:
             first = int(group[-1][-1]) + 1 if group else 0
             group.append(first + overlap_groups(onsets, sfreq, self.window))
         expect(bool(X), f"{self.name}: no trials for subject {subject} in session {session}.")
-        parts = (np.concatenate(part) for part in (X, y, run, group))
-        return Recording(subject, session, *parts)
+        return Recording(
+            subject,
+            session,
+            np.concatenate(X),
+            np.concatenate(y),
+            np.concatenate(run),
+            np.concatenate(group),
+        )
 
     def _events(self, raw: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Samples, counted from the first of the recording, and labels."""
