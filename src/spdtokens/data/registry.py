@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,13 @@ def list_datasets() -> list[Listing]:
         Listing(source.name, source.description, source.is_present(None), source.how_to_get)
         for source in OFFICIAL.values()
     ]
-    return simulated + official
+    moabb = Listing(
+        "moabb:NAME",
+        "any data set of MOABB by its class name, such as moabb:BNCI2014_001",
+        find_spec("moabb") is not None,
+        "pip install 'spdtokens[moabb]'; MOABB downloads the data when it is first used",
+    )
+    return [*simulated, *official, moabb]
 
 
 def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
