@@ -26,6 +26,16 @@ def test_version() -> None:
     assert runner.invoke(app, ["--version"]).stdout.strip() == f"spdtokens {spdtokens.__version__}"
 
 
+def test_public_names() -> None:
+    from spdtokens.data import load_dataset
+    from spdtokens.signal import Tokenizer
+
+    assert spdtokens.Tokenizer is Tokenizer
+    assert spdtokens.load_dataset is load_dataset
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        spdtokens.nothing  # noqa: B018
+
+
 def test_no_arguments_show_help() -> None:
     result = runner.invoke(app, [])
     assert "theory" in result.output
@@ -101,6 +111,13 @@ class TestDatasets:
         wrong = runner.invoke(app, ["datasets", "check", str(tmp_path), "--subject", "8"])
         assert wrong.exit_code == 1
         assert "no subject '8'" in wrong.output
+
+    def test_picture(self, tmp_path: Path) -> None:
+        file = tmp_path / "p.png"
+        result = runner.invoke(app, ["datasets", "picture", "sim-ssvep", "--out", str(file)])
+        assert result.exit_code == 0, result.output
+        assert file.read_bytes().startswith(b"\x89PNG")
+        assert runner.invoke(app, ["datasets", "picture", "bci2a"]).exit_code == 2
 
     def test_unknown_name_has_no_traceback(self) -> None:
         result = runner.invoke(app, ["datasets", "check", "nowhere"])

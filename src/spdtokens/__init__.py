@@ -1,3 +1,19 @@
 """Decode EEG from the geometry of its covariance matrices, and measure it honestly."""
 
+from __future__ import annotations
+
+from typing import Any
+
 __version__ = "0.1.0"
+__all__ = ["Tokenizer", "load_dataset"]
+
+_HOMES = {"Tokenizer": "spdtokens.signal", "load_dataset": "spdtokens.data"}
+
+
+def __getattr__(name: str) -> Any:
+    # Imported when first used: `spdtokens --help` need not wait for torch and MNE.
+    if name in _HOMES:
+        from importlib import import_module
+
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'spdtokens' has no attribute {name!r}")

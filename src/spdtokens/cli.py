@@ -182,6 +182,25 @@ def check(
         Console().print(check_table(checks, dataset.unit_in_volts))
 
 
+@datasets_app.command()
+def picture(
+    name: Annotated[str, typer.Argument(help="A simulated data set: sim-mi, sim-erp, sim-ssvep.")],
+    out: Annotated[Path, typer.Option(help="PNG file to write.")] = Path("picture.png"),
+) -> None:
+    """Draw a simulated data set: topographies, spectra, time courses."""
+    from spdtokens._files import written_whole
+    from spdtokens.data.simulated import SIMULATED
+    from spdtokens.data.simulated.figure import simulation_figure
+
+    if name not in SIMULATED:
+        raise typer.BadParameter(f"{name!r} is not one of {', '.join(SIMULATED)}.")
+    if not out.parent.is_dir():
+        raise typer.BadParameter(f"There is no folder {out.parent}.", param_hint="--out")
+    with written_whole(out) as path:
+        simulation_figure(name).savefig(path, dpi=120)
+    typer.echo(f"wrote {out}")
+
+
 @app.command()
 def cache(
     clear: Annotated[bool, typer.Option("--clear", help="Remove all cached tokens.")] = False,

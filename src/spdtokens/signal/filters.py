@@ -8,6 +8,7 @@ bands. Live it is applied forwards only and keeps its state between chunks.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -65,20 +66,26 @@ def zero_phase(X: NDArray[Any], bands: Sequence[Band], sfreq: float) -> list[Flo
     pad = max(_ringing(band, sfreq, samples) for band in real)
     padded = _odd_reflection(X - offset, pad)
     length = scipy.fft.next_fast_len(padded.shape[-1] + pad, real=True)
-    spectrum = scipy.fft.rfft(padded, length, workers=torch.get_num_threads())
-    frequencies = np.fft.rfftfreq(length, 1 / sfreq)
+    # torch's transform shares its threads with the matrix products that follow.
+    spectrum = torch.fft.rfft(torch.from_numpy(padded), length)
     filtered = []
     for band in bands:
         if band == Band(None, None):
             filtered.append(X)
             continue
-        _, response = scipy.signal.sosfreqz(butterworth(band, sfreq), worN=frequencies, fs=sfreq)
-        gain = np.abs(response) ** 2  # forwards and backwards
-        out = scipy.fft.irfft(spectrum * gain, length, workers=torch.get_num_threads())[
-            ..., pad : pad + samples
-        ]
+        gain = torch.from_numpy(_zero_phase_gain(band, sfreq, length))
+        out = torch.fft.irfft(spectrum * gain, length)[..., pad : pad + samples].numpy()
         filtered.append(out + offset if band.low is None else out)
     return filtered
+
+
+@lru_cache(maxsize=256)
+def _zero_phase_gain(band: Band, sfreq: float, length: int) -> FloatArray:
+    """Gain of the filter applied forwards and backwards, at the frequencies of ``rfft``."""
+    frequencies = np.fft.rfftfreq(length, 1 / sfreq)
+    _, response = scipy.signal.sosfreqz(butterworth(band, sfreq), worN=frequencies, fs=sfreq)
+    gain: FloatArray = np.abs(response) ** 2
+    return gain
 
 
 def _odd_reflection(X: FloatArray, pad: int) -> FloatArray:
