@@ -134,6 +134,29 @@ def test_cache(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_tokenize(tmp_path: Path) -> None:
+    env = {"SPDTOKENS_CACHE": str(tmp_path / "cache")}
+    command = ["tokenize", "sim-ssvep", "--out", str(tmp_path / "out"), "--subject", "2"]
+    for extra, cached in ((["--no-cache"], 0), ([], 5), ([], 5)):
+        result = runner.invoke(app, [*command, "--bands", "stimulus", *extra], env=env)
+        assert result.exit_code == 0, result.output
+        assert len(list((tmp_path / "cache").glob("*.npy"))) == cached
+    files = sorted((tmp_path / "out").iterdir())
+    assert len(files) == 5
+    with np.load(files[0]) as arrays:
+        assert arrays["tokens"].shape == (25, 10, 36)
+        assert len(arrays["token_names"]) == 10
+        assert set(arrays["y"]) == set(range(5))
+    for option, value, message in (
+        ("--embedding", "affine_invariant", "fitted on training trials"),
+        ("--embedding", "magic", "no embedding 'magic'"),
+        ("--bands", "magic", "no bands 'magic'"),
+    ):
+        wrong = runner.invoke(app, [*command, option, value], env=env)
+        assert wrong.exit_code == 1
+        assert message in wrong.output
+
+
 def test_bench_tokenize(monkeypatch: pytest.MonkeyPatch) -> None:
     made = {
         "shape": [4, 3, 300],

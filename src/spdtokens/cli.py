@@ -201,6 +201,37 @@ def picture(
     typer.echo(f"wrote {out}")
 
 
+@app.command("tokenize")
+def tokenize_dataset(
+    name: Annotated[str, typer.Argument(help="A name, a folder of .npz files, or -epo.fif.")],
+    folder: Annotated[Path, typer.Option("--out", help="Folder for one .npz a recording.")],
+    embedding: Annotated[str, typer.Option(help="Which token.")] = "log_euclidean",
+    bands: Annotated[str, typer.Option(help="A preset of bands.")] = "broadband",
+    subject: Annotated[
+        list[str] | None, typer.Option(help="Only this subject; may be repeated.")
+    ] = None,
+    no_cache: Annotated[bool, typer.Option("--no-cache", help="Compute anew.")] = False,
+) -> None:
+    """Write the tokens of a data set: arrays tokens, y, run, group, token_names."""
+    from spdtokens._files import output_folder
+    from spdtokens.data import DataError, load_dataset
+    from spdtokens.data.cache import TokenCache
+    from spdtokens.data.export import write_tokens
+    from spdtokens.signal import SignalError
+    from spdtokens.spd import NotSPDError
+
+    try:
+        dataset = load_dataset(name)
+        output_folder(folder)
+        wanted = tuple(subject or dataset.subjects)
+        cache = TokenCache(enabled=not no_cache)
+        for path in write_tokens(dataset, wanted, folder, embedding, bands, cache):
+            typer.echo(f"wrote {path}")
+    except (DataError, SignalError, NotSPDError, OSError, ValueError) as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
 @app.command()
 def cache(
     clear: Annotated[bool, typer.Option("--clear", help="Remove all cached tokens.")] = False,

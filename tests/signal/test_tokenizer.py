@@ -105,6 +105,10 @@ def test_xdawn_is_pyriemanns_and_fitted_on_training_trials_only() -> None:
     np.testing.assert_allclose(tokenizer.covariances(X[30:])[:, 0], expected, rtol=1e-8)
     erp = Tokenizer(sfreq=SFREQ, bands="none", covariance="erp").fit(X, y)
     assert erp.covariances(X).shape == (40, 1, 12, 12)
+    with pytest.raises(SignalError, match="40 trials but 3 labels"):
+        Tokenizer(sfreq=SFREQ, covariance="xdawn").fit(X, [0, 1, 0])
+    with pytest.raises(SignalError, match="needs two classes"):
+        Tokenizer(sfreq=SFREQ, covariance="erp").fit(X, np.zeros(40))
     with pytest.raises(SignalError, match="fitted to raw trials and their labels"):
         Tokenizer(sfreq=SFREQ, covariance="xdawn").fit(X)
 

@@ -244,13 +244,20 @@ class Tokenizer(TransformerMixin, BaseEstimator):
                 f"covariance={self.covariance!r} is fitted to raw trials and their labels: pass "
                 "sfreq, and y to fit."
             )
+        y = np.asarray(y)
+        if len(y) != len(X):
+            raise SignalError(f"There are {len(X)} trials but {len(y)} labels.")
+        if len(np.unique(y)) < 2:
+            raise SignalError(
+                f"All labels are {y[0]!r}: covariance={self.covariance!r} needs two classes."
+            )
         check_trials(X)
         for piece in self._pieces(X):
             if self.covariance == "erp":
                 made = ERPCovariances(estimator="oas")
             else:
                 made = XdawnCovariances(self.n_filters, estimator="oas", xdawn_estimator="oas")
-            self.prototypes_.append((scale := piece.std(), made.fit(piece / scale, np.asarray(y))))
+            self.prototypes_.append((scale := piece.std(), made.fit(piece / scale, y)))
 
     def _covariances(self, X: NDArray[Any]) -> NDArray[np.float64]:
         if self.sfreq is None:
