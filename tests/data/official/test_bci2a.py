@@ -8,7 +8,7 @@ import pytest
 import scipy.io
 
 from spdtokens.data import DataError
-from spdtokens.data.official import bci2a, load_bci2a
+from spdtokens.data.official import OFFICIAL, bci2a, load_bci2a
 from tests.helpers.gdf import write_gdf
 
 NAMES = ["EEG"] * 22 + ["EOG-left", "EOG-central", "EOG-right"]
@@ -125,7 +125,7 @@ def test_bnci_files_give_the_same_trials(tmp_path: Path) -> None:
 def test_gdf_and_bnci_files_side_by_side(tmp_path: Path) -> None:
     save_gdf(tmp_path, "A01E", cues_known=False)
     save_bnci(tmp_path, "A01E")
-    refused(tmp_path, "E", "A01E.mat has no variable 'classlabel'")
+    assert_refused(tmp_path, "E", "A01E.mat has no variable 'classlabel'")
     (tmp_path / "true_labels").mkdir()
     save_labels(tmp_path / "true_labels", "A01E")
     check(load_bci2a(tmp_path), "E")
@@ -136,7 +136,7 @@ def test_gdf_and_bnci_files_side_by_side(tmp_path: Path) -> None:
 
 def test_label_files_alone_are_not_the_data(tmp_path: Path) -> None:
     save_labels(tmp_path, "A01E")
-    assert not bci2a.is_present(tmp_path)
+    assert not OFFICIAL["bci2a"].is_present(tmp_path)
 
 
 def test_the_papers_crop_at_250_hz_is_its_438_samples(tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_the_usual_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 def test_nothing_found_names_every_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("SPDTOKENS_DATA", str(tmp_path / "data"))
-    assert not bci2a.is_present()
+    assert not OFFICIAL["bci2a"].is_present()
     with pytest.raises(DataError) as caught:
         load_bci2a()
     for words in (
@@ -177,7 +177,7 @@ def test_nothing_found_names_every_place(tmp_path: Path, monkeypatch: pytest.Mon
         assert words in str(caught.value)
 
 
-def refused(folder: Path, session: str, message: str) -> None:
+def assert_refused(folder: Path, session: str, message: str) -> None:
     with pytest.raises(DataError, match=message) as caught:
         load_bci2a(folder).load("1", session)
     assert f"A01{session}" in str(caught.value)
@@ -185,35 +185,35 @@ def refused(folder: Path, session: str, message: str) -> None:
 
 def test_missing_labels(tmp_path: Path) -> None:
     save_gdf(tmp_path, "A01E", cues_known=False)
-    refused(tmp_path, "E", r"label file A01E\.mat .* is missing")
+    assert_refused(tmp_path, "E", r"label file A01E\.mat .* is missing")
 
 
 def test_labels_that_do_not_belong_to_the_file(tmp_path: Path) -> None:
     save_gdf(tmp_path, "A01T", cues_known=True)
     save_labels(tmp_path, "A01T", LABELS[:-1] + 1)
-    refused(tmp_path, "T", "has 11 labels, but .* has 12 cues")
+    assert_refused(tmp_path, "T", "has 11 labels, but .* has 12 cues")
     save_labels(tmp_path, "A01T", np.roll(LABELS, 1) + 1)
-    refused(tmp_path, "T", "disagree on the labels of 12 trials, first trial 1")
+    assert_refused(tmp_path, "T", "disagree on the labels of 12 trials, first trial 1")
     save_labels(tmp_path, "A01T", LABELS)
-    refused(tmp_path, "T", r"between 1 and 4, found \[0\]")
+    assert_refused(tmp_path, "T", r"between 1 and 4, found \[0\]")
 
 
 @pytest.mark.parametrize("left", [100, 3000, 200_000])
 def test_a_gdf_file_cut_short(tmp_path: Path, left: int) -> None:
     path = save_gdf(tmp_path, "A01T", cues_known=True)
     path.write_bytes(path.read_bytes()[:left])
-    refused(tmp_path, "T", "cut short")
+    assert_refused(tmp_path, "T", "cut short")
 
 
 def test_a_gdf_file_of_another_experiment(tmp_path: Path) -> None:
     save_gdf(tmp_path, "A01T", cues_known=True, names=[*NAMES[:7], "EEG-C5", *NAMES[8:]])
-    refused(tmp_path, "T", r"channels \['EEG-C5'\] are not where")
+    assert_refused(tmp_path, "T", r"channels \['EEG-C5'\] are not where")
     save_gdf(tmp_path, "A01T", cues_known=True, names=NAMES[:24])
-    refused(tmp_path, "T", "24 channels; expected 25")
+    assert_refused(tmp_path, "T", "24 channels; expected 25")
     save_gdf(tmp_path, "A01T", cues_known=True, sfreq=200)
-    refused(tmp_path, "T", "200 Hz; expected 250 Hz")
+    assert_refused(tmp_path, "T", "200 Hz; expected 250 Hz")
     save_gdf(tmp_path, "A01T", cues_known=True, events=[(0, 32766), (1, 768), (501, 769)])
-    refused(tmp_path, "T", "expected 6 runs of 2 trials, found 1 trials in 1 runs")
+    assert_refused(tmp_path, "T", "expected 6 runs of 2 trials, found 1 trials in 1 runs")
 
 
 def test_the_full_number_of_trials_is_asked_for(
@@ -221,25 +221,25 @@ def test_the_full_number_of_trials_is_asked_for(
 ) -> None:
     monkeypatch.setattr(bci2a, "TRIALS", 288)
     save_bnci(tmp_path, "A01T")
-    refused(tmp_path, "T", "expected 6 runs of 48 trials, found 12")
+    assert_refused(tmp_path, "T", "expected 6 runs of 48 trials, found 12")
 
 
 def test_bad_bnci_files(tmp_path: Path) -> None:
     path = save_bnci(tmp_path, "A01T", fs=200)
-    refused(tmp_path, "T", "200 Hz; expected 250 Hz")
+    assert_refused(tmp_path, "T", "200 Hz; expected 250 Hz")
     save_bnci(tmp_path, "A01T", X=np.zeros((50, 22)))
-    refused(tmp_path, "T", r"shape \(50, 22\); expected \(samples, 25\)")
+    assert_refused(tmp_path, "T", r"shape \(50, 22\); expected \(samples, 25\)")
     save_bnci(tmp_path, "A01T", classes=np.array(["a", "b"], dtype=object))
-    refused(tmp_path, "T", "classes")
+    assert_refused(tmp_path, "T", "classes")
     save_bnci(tmp_path, "A01T", X=np.zeros((50, 25)))
-    refused(tmp_path, "T", "trial .* needs samples .* but the recording has 300")
+    assert_refused(tmp_path, "T", "trial .* needs samples .* but the recording has 300")
     save_bnci(tmp_path, "A01T", X=np.full((LENGTH, 25), np.nan))
-    refused(tmp_path, "T", "NaN")
+    assert_refused(tmp_path, "T", "NaN")
     save_bnci(tmp_path, "A01T")
     path.write_bytes(path.read_bytes()[:10_000])
-    refused(tmp_path, "T", "damaged or cut short")
+    assert_refused(tmp_path, "T", "damaged or cut short")
     scipy.io.savemat(path, {"other": 1})
-    refused(tmp_path, "T", "no variable 'data'; it holds: other")
+    assert_refused(tmp_path, "T", "no variable 'data'; it holds: other")
     refused_layout = pytest.raises(DataError, match="no layout 'edf'")
     with refused_layout:
         load_bci2a(tmp_path, layout="edf")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from spdtokens.data import DataError
-from spdtokens.data.official import bcicha, load_bcicha
+from spdtokens.data.official import OFFICIAL, bcicha, load_bcicha
 
 HEADER = ["Time", *bcicha.CHANNELS, "EOG", "FeedBackEvent"]
 HEADER[HEADER.index("PO8")] = "P08"  # so do the official files
@@ -119,6 +119,6 @@ def test_damaged_session_files(tmp_path: Path) -> None:
 
 
 def test_nothing_found(tmp_path: Path) -> None:
-    assert not bcicha.is_present(tmp_path)
+    assert not OFFICIAL["bcicha"].is_present(tmp_path)
     with pytest.raises(DataError, match=r"(?s)Looked in:.*TrainLabels\.csv of the Kaggle"):
         load_bcicha(tmp_path)

@@ -8,7 +8,7 @@ import pytest
 import scipy.io
 
 from spdtokens.data import DataError
-from spdtokens.data.official import load_mamem, mamem
+from spdtokens.data.official import OFFICIAL, load_mamem, mamem
 
 FIRST, STEP, N = 200, 2500, 25  # a trial every 10 s
 LENGTH = FIRST + N * STEP
@@ -131,6 +131,6 @@ def test_a_file_cut_short(tmp_path: Path) -> None:
 
 
 def test_nothing_found(tmp_path: Path) -> None:
-    assert not mamem.is_present(tmp_path)
+    assert not OFFICIAL["mamem"].is_present(tmp_path)
     with pytest.raises(DataError, match=r"(?s)Looked in:.*T001a\.mat to T011e\.mat"):
         load_mamem(tmp_path)

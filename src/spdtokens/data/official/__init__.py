@@ -10,11 +10,11 @@ from spdtokens.data.official.moabb_sets import load_moabb
 OFFICIAL: dict[str, OfficialSource] = {
     source.name: source
     for source in (
-        OfficialSource(bci2a.NAME, bci2a.AVAILABLE, bci2a.HOW_TO_GET, load_bci2a, bci2a.is_present),
+        OfficialSource(bci2a.NAME, bci2a.AVAILABLE, bci2a.HOW_TO_GET, load_bci2a, bci2a.LAYOUTS),
         OfficialSource(
-            bcicha.NAME, bcicha.AVAILABLE, bcicha.HOW_TO_GET, load_bcicha, bcicha.is_present
+            bcicha.NAME, bcicha.AVAILABLE, bcicha.HOW_TO_GET, load_bcicha, bcicha.LAYOUTS
         ),
-        OfficialSource(mamem.NAME, mamem.AVAILABLE, mamem.HOW_TO_GET, load_mamem, mamem.is_present),
+        OfficialSource(mamem.NAME, mamem.AVAILABLE, mamem.HOW_TO_GET, load_mamem, mamem.LAYOUTS),
     )
 }
 

@@ -26,15 +26,20 @@ class OfficialSource:
         Which files are expected, and who gives them out.
     load : callable
         From a folder (None: the usual places) and options to a :class:`Dataset`.
-    is_present : callable
-        Whether a folder (None: the usual places) holds such files.
+    layouts : mapping of str to callable
+        Whether a folder holds files of a layout, for every layout that ``load`` knows.
     """
 
     name: str
     description: str
     how_to_get: str
     load: Callable[..., Dataset]
-    is_present: Callable[..., bool]
+    layouts: Mapping[str, Callable[[Path], bool]]
+
+    def is_present(self, folder: Path | None = None) -> bool:
+        """Whether files of this data set are in the folder, or in the usual places."""
+        places = folders(self.name, folder)
+        return any(is_there(place) for place in places for is_there in self.layouts.values())
 
 
 def folders(name: str, folder: Path | None = None) -> list[Path]:

@@ -22,7 +22,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from spdtokens.data.base import DataError, Dataset, Recording
+from spdtokens.data.base import Dataset, Recording
 from spdtokens.data.official import bci2a_bnci, bci2a_gdf, matt
 from spdtokens.data.official._places import check_layout, first_layout, matching
 from spdtokens.data.official._reading import cut, expect, overlap_groups
@@ -56,15 +56,6 @@ LAYOUTS: dict[str, Callable[[Path], bool]] = {
     "bnci": lambda folder: bool(bci2a_bnci.files(folder)),
     "matt": lambda folder: bool(matching(folder, matt.BCI2A)),
 }
-
-
-def is_present(folder: Path | None = None) -> bool:
-    """Whether files of this data set are in the folder, or in the usual places."""
-    try:
-        first_layout(NAME, folder, LAYOUTS, HOW_TO_GET)
-    except DataError:
-        return False
-    return True
 
 
 def load_bci2a(

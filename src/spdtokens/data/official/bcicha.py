@@ -61,15 +61,6 @@ LAYOUTS: dict[str, Callable[[Path], bool]] = {
 }
 
 
-def is_present(folder: Path | None = None) -> bool:
-    """Whether files of this data set are in the folder, or in the usual places."""
-    try:
-        first_layout(NAME, folder, LAYOUTS, HOW_TO_GET)
-    except DataError:
-        return False
-    return True
-
-
 def load_bcicha(folder: Path | None = None, *, layout: str | None = None) -> Dataset:
     """BCI Challenge at NER 2015 from the Kaggle files.
 

@@ -70,15 +70,6 @@ LAYOUTS: dict[str, Callable[[Path], bool]] = {
 }
 
 
-def is_present(folder: Path | None = None) -> bool:
-    """Whether files of this data set are in the folder, or in the usual places."""
-    try:
-        first_layout(NAME, folder, LAYOUTS, HOW_TO_GET)
-    except DataError:
-        return False
-    return True
-
-
 def load_mamem(
     folder: Path | None = None,
     *,
