@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -47,6 +47,50 @@ def _open_parallel_region() -> Callable[..., None] | None:
 _state = threading.local()
 
 
+def share_out(work: Callable[[Any], None], tasks: Iterable[Any], threads: int = 0) -> None:
+    """Call ``work(task)`` for every task, each on one thread, several at a time.
+
+    The first exception ends the others after their current task and is raised here.
+
+    Parameters
+    ----------
+    work : callable
+        Torch operations inside it do not open threads of their own.
+    tasks : iterable
+    threads : int
+        By default as many as torch has; with 1 the tasks are done one after another.
+    """
+    threads = threads or torch.get_num_threads()
+    region = None
+    if threads > 1 and not getattr(_state, "inside", False):
+        region = _open_parallel_region()
+    todo = iter(tasks)
+    turn = threading.Lock()
+    errors: list[BaseException] = []
+
+    def loop(_: Any = None) -> None:
+        outer, _state.inside = getattr(_state, "inside", False), True
+        try:
+            with torch.no_grad():  # a thread starts with gradients on
+                while not errors:
+                    with turn:
+                        task = next(todo, None)
+                    if task is None:
+                        return
+                    work(task)
+        except BaseException as error:  # it cannot cross the C call below
+            errors.append(error)
+        finally:
+            _state.inside = outer
+
+    if region is None:
+        loop()
+    else:
+        region(_Body(loop), None, threads, 0)
+    if errors:
+        raise errors[0]
+
+
 def in_parts(
     kernel: Callable[..., tuple[Tensor, ...]], *inputs: Tensor, shared_from: int
 ) -> tuple[Tensor, ...]:
@@ -69,44 +113,30 @@ def in_parts(
     n = len(inputs[0])
     entries = max(x.numel() for x in inputs)
     threads = torch.get_num_threads()
-    region = None
-    if threads > 1 and entries >= shared_from and not getattr(_state, "inside", False):
-        region = _open_parallel_region() if all(x.is_cpu for x in inputs) else None
+    shared = (
+        threads > 1
+        and entries >= shared_from
+        and not getattr(_state, "inside", False)
+        and all(x.is_cpu for x in inputs)
+        and _open_parallel_region() is not None
+    )
     size = max(1, PART_ENTRIES * n // max(entries, 1))
-    if region is not None:
+    if shared:
         size = min(size, -(-n // (2 * threads)))
     if size >= n:
         return kernel(*inputs)
 
-    todo = iter([slice(start, start + size) for start in range(0, n, size)])
-    turn = threading.Lock()
     outputs: list[Tensor] = []
-    errors: list[BaseException] = []
+    first = threading.Lock()
 
-    def work(_: Any = None) -> None:
-        _state.inside = True
-        try:
-            with torch.no_grad():  # a thread starts with gradients on
-                while not errors:
-                    with turn:
-                        part = next(todo, None)
-                    if part is None:
-                        return
-                    results = kernel(*(x[part] for x in inputs))
-                    with turn:
-                        if not outputs:
-                            outputs.extend(x.new_empty((n, *x.shape[1:])) for x in results)
-                    for whole, result in zip(outputs, results, strict=True):
-                        whole[part] = result
-        except BaseException as error:  # an exception cannot cross the C call below
-            errors.append(error)
-        finally:
-            _state.inside = False
+    def work(part: slice) -> None:
+        results = kernel(*(x[part] for x in inputs))
+        with first:
+            if not outputs:
+                outputs.extend(x.new_empty((n, *x.shape[1:])) for x in results)
+        for whole, result in zip(outputs, results, strict=True):
+            whole[part] = result
 
-    if region is None:
-        work()
-    else:
-        region(_Body(work), None, threads, 0)
-    if errors:
-        raise errors[0]
+    parts = [slice(start, start + size) for start in range(0, n, size)]
+    share_out(work, parts, 0 if shared else 1)
     return tuple(outputs)
