@@ -5,9 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["Tokenizer", "load_dataset"]
+__all__ = ["SPDTokenClassifier", "SPDTokenTransformer", "Tokenizer", "load_dataset"]
 
-_HOMES = {"Tokenizer": "spdtokens.signal", "load_dataset": "spdtokens.data"}
+_HOMES = {
+    "SPDTokenClassifier": "spdtokens.training",
+    "SPDTokenTransformer": "spdtokens.models",
+    "Tokenizer": "spdtokens.signal",
+    "load_dataset": "spdtokens.data",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -233,6 +233,59 @@ def tokenize_dataset(
 
 
 @app.command()
+def evaluate(
+    name: Annotated[str, typer.Argument(help="A name, a folder of .npz files, or -epo.fif.")],
+    method: Annotated[
+        list[str] | None,
+        typer.Option(help="token-log-euclidean, ts-lr, ...; may be repeated."),
+    ] = None,
+    subject: Annotated[
+        list[str] | None, typer.Option(help="Only this subject; may be repeated.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, max=10, help="How many of the paper's seeds.")] = 5,
+    preset: Annotated[str, typer.Option(help="Network and recipe: paper, paper-small.")] = "paper",
+    epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the preset's.")] = None,
+    bands: Annotated[str, typer.Option(help="A preset of bands.")] = "broadband",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Train on each subject's earlier sessions, test on the last; train beside test."""
+    from spdtokens.data import DataError, load_dataset
+    from spdtokens.evaluation import session_transfer
+    from spdtokens.evaluation.show import as_json as scores_as_json
+    from spdtokens.evaluation.show import scores_table
+    from spdtokens.models import ModelError
+    from spdtokens.signal import SignalError
+    from spdtokens.spd import NotSPDError
+    from spdtokens.training import STABILITY_SEEDS, TrainingError
+    from spdtokens.training.presets import resolve_preset
+    from spdtokens.training.progress import TrainingBars
+
+    default = ["token-log-euclidean", "token-bures-wasserstein", "token-euclidean", "ts-lr"]
+    try:
+        dataset = load_dataset(name)
+        with TrainingBars() as bars:
+            scores = session_transfer(
+                dataset,
+                method or default,
+                preset=resolve_preset(preset, epochs=epochs),
+                subjects=subject or (),
+                seeds=STABILITY_SEEDS[:seeds],
+                bands=bands,
+                device=device,
+                bar=bars.add,
+            )
+    except (DataError, SignalError, NotSPDError, ModelError, TrainingError) as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(1) from error
+    if as_json:
+        _print_json(scores_as_json(scores, len(dataset.classes)))
+    else:
+        title = f"{dataset.name}: last session, trained on the ones before (preset {preset})"
+        Console().print(scores_table(scores, len(dataset.classes), title))
+
+
+@app.command()
 def cache(
     clear: Annotated[bool, typer.Option("--clear", help="Remove all cached tokens.")] = False,
 ) -> None:
@@ -274,3 +327,26 @@ def tokenize(
         speedup = result["speedup"].get(name)
         table.add_row(name, f"{milliseconds:.0f}", f"{speedup:.1f}x" if speedup else "")
     Console().print(table)
+
+
+@bench_app.command()
+def train(
+    as_json: AsJson = False,
+    rounds: Annotated[int, typer.Option(min=3, help="Rounds; medians are reported.")] = 7,
+    runs: Annotated[int, typer.Option(min=1, help="Runs our engine trains together.")] = 45,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="Threads for every way; default: torch's.")
+    ] = None,
+) -> None:
+    """Time training against the obvious loop, with and without cached tokens."""
+    from spdtokens.bench.show import train_tables
+    from spdtokens.bench.train import bench_train
+
+    console = Console(stderr=True)
+    with console.status("Preparing") as status:
+        result = bench_train(rounds, threads, runs, lambda text: status.update(f"Timing: {text}"))
+    if as_json:
+        _print_json(result)
+        return
+    for table in train_tables(result):
+        Console().print(table)

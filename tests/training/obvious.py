@@ -23,7 +23,7 @@ from spdtokens.training.streams import RunStreams, dropout_masks
 class ExplicitAttentionLayer(nn.TransformerEncoderLayer):
     """Torch's encoder layer on its path with explicit attention weights and their dropout."""
 
-    def _sa_block(self, x, attn_mask, key_padding_mask, is_causal=False):
+    def _sa_block(self, x, attn_mask, *_, **__):
         out, _ = self.self_attn(x, x, x, attn_mask=attn_mask, need_weights=True)
         return self.dropout1(out)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import torch
@@ -48,11 +49,9 @@ class SPDTokenMLP(nn.Module):
                 f"{n_features}, {n_tokens}, {width}, {n_layers} and {n_classes}."
             )
         self.n_features, self.n_tokens, self.n_classes = n_features, n_tokens, n_classes
-        self.dropout = dropout
+        self.width, self.dropout = width, dropout
         sizes = [n_features * n_tokens] + [width] * n_layers
-        self.hidden = nn.ModuleList(
-            [nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)]
-        )
+        self.hidden = nn.ModuleList([nn.Linear(a, b) for a, b in itertools.pairwise(sizes)])
         self.norms = nn.ModuleList([nn.BatchNorm1d(width) for _ in range(n_layers)] if bn else [])
         self.head = nn.Linear(width, n_classes)
         self.reset_parameters(generator)
@@ -60,10 +59,12 @@ class SPDTokenMLP(nn.Module):
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw all weights anew."""
-        for layer in [*self.hidden, self.head]:
-            reset_linear(layer, generator)
-        for norm in self.norms:
-            norm.reset_parameters()
+        for layer in self.modules():
+            if isinstance(layer, nn.Linear):
+                reset_linear(layer, generator)
+        for norm in self.modules():
+            if isinstance(norm, nn.BatchNorm1d):
+                norm.reset_parameters()
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Class scores (n, classes) of tokens (n, tokens, features)."""

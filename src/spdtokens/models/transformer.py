@@ -30,14 +30,21 @@ class SelfAttention(nn.Module):
         self.value = nn.Linear(d_model, d_model)
         self.out = nn.Linear(d_model, d_model)
 
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw what ``nn.MultiheadAttention`` draws in its own way; the rest is as it was."""
+        d_model = self.value.in_features
+        bound = math.sqrt(6 / (d_model + 3 * d_model))  # queries, keys, values as one matrix
+        for layer in (self.query_key, self.value):
+            nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
+            nn.init.zeros_(layer.bias)
+        nn.init.zeros_(self.out.bias)
+
     def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
         """Mix tokens (n, tokens, d_model); ``bias`` (n, tokens, tokens) is added to the scores."""
         n, tokens, d_model = x.shape
         value = self.value(x).view(n, tokens, self.n_heads, -1)
-        if tokens == 1:  # a softmax over one score is 1
-            weights = x.new_ones(n, self.n_heads, 1, 1)
-        else:
-            weights = self.weights(x, bias)
+        # A softmax over one score is 1, whatever queries and keys are.
+        weights = self.weights(x, bias) if tokens > 1 else x.new_ones(n, self.n_heads, 1, 1)
         weights = F.dropout(weights, self.dropout, self.training)
         mixed = (weights @ value.transpose(1, 2)).transpose(1, 2)
         return self.out(mixed.reshape(n, tokens, d_model))
@@ -132,14 +139,9 @@ class SPDTokenTransformer(nn.Module):
                 reset_linear(module, generator)
             elif isinstance(module, nn.LayerNorm | nn.BatchNorm1d):
                 module.reset_parameters()
-        d_model = self.config.d_model
-        bound = math.sqrt(6 / (d_model + 3 * d_model))  # as one matrix of queries, keys, values
-        for block in self.blocks:
-            attention = block.attention
-            for layer in (attention.query_key, attention.value):
-                nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
-                nn.init.zeros_(layer.bias)
-            nn.init.zeros_(attention.out.bias)
+        for module in self.modules():
+            if isinstance(module, SelfAttention):
+                module.reset_parameters(generator)
 
     def embed(self, tokens: Tensor) -> Tensor:
         """Tokens (n, tokens, features) projected, placed and normalised: (n, tokens, d_model)."""
@@ -179,6 +181,7 @@ class SPDTokenTransformer(nn.Module):
         bias = self._checked_bias(bias)
         weights = []
         for block in self.blocks:
+            assert isinstance(block, EncoderBlock)
             weights.append(block.attention.weights(x, bias))
             x = block(x, bias)
         return torch.stack(weights, 1)

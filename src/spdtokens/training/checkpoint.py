@@ -57,7 +57,7 @@ class Checkpoint:
         }
         arrays = state.to_arrays() | {f"curve {name}": curve for name, curve in curves.items()}
         with written_whole(self.path) as temporary:
-            np.savez(temporary, about=np.array(json.dumps(about)), **arrays)
+            np.savez(temporary, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
 
     def load(self, state: RunStates, curves: Curves) -> int:
         """Take over a saved state if there is one; the epochs already done."""

@@ -10,6 +10,7 @@ the middle of a step, and every operation is done by one thread, whatever the nu
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,7 +102,7 @@ class Training:
     def __init__(
         self, model: TokenModel, pool: Pool, plans: Sequence[RunPlan], recipe: Recipe
     ) -> None:
-        check_plans(plans, pool, recipe)
+        check_plans(plans, pool, recipe, model.n_classes)
         self.recipe, self.epochs = recipe, 0
         self.network = network = BatchedNetwork(model)
         if recipe.batch_size * network.tokens == 1 and network.needs_variance:
@@ -221,10 +222,10 @@ def _groups(runs: int, device: torch.device) -> list[slice]:
     rounds = -(-runs // (threads * GROUP_SIZE))
     count = min(runs, threads * rounds)
     edges = np.linspace(0, runs, count + 1).round().astype(int)
-    return [slice(int(a), int(b)) for a, b in zip(edges, edges[1:], strict=False)]
+    return [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
 
 
-def check_plans(plans: Sequence[RunPlan], pool: Pool, recipe: Recipe) -> None:
+def check_plans(plans: Sequence[RunPlan], pool: Pool, recipe: Recipe, n_classes: int) -> None:
     """Refuse runs that cannot be trained, before any work is done.
 
     Raises
@@ -255,5 +256,11 @@ def check_plans(plans: Sequence[RunPlan], pool: Pool, recipe: Recipe) -> None:
                 raise TrainingError(
                     f"{where} validates on trials it trains on: {shared[:5].tolist()}."
                 )
-        if len(np.unique(pool.labels[plan.train].numpy(force=True))) < 2:
-            raise TrainingError(f"{where} has one class only in training; it needs two.")
+        trained_on = np.bincount(pool.labels.numpy(force=True)[plan.train], minlength=n_classes)
+        missing = np.flatnonzero(trained_on == 0)
+        if len(missing):
+            raise TrainingError(
+                f"{where} has no training trials of class {', '.join(map(str, missing))}: the "
+                "network could never learn to predict it. Train on trials of every class, or "
+                "leave the class out."
+            )

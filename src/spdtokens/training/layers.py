@@ -76,7 +76,7 @@ class Linear(Undropped):
 class Positions(Undropped):
     """Add a learnable vector to each token."""
 
-    names = ("positions",)
+    names: tuple[str, ...] = ("positions",)
 
     def forward(self, step: Step, x: Tensor) -> Tensor:
         return self._per_token(step, x).add_(row(step.weights["positions"].mT)).view_as(x)

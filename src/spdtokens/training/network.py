@@ -147,11 +147,11 @@ def _layers_of(model: TokenModel) -> tuple[list[Layer], bool]:
         hidden: list[Layer] = [
             HiddenLayer(
                 f"hidden.{i}",
-                layer.out_features,
+                model.width,
                 f"norms.{i}" if len(model.norms) else None,
                 first=i == 0,
             )
-            for i, layer in enumerate(model.hidden)
+            for i in range(len(model.hidden))
         ]
         return [*hidden, Linear("head")], True
     raise ModelError(f"The engine trains token transformers and token MLPs, not {type(model)}.")

@@ -75,7 +75,7 @@ class RunSlice:
         state, network = self.state, self.network
         largest = max(layout.size for layout in network.layouts)
         scratch = torch.zeros(len(state), largest, device=state.weights.device)
-        updates = []
+        updates: list[tuple[dict[str, Tensor], tuple[list[Tensor], ...]]] = []
         for i, (layout, part) in enumerate(zip(network.layouts, network.segments(), strict=True)):
             grads = scratch[:, : layout.size]
             update = (

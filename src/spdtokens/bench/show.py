@@ -1,0 +1,62 @@
+"""Measured speed as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.table import Table
+
+
+def train_tables(result: dict[str, Any]) -> Iterator[Table]:
+    """What ``bench train`` found: the comparison, geometric attention, growth."""
+    table = Table(
+        title=f"Training at the shape of BCI2a (252 trials, 22 channels, batch "
+        f"{result['batch_size']}), {result['threads']} thread(s)",
+        caption="milliseconds for an epoch of one run, median of "
+        f"{result['rounds']} rounds; megabytes: state kept / growth of the process, each run",
+    )
+    for name in ("tokens", "runs", "obvious", "cached", "spdtokens"):
+        table.add_column(name, justify="right")
+    for name in ("vs obvious", "vs cached", "MB a run"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in result["comparisons"]:
+        times, memory = row["milliseconds_per_run_epoch"], row["memory"]
+        table.add_row(
+            str(row["tokens"]),
+            str(row["runs"]),
+            *(f"{times[name]:.1f}" for name in ("obvious", "cached", "spdtokens")),
+            f"{row['speedup_vs_obvious']:.1f}x",
+            f"{row['speedup_vs_cached']:.1f}x",
+            f"{memory['state_megabytes']:.0f} / {memory['peak_megabytes']:.0f}",
+        )
+    yield table
+
+    table = Table(
+        title="Geometric attention, 3 tokens: seconds for 50 epochs of one run",
+        caption="distances included; the paper: 1.8 to 87 times as long",
+    )
+    for name in ("channels", "standard", "geometric", "ratio"):
+        table.add_column(name, justify="right")
+    for row in result["geometric_attention"]:
+        table.add_row(
+            str(row["channels"]),
+            f"{row['seconds_standard']:.2f}",
+            f"{row['seconds_geometric']:.2f}",
+            f"{row['ratio']:.2f}",
+        )
+    yield table
+
+    table = Table(title="How the cost grows")
+    for name in ("varied", "runs", "trials", "channels", "tokens"):
+        table.add_column(name, justify="left" if name == "varied" else "right")
+    table.add_column("ms per run-epoch", justify="right")
+    table.add_column("µs per trial", justify="right")
+    for row in result["growth"]:
+        table.add_row(
+            row["varied"],
+            *(str(row[name]) for name in ("runs", "trials", "channels", "tokens")),
+            f"{row['milliseconds_per_run_epoch']:.1f}",
+            f"{row['microseconds_per_trial']:.0f}",
+        )
+    yield table
