@@ -1,7 +1,7 @@
 """EEG in, SPD matrices and tokens out: filter banks, windows, covariances."""
 
 from spdtokens.signal.bands import Band, SignalError, resolve_bands, stimulus_bands
-from spdtokens.signal.filters import CausalFilter, causal, zero_phase
+from spdtokens.signal.filters import CausalFilter, causal, zero_phase, zero_phase_tensor
 from spdtokens.signal.tokenizer import Tokenizer
 
 __all__ = [
@@ -13,4 +13,5 @@ __all__ = [
     "resolve_bands",
     "stimulus_bands",
     "zero_phase",
+    "zero_phase_tensor",
 ]

@@ -8,41 +8,67 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from pyriemann.estimation import Covariances
+from torch import Tensor
 
 from spdtokens.signal.bands import SignalError
+from spdtokens.spd.arrays import numpy_too
 
 #: The paper adds this to the diagonal, in square microvolts.
 PAPER_EPSILON = 1e-6
 MICROVOLT = 1e-6
 
 
-def sample_covariance(X: NDArray[Any]) -> NDArray[np.float64]:
+@numpy_too
+def sample_covariance(X: Tensor) -> Tensor:
     """The paper's estimator: channels de-meaned, ``X X' / (samples - 1)``.
 
     Parameters
     ----------
-    X : ndarray, shape (..., channels, samples)
+    X : Tensor or ndarray, shape (..., channels, samples)
+        Any dtype. Gradients flow through tensors.
 
     Returns
     -------
-    C : ndarray, shape (..., channels, channels)
+    C : Tensor or ndarray of float64, shape (..., channels, channels)
     """
-    X = np.asarray(X, dtype=np.float64)
-    Z = torch.from_numpy(X - X.mean(-1, keepdims=True))
-    C: NDArray[np.float64] = (Z @ Z.mT / (X.shape[-1] - 1)).numpy()
+    X = X.double()
+    Z = X - X.mean(-1, keepdim=True)
+    return Z @ Z.mT / (X.shape[-1] - 1)
+
+
+@numpy_too
+def relative_regularisation(C: Tensor, epsilon: float) -> Tensor:
+    """Add ``epsilon`` times the mean variance to the diagonal: the same in every unit.
+
+    Parameters
+    ----------
+    C : Tensor or ndarray, shape (..., d, d)
+    epsilon : float
+
+    Returns
+    -------
+    C : Tensor or ndarray, shape (..., d, d)
+    """
+    C = C.clone()
+    variances = C.diagonal(dim1=-2, dim2=-1)
+    variances += epsilon * variances.mean(-1, keepdim=True)
     return C
 
 
-def relative_regularisation(C: NDArray[np.float64], epsilon: float) -> NDArray[np.float64]:
-    """Add ``epsilon`` times the mean variance to the diagonal: the same in every unit."""
-    scale = np.trace(C, axis1=-2, axis2=-1) / C.shape[-1]
-    return C + epsilon * scale[..., None, None] * np.eye(C.shape[-1])
+@numpy_too
+def paper_regularisation(C: Tensor, unit_in_volts: float | None) -> Tensor:
+    """Add the paper's 1e-6 square microvolts to the diagonal, whatever the unit of ``C``.
 
+    Parameters
+    ----------
+    C : Tensor or ndarray, shape (..., d, d)
+    unit_in_volts : float
+        Of the signal; refused if None.
 
-def paper_regularisation(
-    C: NDArray[np.float64], unit_in_volts: float | None
-) -> NDArray[np.float64]:
-    """Add the paper's 1e-6 square microvolts to the diagonal, whatever the unit of ``C``."""
+    Returns
+    -------
+    C : Tensor or ndarray, shape (..., d, d)
+    """
     if unit_in_volts is None:
         raise SignalError(
             "The paper's regularisation is 1e-6 square microvolts, and the unit of this signal is "
@@ -50,7 +76,7 @@ def paper_regularisation(
             "relative regularisation, which needs no unit."
         )
     epsilon = PAPER_EPSILON * (MICROVOLT / unit_in_volts) ** 2
-    return C + epsilon * np.eye(C.shape[-1])
+    return C + epsilon * torch.eye(C.shape[-1], dtype=C.dtype, device=C.device)
 
 
 def estimate(X: NDArray[Any], estimator: str) -> NDArray[np.float64]:

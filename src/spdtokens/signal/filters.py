@@ -16,8 +16,10 @@ import scipy.fft
 import scipy.signal
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from spdtokens.signal.bands import Band
+from spdtokens.signal.bands import UNFILTERED, Band
+from spdtokens.spd.arrays import as_tensor
 
 ORDER = 4
 FloatArray = NDArray[np.float64]
@@ -57,24 +59,44 @@ def zero_phase(X: NDArray[Any], bands: Sequence[Band], sfreq: float) -> list[Flo
         One a band. Ends are padded by odd reflection, as ``scipy.signal.sosfiltfilt`` does.
     """
     X = np.asarray(X, dtype=np.float64)
+    with torch.no_grad():
+        return [filtered.numpy() for filtered in zero_phase_tensor(as_tensor(X), bands, sfreq)]
+
+
+def zero_phase_tensor(X: Tensor, bands: Sequence[Band], sfreq: float) -> list[Tensor]:
+    """:func:`zero_phase` for tensors, through which gradients flow.
+
+    Parameters
+    ----------
+    X : Tensor, shape (..., samples)
+        Any dtype. Computed in float64: a narrow band is often 1e-4 of the signal's power, and in
+        float32 the rest of the signal would leave its rounding errors in it.
+    bands : sequence of Band
+    sfreq : float
+
+    Returns
+    -------
+    filtered : list of Tensor of float64, shape (..., samples)
+    """
+    X = X.double()
     samples = X.shape[-1]
-    real = [band for band in bands if band != Band(None, None)]
+    real = [band for band in bands if band != UNFILTERED]
     if not real:
         return [X for _ in bands]
     # A constant offset passes through reflection untouched but would ring: take it out first.
-    offset = X.mean(-1, keepdims=True)
+    offset = X.mean(-1, keepdim=True)
     pad = max(_ringing(band, sfreq, samples) for band in real)
     padded = _odd_reflection(X - offset, pad)
     length = scipy.fft.next_fast_len(padded.shape[-1] + pad, real=True)
     # torch's transform shares its threads with the matrix products that follow.
-    spectrum = torch.fft.rfft(torch.from_numpy(padded), length)
+    spectrum = torch.fft.rfft(padded, length)
     filtered = []
     for band in bands:
-        if band == Band(None, None):
+        if band == UNFILTERED:
             filtered.append(X)
             continue
-        gain = torch.from_numpy(_zero_phase_gain(band, sfreq, length))
-        out = torch.fft.irfft(spectrum * gain, length)[..., pad : pad + samples].numpy()
+        gain = torch.from_numpy(_zero_phase_gain(band, sfreq, length)).to(X.device)
+        out = torch.fft.irfft(spectrum * gain, length)[..., pad : pad + samples]
         filtered.append(out + offset if band.low is None else out)
     return filtered
 
@@ -88,12 +110,12 @@ def _zero_phase_gain(band: Band, sfreq: float, length: int) -> FloatArray:
     return gain
 
 
-def _odd_reflection(X: FloatArray, pad: int) -> FloatArray:
+def _odd_reflection(X: Tensor, pad: int) -> Tensor:
     """Continue signals past their ends, mirrored in the end points: (..., samples + 2 pad)."""
     first, last = X[..., :1], X[..., -1:]
-    before = 2 * first - X[..., pad:0:-1]
-    after = 2 * last - X[..., -2 : -pad - 2 : -1]
-    return np.concatenate([before, X, after], axis=-1)
+    before = 2 * first - X[..., 1 : pad + 1].flip(-1)
+    after = 2 * last - X[..., -pad - 1 : -1].flip(-1)
+    return torch.cat([before, X, after], -1)
 
 
 class CausalFilter:

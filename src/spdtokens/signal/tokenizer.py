@@ -11,14 +11,14 @@ from pyriemann.estimation import ERPCovariances, XdawnCovariances
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from spdtokens.signal.bands import Band, BandSpec, SignalError, check_band, resolve_bands
+from spdtokens.signal.bands import Band, BandSpec, SignalError
 from spdtokens.signal.checks import check_duplicates, check_trials
 from spdtokens.signal.covariance import estimate, paper_regularisation, relative_regularisation
 from spdtokens.signal.filters import causal, zero_phase
+from spdtokens.signal.plan import Window, plan_tokens, refuse_short_windows
 from spdtokens.spd import Floor, check_spd, get_embedding, token_dim
 from spdtokens.spd.arrays import as_tensor
 
-Window = tuple[float, float]
 #: Samples, over all channels and trials, that are filtered at a time.
 CHUNK_SAMPLES = 1 << 18
 
@@ -194,46 +194,24 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         if self.filtering not in ("zero-phase", "causal"):
             raise SignalError(f"filtering is 'zero-phase' or 'causal', not {self.filtering!r}.")
         self.n_samples_ = X.shape[-1]
-        end = self.tmin + self.n_samples_ / self.sfreq
-        self.bands_ = resolve_bands(self.bands, self.stimulus_frequencies)
-        self.windows_ = tuple(self.windows) if self.windows is not None else ((self.tmin, end),)
-        self._slices = [self._slice(window, end) for window in self.windows_]
-        for (start, stop), (left, right) in zip(self._slices, self.windows_, strict=True):
-            for band in self.bands_:
-                check_band(band, self.sfreq, right - left)
-            if stop - start <= X.shape[-2] and self.covariance == "sample":
-                raise SignalError(
-                    f"The window {left:g}-{right:g} s has {stop - start} samples for "
-                    f"{X.shape[-2]} channels: such a covariance is singular. Use a longer window, "
-                    "or a shrinkage estimator such as covariance='oas'."
-                )
-        many = len(self.windows_) > 1
-        self.token_names_ = [
-            f"{band}, {left:g}-{right:g} s" if many else str(band)
-            for band in self.bands_
-            for left, right in self.windows_
-        ]
-
-    def _slice(self, window: Window, end: float) -> tuple[int, int]:
-        assert self.sfreq is not None
-        left, right = window
-        start, stop = (round((t - self.tmin) * self.sfreq) for t in (left, right))
-        if not 0 <= start < stop <= self.n_samples_:
-            raise SignalError(
-                f"The window {left:g}-{right:g} s does not lie inside the trials, which last from "
-                f"{self.tmin:g} to {end:g} s."
-            )
-        return start, stop
+        plan = plan_tokens(
+            sfreq=self.sfreq,
+            n_samples=self.n_samples_,
+            bands=self.bands,
+            windows=self.windows,
+            tmin=self.tmin,
+            stimulus_frequencies=self.stimulus_frequencies,
+        )
+        if self.covariance == "sample":
+            refuse_short_windows(plan, X.shape[-2])
+        self._token_plan = plan
+        self.bands_, self.windows_, self.token_names_ = plan.bands, plan.windows, plan.names
 
     def _pieces(self, X: NDArray[Any]) -> list[NDArray[np.float64]]:
         """Signals (n, channels, samples) of every token."""
         assert self.sfreq is not None
         apply = zero_phase if self.filtering == "zero-phase" else causal
-        return [
-            filtered[..., start:stop]
-            for filtered in apply(X, self.bands_, self.sfreq)
-            for start, stop in self._slices
-        ]
+        return self._token_plan.cut(apply(X, self.bands_, self.sfreq))
 
     def _fit_prototypes(self, X: NDArray[Any], y: ArrayLike | None) -> None:
         self.prototypes_: list[Any] = []
