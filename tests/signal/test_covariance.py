@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from pyriemann.estimation import Covariances
+from torch import Tensor
 
 from spdtokens.signal import SignalError
 from spdtokens.signal.covariance import (
@@ -41,6 +43,32 @@ def test_regularisation() -> None:
     )
     with pytest.raises(SignalError, match="unit of this signal is not known"):
         paper_regularisation(C, None)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
+def test_covariances_are_computed_in_double_whatever_comes_in(dtype: type) -> None:
+    samples = (10 * X).astype(dtype)
+    expected = [np.cov(x.astype(np.float64)) for x in samples]
+    array, tensor = sample_covariance(samples), sample_covariance(torch.from_numpy(samples))
+    assert array.dtype == np.float64
+    assert tensor.dtype == torch.float64
+    np.testing.assert_allclose(array, expected, rtol=1e-12)
+    np.testing.assert_array_equal(tensor.numpy(), array)
+
+
+def test_tensors_are_regularised_like_arrays_with_gradients() -> None:
+    C = sample_covariance(X)
+    before = C.copy()
+    for regularise, amount in ((relative_regularisation, 0.1), (paper_regularisation, 1e-8)):
+        np.testing.assert_array_equal(
+            regularise(torch.from_numpy(C), amount).numpy(), regularise(C, amount)
+        )
+    np.testing.assert_array_equal(C, before)
+
+    def chain(x: Tensor) -> Tensor:
+        return relative_regularisation(sample_covariance(x), 0.1)
+
+    assert torch.autograd.gradcheck(chain, torch.from_numpy(X[:2, :3, :8]).requires_grad_())
 
 
 def test_unknown_estimator() -> None:
