@@ -3,7 +3,9 @@
 from spdtokens.models.config import SMALL, STANDARD, ModelError, TransformerConfig
 from spdtokens.models.geometric import geometric_bias
 from spdtokens.models.mlp import SPDTokenMLP, matching_width
+from spdtokens.models.saliency import channel_saliency
 from spdtokens.models.transformer import SPDTokenTransformer
+from spdtokens.models.trial import TrialTransformer
 
 __all__ = [
     "SMALL",
@@ -12,6 +14,8 @@ __all__ = [
     "SPDTokenMLP",
     "SPDTokenTransformer",
     "TransformerConfig",
+    "TrialTransformer",
+    "channel_saliency",
     "geometric_bias",
     "matching_width",
 ]
