@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from spdtokens.models import SPDTokenTransformer
 from spdtokens.training.recipe import Recipe
+from spdtokens.training.step import aligned
 from spdtokens.training.streams import RunStreams, dropout_masks
 
 
@@ -100,13 +101,15 @@ class MaskFeed:
         self.tokens, self.trials, self.heads = tokens, trials, heads
 
     def __call__(self, x: Tensor) -> Tensor:
-        T, n = self.tokens, self.trials
-        part = self.masks[self.used : self.used + x.numel()]
-        self.used += x.numel()
+        T, n, filled = self.tokens, self.trials, aligned(self.trials)
+        entries = x.numel() // n * filled  # the engine fills batches up
+        part = self.masks[self.used : self.used + entries]
+        self.used += entries
         if x.shape[:2] == (n, T):  # (trials, tokens, features)
-            return part.view(-1, T, n).permute(2, 1, 0)
+            return part.view(-1, T, filled).permute(2, 1, 0)[:n]
         assert x.numel() == n * self.heads * T * T  # attention weights
-        return part.view(self.heads, T, T, n).permute(3, 0, 1, 2).reshape(x.shape)
+        weights = part.view(self.heads, T, T, filled).permute(3, 0, 1, 2)[:n]
+        return weights.reshape(x.shape)
 
 
 def train_obviously(
@@ -135,7 +138,7 @@ def train_obviously(
             n, T = len(index), tokens.shape[1]
             feed: Callable[[Tensor], Tensor] = torch.ones_like
             if dropout:
-                masks = dropout_masks([streams], mask_entries(n), dropout, "cpu")[0]
+                masks = dropout_masks([streams], mask_entries(aligned(n)), dropout, "cpu")[0]
                 feed = MaskFeed(masks, T, n, heads)
             with masks_from(feed):
                 extra = () if bias is None else (bias[index],)

@@ -42,7 +42,7 @@ def has_gradient(name: str, tokens: int) -> bool:
     """
     if tokens == 1 and ("query_key" in name or name == "positions"):
         return False
-    return not name.endswith(("project.bias", "query_key.bias"))
+    return not name.endswith(("project.bias", "running_mean", "query_key.bias"))
 
 
 @pytest.mark.parametrize("tokens", [1, 3, 9])
@@ -74,9 +74,9 @@ def test_same_mathematics_as_the_obvious_loop(tokens, changes, recipe) -> None:
         bias=pool.bias,
     )
     np.testing.assert_allclose(run.curves["train loss"], losses, rtol=2e-6)
-    names = {id(p): name for name, p in run.model.named_parameters()}
+    names = {id(p): name for name, p in run.model.state_dict(keep_vars=True).items()}
     for ours, theirs in obvious.pairs(run.model):
-        name = names.get(id(ours), "")
+        name = names[id(ours)]
         if has_gradient(name, tokens):
             torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=1e-3, msg=name)
 
@@ -101,7 +101,7 @@ def test_a_run_does_not_depend_on_its_neighbours(tokens: int) -> None:
     """Bit by bit: alone, in a batch of 5, in a batch of 45, on one thread or two."""
     pool = make_pool(tokens)
     rng = np.random.default_rng(0)
-    sizes = rng.integers(40, 90, 45)
+    sizes = rng.integers(40, 90, 45)  # last batches of 1 to 16 trials
     plans = [RunPlan(seed, rng.permutation(90)[:n]) for seed, n in enumerate(sizes)]
     model = transformer(tokens)
     before = torch.get_num_threads()
@@ -126,7 +126,7 @@ def test_standard_network_is_bit_identical_in_any_company() -> None:
     plans = [RunPlan(seed, np.arange(70)) for seed in range(14)]
     recipe = Recipe(epochs=2)
     together = train_runs(model, pool, plans, recipe)
-    for number in (0, 13):
+    for number in (0, 6, 13):
         alone = train_runs(model, pool, [plans[number]], recipe)[0]
         assert torch.equal(weights(alone), weights(together[number]))
 

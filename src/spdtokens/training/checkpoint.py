@@ -64,7 +64,7 @@ class Checkpoint:
         if not self.path.exists():
             return 0
         try:
-            with np.load(self.path, allow_pickle=False) as file:
+            with self.path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
                 arrays = {name: file[name] for name in file.files}
             about: dict[str, Any] = json.loads(str(arrays.pop("about")))
         except (ValueError, KeyError, BadZipFile, OSError, EOFError) as error:
@@ -88,8 +88,7 @@ def _fingerprint(
     """A hash of all that the result depends on."""
     digest = hashlib.sha256()
     shape = {
-        "parameters": [(name, list(size)) for name, size in network.parameters.shapes.items()],
-        "dropout": network.dropout,
+        "network": network.about,
         "recipe": asdict(recipe),
         "seeds": [plan.seed for plan in plans],
     }

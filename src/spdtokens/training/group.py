@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -122,8 +123,8 @@ class Group:
                 trials = index.shape[1]
                 step = self._slice(runs).evaluation_step(trials)
                 scores, labels = self._scores(step, index)
-                loss[runs] += cross_entropy(scores, labels)[0].numpy(force=True) * trials
-                correct[runs] += (scores.argmax(1) == labels).sum(1).numpy(force=True)
+                loss[runs] += cross_entropy(scores, labels, trials)[0].numpy(force=True) * trials
+                correct[runs] += _hits(scores, labels, trials)
         sizes = np.array([len(index) for index in index_of])
         return loss / sizes, correct / sizes
 
@@ -139,15 +140,14 @@ class Group:
         step.bias = batch.bias
         return self.network.forward(step, batch.inputs), batch.labels
 
-    def _step(self, runs: slice, index: Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _step(self, runs: slice, index: Tensor) -> tuple[NDArray[Any], NDArray[Any]]:
         """One update of some runs on batches (runs, trials); their losses and hits."""
         part = self._slice(runs)
         step = part.training_step(index.shape[1])
         scores, labels = self._scores(step, index)
-        loss, d_scores = cross_entropy(scores, labels, self.recipe.label_smoothing)
+        loss, d_scores = cross_entropy(scores, labels, step.valid, self.recipe.label_smoothing)
         part.learn(step, d_scores)
-        hits = (scores.argmax(1) == labels).sum(1)
-        return loss.numpy(force=True), hits.numpy(force=True)
+        return loss.numpy(force=True), _hits(scores, labels, step.valid)
 
     def _record(
         self,
@@ -181,6 +181,12 @@ class Group:
                 state.best_buffers[run] = state.buffers[run]
         if self.recipe.patience is not None:
             active &= number + 1 - state.best_epoch < self.recipe.patience
+
+
+def _hits(scores: Tensor, labels: Tensor, valid: int) -> NDArray[np.int64]:
+    """Right answers of each run (runs,) among the trials that count."""
+    right = scores[..., :valid].argmax(1) == labels[:, :valid]
+    return right.sum(1).numpy(force=True)
 
 
 def _equal_neighbours(batches: Sequence[NDArray[np.int64]]) -> Iterator[tuple[slice, Tensor]]:

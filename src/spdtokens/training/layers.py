@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from spdtokens.training.mixing import mix, mix_backward
-from spdtokens.training.step import Step, multiplied, row, weighted_sum
+from spdtokens.training.step import Step, multiplied, row
 
 
 class Layer(Protocol):
@@ -105,13 +105,13 @@ class BatchNorm(Undropped):
         if not step.training:
             scale = weight * row(var + self.eps).rsqrt()
             return torch.addcmul(bias - row(mean) * scale, x, scale)
-        columns = x.shape[-1]
-        batch_mean = x.mean(-1, keepdim=True)
-        x = x - batch_mean
-        batch_var = x.square().mean(-1, keepdim=True)
-        mean.lerp_(batch_mean.squeeze(-1), self.momentum)
-        var.lerp_(batch_var.squeeze(-1) * (columns / (columns - 1)), self.momentum)
-        inverse = (batch_var + self.eps).rsqrt_()
+        count = step.counting(x)[0, 0].numel()
+        batch_mean = step.counting(x).mean((-2, -1))
+        x = x - row(batch_mean)
+        batch_var = step.counting(x).square().mean((-2, -1))
+        mean.lerp_(batch_mean, self.momentum)
+        var.lerp_(batch_var * (count / (count - 1)), self.momentum)
+        inverse = row(batch_var + self.eps).rsqrt_()
         x.mul_(inverse)
         step.save(x, inverse)
         return torch.addcmul(bias, x, weight)
@@ -122,8 +122,10 @@ class BatchNorm(Undropped):
         torch.sum(dy * x, -1, out=d_weight)
         torch.sum(dy, -1, out=d_bias)
         weight = row(step.weights[f"{self.name}.weight"])
-        centred = dy - row(d_bias) / x.shape[-1]
-        return centred.addcmul_(x, row(d_weight) / -x.shape[-1]).mul_(weight * inverse)
+        count = step.counting(x)[0, 0].numel()
+        centred = dy - row(d_bias) / count
+        dx = centred.addcmul_(x, row(d_weight) / -count).mul_(weight * inverse)
+        return step.clear_filling(dx)
 
 
 class LayerNorm(Undropped):
@@ -144,12 +146,13 @@ class LayerNorm(Undropped):
     def backward(self, step: Step, dy: Tensor) -> Tensor:
         x, inverse = step.saved()
         weight = step.weights[self.weight]
-        product = dy * x
-        torch.sum(product, -1, out=step.grads[self.weight])
+        along = dy * x
+        torch.sum(along, -1, out=step.grads[self.weight])
         torch.sum(dy, -1, out=step.grads[self.bias])
-        along = weighted_sum(weight, product).div_(-x.shape[1])
-        mean = weighted_sum(weight, dy).div_(x.shape[1])
-        return torch.addcmul((dy * row(weight)).sub_(mean), x, along).mul_(inverse)
+        along = along.mul_(row(weight)).mean(1, keepdim=True).neg_()
+        dy = dy * row(weight)
+        dy.sub_(dy.mean(1, keepdim=True))
+        return dy.addcmul_(x, along).mul_(inverse)
 
 
 class SelfAttention:

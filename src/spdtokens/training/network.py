@@ -20,13 +20,13 @@ from spdtokens.training.layers import (
     MeanOverTokens,
     Positions,
 )
-from spdtokens.training.step import Step
+from spdtokens.training.step import Step, aligned
 
 TokenModel = SPDTokenTransformer | SPDTokenMLP
 
 
 class Layout:
-    """Where each named tensor of a network lies in a flat row of numbers.
+    """Where each named tensor of a network lies, aligned, in a flat row of numbers.
 
     Parameters
     ----------
@@ -35,9 +35,10 @@ class Layout:
 
     def __init__(self, shapes: Mapping[str, torch.Size]) -> None:
         self.shapes = dict(shapes)
-        ends = torch.tensor([shape.numel() for shape in self.shapes.values()]).cumsum(0).tolist()
-        self.starts = dict(zip(self.shapes, [0, *ends], strict=False))
-        self.size = ends[-1] if ends else 0
+        self.starts, self.size = {}, 0
+        for name, shape in self.shapes.items():
+            self.starts[name] = self.size
+            self.size += aligned(shape.numel())
 
     def views(self, rows: Tensor) -> dict[str, Tensor]:
         """The tensors (runs, *shape) inside flat rows (runs, size), by name."""
@@ -77,6 +78,8 @@ class BatchedNetwork:
     layouts : list of Layout
         Of the weights of each layer that have a gradient. They follow one another in a run's row
         of weights; queries and keys of a single token have no gradient and lie at the end.
+    about : str
+        All there is to say of the architecture.
     parameters, buffers : Layout
         Of all weights of a run, and of the running moments of its batch norms.
     """
@@ -86,6 +89,7 @@ class BatchedNetwork:
         self.classes = model.n_classes
         self.layers, self.flat_tokens = _layers_of(model)
         self.dropout = _dropout_of(model)
+        self.about = repr(model) + repr(getattr(model, "config", ""))
         shapes = {name: p.shape for name, p in model.named_parameters()}
         self.layouts = []
         for layer in self.layers:
@@ -111,8 +115,10 @@ class BatchedNetwork:
         return sum(layer.mask_entries(self.tokens, trials) for layer in self.layers)
 
     def gather(self, pool: Tensor, labels: Tensor, bias: Tensor | None, index: Tensor) -> Batch:
-        """The trials ``index`` (runs, trials) out of a pool (n, tokens, features)."""
-        runs, trials = index.shape
+        """The trials ``index`` (runs, valid) out of a pool (n, tokens, features), filled up."""
+        runs, valid = index.shape
+        trials = aligned(valid)
+        index = torch.cat([index, index[:, :1].expand(-1, trials - valid)], 1)
         if self.flat_tokens or self.tokens == 1:
             rows = pool.flatten(1)[index]
         else:
@@ -161,22 +167,28 @@ def _dropout_of(model: TokenModel) -> float:
     return model.config.dropout if isinstance(model, SPDTokenTransformer) else model.dropout
 
 
-def cross_entropy(scores: Tensor, labels: Tensor, smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
+def cross_entropy(
+    scores: Tensor, labels: Tensor, valid: int, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
     """Mean cross-entropy of each run (runs,), and its gradient (runs, classes, trials).
 
     Parameters
     ----------
     scores : Tensor, shape (runs, classes, trials)
     labels : Tensor, shape (runs, trials)
+    valid : int
+        So many first trials count; the gradient of the others is zero.
     smoothing : float
         So much of the target is spread evenly over all classes.
     """
-    classes, trials = scores.shape[1:]
+    classes = scores.shape[1]
     target = torch.full_like(scores, smoothing / classes)
     target.scatter_(1, labels.unsqueeze(1), 1 - smoothing + smoothing / classes)
     log_probability = scores.log_softmax(1)
-    loss = -(target * log_probability).sum((1, 2)) / trials
-    return loss, log_probability.exp_().sub_(target).div_(trials)
+    loss = -(target * log_probability)[..., :valid].sum((1, 2)) / valid
+    d_scores = log_probability.exp_().sub_(target).div_(valid)
+    d_scores[..., valid:] = 0
+    return loss, d_scores
 
 
 def copy_to_row(model: nn.Module, layout: Layout, row: Tensor) -> None:

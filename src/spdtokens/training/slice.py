@@ -11,7 +11,7 @@ from torch.optim.adam import adam
 from spdtokens.training.network import BatchedNetwork
 from spdtokens.training.recipe import Recipe
 from spdtokens.training.state import RunStates
-from spdtokens.training.step import Step
+from spdtokens.training.step import Step, aligned
 from spdtokens.training.streams import dropout_masks
 
 
@@ -31,25 +31,26 @@ class RunSlice:
         self.weights = network.parameters.views(state.weights)
         self.buffers = network.buffers.views(state.buffers)
 
-    def evaluation_step(self, trials: int) -> Step:
+    def evaluation_step(self, valid: int) -> Step:
         """A pass without dropout that learns nothing."""
         return Step(
             weights=self.weights,
             grads={},
             buffers=self.buffers,
             tokens=self.network.tokens,
-            trials=trials,
+            trials=aligned(valid),
+            valid=valid,
             training=False,
         )
 
-    def training_step(self, trials: int) -> Step:
+    def training_step(self, valid: int) -> Step:
         """A pass with dropout, to be followed by :meth:`learn`."""
-        step = self.evaluation_step(trials)
+        step = self.evaluation_step(valid)
         step.training = True
         if self.network.dropout:
             step.masks = dropout_masks(
                 self.state.streams,
-                self.network.mask_entries(trials),
+                self.network.mask_entries(step.trials),
                 self.network.dropout,
                 self.state.weights.device,
             )

@@ -62,8 +62,8 @@ class RunStates:
         """Fresh runs, their weights drawn from their seeds; ``model`` is used to draw them."""
         streams = [RunStreams(seed) for seed in seeds]
         runs = len(seeds)
-        weights = torch.empty(runs, network.parameters.size)
-        buffers = torch.empty(runs, network.buffers.size)
+        weights = torch.zeros(runs, network.parameters.size)
+        buffers = torch.zeros(runs, network.buffers.size)
         for run, stream in enumerate(streams):
             model.reset_parameters(stream.weights())
             copy_to_row(model, network.parameters, weights[run])

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import torch
 from torch import Tensor
 
 Views = Mapping[str, Tensor]
+
+#: Every matrix of every run begins at a multiple of so many numbers (64 bytes). BLAS rounds by
+#: where in memory a matrix lies: only so does a run's result not depend on its neighbours.
+ALIGNED = 16
+
+
+def aligned(count: int) -> int:
+    """The next multiple of ``ALIGNED``."""
+    return -(-count // ALIGNED) * ALIGNED
 
 
 @dataclass
@@ -23,7 +31,11 @@ class Step:
     weights, grads, buffers : mapping of str to Tensor, shape (runs, ...)
         Views into the state of all runs. Layers write ``grads`` and update ``buffers``.
     tokens, trials : int
-        Shape of the batch; the same for all runs of the group.
+        Shape of the batch, the same for all runs; trials are filled up to a multiple of
+        ``ALIGNED``.
+    valid : int
+        Trials that count, the first ones. The rest is there for the sake of its place in memory:
+        no gradient comes from it, and batch norms do not look at it.
     training : bool
     masks : Tensor, shape (runs, entries), optional
         Dropout masks of the whole pass: 0, or 1 / (1 - p). Layers take theirs in turn.
@@ -36,6 +48,7 @@ class Step:
     buffers: Views
     tokens: int
     trials: int
+    valid: int
     training: bool
     masks: Tensor | None = None
     bias: Tensor | None = None
@@ -50,6 +63,15 @@ class Step:
     def saved(self) -> tuple[Tensor, ...]:
         """What the last layer not yet asked for has saved."""
         return self._saved.pop()
+
+    def counting(self, x: Tensor) -> Tensor:
+        """The part (runs, features, tokens, valid trials) of activations that counts."""
+        return x.view(*x.shape[:2], -1, self.trials)[..., : self.valid]
+
+    def clear_filling(self, x: Tensor) -> Tensor:
+        """Set what does not count to zero, in place."""
+        x.view(*x.shape[:2], -1, self.trials)[..., self.valid :] = 0
+        return x
 
     def mask(self, *shape: int) -> Tensor | None:
         """The next dropout mask (runs, *shape), or None where nothing is dropped."""
@@ -71,8 +93,3 @@ def multiplied(x: Tensor, mask: Tensor | None) -> Tensor:
 def row(x: Tensor) -> Tensor:
     """A per-feature vector (runs, features) as (runs, features, 1)."""
     return x.unsqueeze(-1)
-
-
-def weighted_sum(weights: Tensor, x: Tensor) -> Tensor:
-    """Sum over features (runs, 1, columns) of ``x`` (runs, features, columns), weighted."""
-    return torch.bmm(weights.unsqueeze(1), x)
