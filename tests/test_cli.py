@@ -167,3 +167,21 @@ def test_bench_tokenize(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("spdtokens.bench.tokenize.bench_tokenize", lambda *_: made)
     assert json.loads(runner.invoke(app, ["bench", "tokenize", "--json"]).stdout) == made
     assert "5.0x" in runner.invoke(app, ["bench", "tokenize"]).stdout
+
+
+def test_bench_latency(monkeypatch: pytest.MonkeyPatch) -> None:
+    times = {"median": 0.125, "p99": 0.25}
+    peer = {"median": 1.0, "p99": 2.5}
+    row = {
+        "tokens": 1,
+        "channels": 22,
+        "milliseconds": {"spdtokens": times, "nn.TransformerEncoder": peer},
+        "speedup": 8.0,
+    }
+    made = {"threads": 1, "calls": 1000, "paper": "3.00 ms on an RTX 3090", "rows": [row]}
+    monkeypatch.setattr("spdtokens.bench.latency.bench_latency", lambda *_: made)
+    assert json.loads(runner.invoke(app, ["bench", "latency", "--json"]).stdout) == made
+    table = runner.invoke(app, ["bench", "latency"], env={"COLUMNS": "140"}).stdout
+    for part in ("0.125", "0.250", "2.500", "8.0x", "RTX 3090"):
+        assert part in table
+    assert runner.invoke(app, ["bench", "latency", "--repeats", "10"]).exit_code == 2

@@ -350,3 +350,33 @@ def train(
         return
     for table in train_tables(result):
         Console().print(table)
+
+
+@bench_app.command()
+def latency(
+    as_json: AsJson = False,
+    repeats: Annotated[int, typer.Option(min=1000, help="Timed calls of each way.")] = 2000,
+) -> None:
+    """Time one trial from covariance to class probabilities against plain torch, one thread."""
+    from spdtokens.bench.latency import OURS, PEER, bench_latency
+
+    result = bench_latency(repeats)
+    if as_json:
+        _print_json(result)
+        return
+    table = Table(
+        title=f"One trial, covariance to class probabilities: milliseconds of {result['calls']} "
+        "single calls, one thread",
+        caption=f"99 %: one call in a hundred takes longer. The paper states {result['paper']} "
+        "for a forward pass.",
+    )
+    for name in ("trial", OURS, "99 %", PEER, "99 %", "we are faster by"):
+        table.add_column(name, justify="left" if name == "trial" else "right")
+    for row in result["rows"]:
+        times = [row["milliseconds"][name] for name in (OURS, PEER)]
+        table.add_row(
+            f"{row['channels']} channels, {row['tokens']} token(s)",
+            *(f"{t[key]:.3f}" for t in times for key in ("median", "p99")),
+            f"{row['speedup']:.1f}x",
+        )
+    Console().print(table)

@@ -1,6 +1,8 @@
 """Networks on SPD tokens."""
 
 from spdtokens.models.config import SMALL, STANDARD, ModelError, TransformerConfig
+from spdtokens.models.folded import FoldedTransformer
+from spdtokens.models.folded_classifier import FoldedClassifier
 from spdtokens.models.geometric import geometric_bias
 from spdtokens.models.mlp import SPDTokenMLP, matching_width
 from spdtokens.models.saliency import channel_saliency
@@ -10,6 +12,8 @@ from spdtokens.models.trial import TrialTransformer
 __all__ = [
     "SMALL",
     "STANDARD",
+    "FoldedClassifier",
+    "FoldedTransformer",
     "ModelError",
     "SPDTokenMLP",
     "SPDTokenTransformer",

@@ -1,0 +1,307 @@
+"""The token transformer as it predicts, in few matrices; NumPy only.
+
+How they come about is told in :mod:`spdtokens.models.folding`. Vectors end with a constant 1, so
+that every bias is a column of its matrix.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from spdtokens.models.config import ModelError
+
+if TYPE_CHECKING:
+    from spdtokens.models.transformer import SPDTokenTransformer
+
+Array = NDArray[Any]
+
+#: Columns (trials times tokens) computed at once; more do not fit into a processor's cache.
+_COLUMNS = 1024
+
+#: Tokens of a single trial up to which they are faster one after another.
+_FEW = 6
+
+#: Range in which a vector's scale may float: far from the limits of float32, even squared.
+_SMALL, _LARGE = 1e-6, 1e6
+
+
+@dataclass(frozen=True)
+class FoldedBlock:
+    """An encoder block.
+
+    Attributes
+    ----------
+    attend : ndarray, shape (3 d_model, d_model + 1), or None
+        Queries, keys and values of ``[z; 1]``; None with one token.
+    mix : ndarray, shape (d_model, 2 d_model + 1) or (d_model, d_model + 1), or None
+        Of ``[z; 1; attended]``, or with one token of ``[z; 1]``: attention's output plus residual,
+        centred. None where the projection contains it.
+    expand : ndarray, shape (d_ff, d_model + 1)
+        Of ``[z; 1]``, before the ReLU.
+    contract : ndarray, shape (d_model, d_model + 1 + d_ff)
+        Of ``[z; 1; relu]``: the feed-forward part plus residual, centred.
+    eps : tuple of float
+        What the two layer norms add to the variance.
+    """
+
+    attend: Array | None
+    mix: Array | None
+    expand: Array
+    contract: Array
+    eps: tuple[float, float]
+
+    def astype(self, dtype: DTypeLike) -> FoldedBlock:
+        """A copy with matrices of another dtype."""
+        return FoldedBlock(
+            None if self.attend is None else _stored(self.attend, dtype),
+            None if self.mix is None else _stored(self.mix, dtype),
+            _stored(self.expand, dtype),
+            _stored(self.contract, dtype),
+            self.eps,
+        )
+
+
+class FoldedTransformer:
+    """An :class:`SPDTokenTransformer` in eval mode, for prediction without torch.
+
+    Use :meth:`from_model`. Safe to share among threads: nothing is written to after construction,
+    every call has buffers of its own.
+
+    Parameters
+    ----------
+    project : ndarray, shape (d_model, features)
+    offsets : ndarray, shape (d_model, tokens)
+        Added to the projected tokens.
+    blocks : tuple of FoldedBlock
+    head : ndarray, shape (classes, d_model + 1)
+        Of ``[z; 1]``, the mean over tokens.
+    n_heads : int
+    needs_bias : bool
+        Whether attention is geometric, which needs a bias for its scores.
+    """
+
+    def __init__(
+        self,
+        project: Array,
+        offsets: Array,
+        blocks: tuple[FoldedBlock, ...],
+        head: Array,
+        n_heads: int,
+        needs_bias: bool = False,
+    ) -> None:
+        self.project, self.offsets, self.blocks, self.head = project, offsets, blocks, head
+        self.n_heads, self.needs_bias = n_heads, needs_bias
+        self.d_model, self.n_features = project.shape
+        self.n_tokens = offsets.shape[1]
+        self.n_classes = len(head)
+        self.d_ff = len(blocks[0].expand)
+        self.dtype = project.dtype
+
+    @classmethod
+    def from_model(cls, model: SPDTokenTransformer, dtype: DTypeLike = np.float32) -> Self:
+        """Fold a network as it is now: in eval mode, whatever mode it is in.
+
+        Parameters
+        ----------
+        model : SPDTokenTransformer
+        dtype : dtype
+            Of the result; the folding itself is done in float64.
+        """
+        # Not needed to predict.
+        from spdtokens.models.folding import fold
+
+        project, offsets, blocks, head = fold(model)
+        return cls(
+            _stored(project, dtype),
+            _stored(offsets, dtype),
+            tuple(block.astype(dtype) for block in blocks),
+            _stored(head, dtype),
+            model.config.n_heads,
+            model.config.attention == "geometric",
+        )
+
+    def scores(self, tokens: Array, bias: Array | None = None) -> Array:
+        """Class scores (n, classes) of tokens.
+
+        Parameters
+        ----------
+        tokens : ndarray, shape (n, tokens, features)
+        bias : ndarray, shape (n, tokens, tokens), optional
+            Added to the attention scores; geometric attention needs it.
+        """
+        n, T = self._checked(tokens, bias)
+        tokens = tokens.astype(self.dtype, copy=False)
+        if n == 1 and T <= _FEW:
+            return self._trial(tokens[0], None if bias is None else bias[0])[None]
+        step = max(1, _COLUMNS // T)
+        parts = [slice(i, i + step) for i in range(0, n, step)]
+        return np.concatenate(
+            [np.empty((0, self.n_classes), self.dtype)]
+            + [self._batch(tokens[p], None if bias is None else bias[p]) for p in parts]
+        )
+
+    def probabilities(self, tokens: Array, bias: Array | None = None) -> Array:
+        """Class probabilities (n, classes); arguments as for :meth:`scores`."""
+        return softmax(self.scores(tokens, bias))
+
+    def trial_probabilities(self, tokens: Array, bias: Array | None = None) -> Array:
+        """Class probabilities (classes,) of one trial, the quickest way and unchecked.
+
+        Parameters
+        ----------
+        tokens : ndarray, shape (tokens, features)
+            Of this network's dtype.
+        bias : ndarray, shape (tokens, tokens), optional
+        """
+        return softmax(self._trial(tokens, bias))
+
+    def _trial(self, tokens: Array, bias: Array | None) -> Array:
+        """Scores (classes,) of tokens (tokens, features)."""
+        if len(tokens) == 1:
+            return self._one_token(tokens[0])
+        if len(tokens) <= _FEW:
+            return self._few_tokens(tokens, bias)
+        return self._batch(tokens[None], None if bias is None else bias[None])[0]
+
+    def _checked(self, tokens: Array, bias: Array | None) -> tuple[int, int]:
+        T, F = self.n_tokens, self.n_features
+        if tokens.ndim != 3 or tokens.shape[1:] != (T, F):
+            raise ModelError(f"Expected tokens of shape (n, {T}, {F}), got {tokens.shape}.")
+        n = len(tokens)
+        if bias is None and self.needs_bias and T > 1:
+            raise ModelError(
+                "Geometric attention needs the distances of a trial's matrices: pass "
+                "bias=geometric_bias(covariances, alpha)."
+            )
+        if bias is not None and bias.shape != (n, T, T):
+            raise ModelError(f"Expected a bias of shape ({n}, {T}, {T}), got {bias.shape}.")
+        return n, T
+
+    def _one_token(self, token: Array) -> Array:
+        """Scores (classes,) of the only token (features,) of one trial.
+
+        Divisions by the lengths ``r`` are not carried out. ReLU and linear maps pass a positive
+        factor on, so each vector is kept as ``[y; r]``, which stands for ``[y / r; 1]``, and
+        ``eps`` grows with ``r`` squared.
+        """
+        d = self.d_model
+        # Made anew, which costs a microsecond: threads must not share them.
+        state = np.empty(d + 1, self.dtype)
+        wide = np.empty(d + 1 + self.d_ff, self.dtype)
+        y, z, hidden, out = wide[:d], wide[: d + 1], wide[d + 1 :], state[:d]
+        self.project.dot(token, y)
+        y += self.offsets[:, 0]
+        r = 1.0
+        for block in self.blocks:
+            if block.mix is not None:
+                block.mix.dot(state, y)
+            wide[d] = r = _length(y, r, block.eps[0])
+            block.expand.dot(z, hidden)
+            np.maximum(hidden, 0, out=hidden)
+            block.contract.dot(wide, out)
+            state[d] = r = _length(out, r, block.eps[1])
+            if not _SMALL < r < _LARGE:  # before a deep network leaves the range of its dtype
+                state /= r
+                r = 1.0
+        return self.head.dot(state) / r
+
+    def _few_tokens(self, tokens: Array, bias: Array | None) -> Array:
+        """Scores (classes,) of the tokens (tokens, features) of one trial, one after another.
+
+        A product with a vector starts several times faster than one with a matrix of a few
+        columns. Lengths wait as in :meth:`_one_token`, but not for attention, which compares.
+        """
+        d, T = self.d_model, len(tokens)
+        state = np.empty((T, 2 * d + 1), self.dtype)
+        wide = np.empty((T, d + 1 + self.d_ff), self.dtype)
+        qkv = np.empty((T, 3 * d), self.dtype)
+        z, attended, hidden = state[:, : d + 1], state[:, d + 1 :], wide[:, d + 1 :]
+        ends = [(row, row[:d]) for row in state]
+        middles = [(row, row[:d], row[: d + 1], row[d + 1 :]) for row in wide]
+        heads = qkv.reshape(T, 3, self.n_heads, -1).transpose(1, 2, 3, 0)
+        place = attended.reshape(T, self.n_heads, -1).transpose(1, 2, 0)
+        for token, (_, out) in zip(tokens, ends, strict=True):
+            self.project.dot(token, out)
+        state[:, :d] += self.offsets.T
+        state[:, d] = 1
+        for block in self.blocks:
+            assert block.attend is not None  # there are several tokens
+            assert block.mix is not None
+            for row, out in zip(z, qkv, strict=True):
+                block.attend.dot(row, out)
+            _attend(heads, bias, place)
+            for (row, _), (whole, y, _, _) in zip(ends, middles, strict=True):
+                block.mix.dot(row, y)
+                whole[d] = _length(y, 1.0, block.eps[0])
+            for _, _, row, out in middles:
+                block.expand.dot(row, out)
+            np.maximum(hidden, 0, out=hidden)
+            for (row, _, _, _), (whole, y) in zip(middles, ends, strict=True):
+                block.contract.dot(row, y)
+                whole[d] = _length(y, float(row[d]), block.eps[1])
+            z /= z[:, d:]
+        return self.head.dot(np.add.reduce(z, 0)) / T
+
+    def _batch(self, tokens: Array, bias: Array | None) -> Array:
+        """Scores (n, classes) of tokens (n, tokens, features); columns are tokens."""
+        n, T, F = tokens.shape
+        d, columns = self.d_model, n * T
+        state = np.empty((d + 1 + (d if T > 1 else 0), columns), self.dtype)
+        wide = np.empty((d + 1 + self.d_ff, columns), self.dtype)
+        state[d] = wide[d] = 1
+        start = state if T > 1 else wide
+        np.dot(self.project, tokens.reshape(columns, F).T, out=start[:d])
+        start[:d].reshape(d, n, T)[...] += self.offsets[:, None]
+        for block in self.blocks:
+            if block.attend is not None:
+                qkv = np.dot(block.attend, state[: d + 1]).reshape(3, self.n_heads, -1, n, T)
+                place = state[d + 1 :].reshape(self.n_heads, -1, n, T).transpose(2, 0, 1, 3)
+                _attend(qkv.transpose(0, 3, 1, 2, 4), bias, place)
+            if block.mix is not None:
+                np.dot(block.mix, state, out=wide[:d])
+            _normalise(wide[:d], block.eps[0])
+            hidden = np.dot(block.expand, wide[: d + 1], out=wide[d + 1 :])
+            np.maximum(hidden, 0, out=hidden)
+            np.dot(block.contract, wide, out=state[:d])
+            _normalise(state[:d], block.eps[1])
+        return np.dot(self.head, state[: d + 1]).reshape(-1, n, T).mean(2).T
+
+
+def softmax(scores: Array) -> Array:
+    """Probabilities of scores (..., classes)."""
+    p = np.exp(scores - np.maximum.reduce(scores, -1, keepdims=True))
+    p /= np.add.reduce(p, -1, keepdims=True)
+    return p
+
+
+def _normalise(y: Array, eps: float) -> None:
+    """Layer norm, in place, of centred columns (d, ...)."""
+    variance = np.einsum("i...,i...->...", y, y) / len(y)
+    y /= np.sqrt(variance + eps)
+
+
+def _attend(qkv: Array, bias: Array | None, out: Array) -> None:
+    """Write what tokens attend to into ``out`` (..., heads, d_head, tokens).
+
+    ``qkv`` (3, ..., heads, d_head, tokens) holds queries, keys and values, ``bias``
+    (..., tokens, tokens) is the same for all heads.
+    """
+    scores = qkv[0].swapaxes(-1, -2) @ qkv[1]
+    if bias is not None:
+        scores += bias[..., None, :, :]
+    np.matmul(qkv[2], softmax(scores).swapaxes(-1, -2), out=out)
+
+
+def _length(y: Array, r: float, eps: float) -> float:
+    """What the layer norm of the centred vector ``y / r`` divides ``y`` by."""
+    return math.sqrt(float(y.dot(y)) / len(y) + eps * r * r)
+
+
+def _stored(matrix: Array, dtype: DTypeLike) -> Array:
+    # Column-major: a product with a vector then adds up columns, the faster way in BLAS.
+    return np.asfortranarray(matrix.astype(dtype))
