@@ -48,6 +48,7 @@ test-slow: $(INSTALLED_DEV) ## heavier checks
 bench: $(INSTALLED_DEV) ## speed against the field's libraries, same run
 	$(BIN)/spdtokens bench embed
 	$(BIN)/spdtokens bench tokenize
+	$(BIN)/spdtokens bench latency
 
 clean: ## remove what make made
 	rm -rf $(VENV) $(OUT) build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,14 @@ from torch import nn
 
 from spdtokens.bench import latency
 from spdtokens.bench.latency import OURS, PEER
+from spdtokens.bench.timing import thread_count
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Small products: on a busy machine two threads wait for each other, twenty times slower."""
+    with thread_count(1):
+        yield
 
 
 @pytest.mark.parametrize("tokens", [1, 3])

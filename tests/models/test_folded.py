@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from spdtokens.bench.timing import thread_count
 from spdtokens.models import (
     SMALL,
     FoldedTransformer,
@@ -22,6 +24,13 @@ from spdtokens.models import (
 
 FEATURES, CLASSES = 15, 3
 TINY = {"d_model": 24, "n_layers": 3, "n_heads": 4, "d_ff": 40}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Small products: on a busy machine two threads wait for each other, twenty times slower."""
+    with thread_count(1):
+        yield
 
 
 def used_model(

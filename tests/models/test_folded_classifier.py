@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 import torch
 
+from spdtokens.bench.timing import thread_count
 from spdtokens.models import (
     FoldedClassifier,
     FoldedTransformer,
@@ -20,6 +23,13 @@ from tests.matrices import random_spd, with_spectrum
 from tests.models.test_folded import TINY, used_model
 
 NAMES = ("log_euclidean", "bures_wasserstein", "euclidean")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Small products: on a busy machine two threads wait for each other, twenty times slower."""
+    with thread_count(1):
+        yield
 
 
 @torch.no_grad()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from spdtokens.bench.timing import thread_count
 from spdtokens.models import SPDTokenTransformer
 from spdtokens.models.folded_classifier import FoldedClassifier
-from spdtokens.spd import get_embedding, token_dim
+from spdtokens.spd import get_embedding, matrix_dim, token_dim
 
 OURS, PEER = "spdtokens", "nn.TransformerEncoder"
 CHANNELS, CLASSES = 22, 4
@@ -32,7 +32,7 @@ class PlainTorch(nn.Module):
     Parameters
     ----------
     model : SPDTokenTransformer
-        Whose weights to copy.
+        Whose weights to take.
     """
 
     def __init__(self, model: SPDTokenTransformer) -> None:
@@ -46,7 +46,7 @@ class PlainTorch(nn.Module):
         self.encoder = nn.TransformerEncoder(layer, c.n_layers)
         for ours, theirs in zip(model.blocks, self.encoder.layers, strict=True):
             theirs.load_state_dict(_as_torch_names(ours))
-        d = int(((8 * model.n_features + 1) ** 0.5 - 1) / 2)
+        d = matrix_dim(model.n_features)
         rows, columns = torch.triu_indices(d, d)
         self.register_buffer("rows", rows)
         self.register_buffer("columns", columns)
@@ -89,12 +89,12 @@ def candidates(
         If the two do not agree to 1e-5: a comparison would be worthless.
     """
     rng = torch.Generator().manual_seed(seed)
-    X = torch.randn(64, tokens, channels, 4 * channels, generator=rng, dtype=torch.float64)
+    X = torch.randn(32, tokens, channels, 4 * channels, generator=rng, dtype=torch.float64)
     C = X @ X.mT / X.shape[-1]
     embedding = get_embedding("log_euclidean")
     model = SPDTokenTransformer(token_dim(channels), tokens, CLASSES, generator=rng)
-    with torch.no_grad():  # running statistics as after training
-        for _ in range(20):
+    with torch.no_grad():  # running statistics that are not those of a new network
+        for _ in range(3):
             model(embedding.to_token(C).float())
     model.eval()
     folded, plain = FoldedClassifier.from_model(model, embedding), PlainTorch(model)

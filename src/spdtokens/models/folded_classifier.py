@@ -90,9 +90,9 @@ class FoldedTokens:
     def _spectral(self, S: NDArray[np.float64], dtype: np.dtype[Any]) -> NDArray[np.float64]:
         """Function of the eigenvalues of ``S``, which is overwritten.
 
-        LAPACK straight away: half of ``numpy.linalg.eigh``'s time goes into checks and copies. In
-        float64, as everywhere in this library: float32 would save 10 of 46 microseconds (22
-        channels) and half of the digits of small eigenvalues.
+        LAPACK straight away, without the checks and copies of ``numpy.linalg.eigh`` (46 instead of
+        52 microseconds for 22 channels). In float64, as everywhere in this library: float32 would
+        take 36, and cost half of the digits of small eigenvalues.
         """
         assert self.function is not None
         # A transpose is column-major, as LAPACK wants it, and of a symmetric matrix no change.

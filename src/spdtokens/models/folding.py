@@ -1,8 +1,8 @@
 r"""Fold a trained token transformer into few matrices, in float64.
 
-What a trained network computes for one trial is mostly calls, not arithmetic: 26 linear layers of
-a hundred rows. Everything linear that stands side by side becomes one matrix. All of it is exact
-algebra:
+What a trained network computes for one trial is mostly calls, not arithmetic: 32 linear layers and
+12 layer norms, of some hundred rows each. Everything linear that stands side by side becomes one
+matrix. All of it is exact algebra:
 
 - BN-Embed and positions are part of the projection.
 - The gain and shift of a layer norm are part of the linear maps that follow it, and its centring
