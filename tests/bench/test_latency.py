@@ -14,7 +14,7 @@ from spdtokens.bench.timing import thread_count
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Small products: on a busy machine two threads wait for each other, twenty times slower."""
+    """Small products: on a busy machine two threads wait for each other and are slower."""
     with thread_count(1):
         yield
 

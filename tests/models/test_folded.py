@@ -28,7 +28,7 @@ TINY = {"d_model": 24, "n_layers": 3, "n_heads": 4, "d_ff": 40}
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Small products: on a busy machine two threads wait for each other, twenty times slower."""
+    """Small products: on a busy machine two threads wait for each other and are slower."""
     with thread_count(1):
         yield
 

@@ -27,7 +27,7 @@ NAMES = ("log_euclidean", "bures_wasserstein", "euclidean")
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    """Small products: on a busy machine two threads wait for each other, twenty times slower."""
+    """Small products: on a busy machine two threads wait for each other and are slower."""
     with thread_count(1):
         yield
 

@@ -154,7 +154,8 @@ class FoldedClassifier:
         Raises
         ------
         ModelError
-            If the shape is another, or a matrix is not finite or not positive definite.
+            If the shape is another, a matrix is not finite, or (where the embedding decomposes it)
+            not positive definite.
         """
         network, d = self.network, self.tokens.d
         if C.shape != (network.n_tokens, d, d):
