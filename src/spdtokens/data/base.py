@@ -9,10 +9,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from spdtokens._errors import UserError
+
 Paradigm = Literal["motor imagery", "erp", "ssvep", "other"]
 
 
-class DataError(ValueError):
+class DataError(UserError):
     """Data that cannot be used; the message names the culprit and the remedy."""
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from spdtokens._errors import UserError
+
 Attention = Literal["standard", "geometric"]
 
 
-class ModelError(ValueError):
+class ModelError(UserError):
     """A network that cannot be built; the message names the culprit and the remedy."""
 
 

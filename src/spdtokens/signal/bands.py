@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spdtokens._errors import UserError
 
-class SignalError(ValueError):
+
+class SignalError(UserError):
     """A request that the signal cannot meet; the message has the numbers."""
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from spdtokens._errors import UserError
 
-class NotSPDError(ValueError):
+
+class NotSPDError(UserError):
     """A matrix that should be symmetric positive definite is not."""
 
 

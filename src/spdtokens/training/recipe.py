@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from spdtokens._errors import UserError
+
 #: The paper's seeds, and those it adds for its stability experiments.
 SEEDS = (42, 123, 456, 789, 1024)
 STABILITY_SEEDS = (*SEEDS, 2048, 3096, 4096, 5000, 6000)
 
 
-class TrainingError(ValueError):
+class TrainingError(UserError):
     """Training that cannot be done; the message names the culprit and the remedy."""
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from spdtokens._errors import UserError
 from spdtokens.spd.embeddings.affine_invariant import AffineInvariant
 from spdtokens.spd.embeddings.base import Embedding
 from spdtokens.spd.embeddings.bures_wasserstein import BuresWasserstein
@@ -37,5 +38,5 @@ def get_embedding(name: str, **options: Any) -> Embedding:
         If there is no such embedding; the message lists those there are.
     """
     if name not in EMBEDDINGS:
-        raise ValueError(f"There is no embedding {name!r}. Choose from: {', '.join(EMBEDDINGS)}.")
+        raise UserError(f"There is no embedding {name!r}. Choose from: {', '.join(EMBEDDINGS)}.")
     return EMBEDDINGS[name](**options)

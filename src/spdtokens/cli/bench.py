@@ -1,0 +1,142 @@
+"""``spdtokens bench``: speed against peers in the same run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from spdtokens.cli.app import AsJson, app, print_json
+
+bench_app = typer.Typer(
+    help="Measure speed against the field's libraries, in one run.", no_args_is_help=True
+)
+app.add_typer(bench_app, name="bench")
+
+Threads = Annotated[int | None, typer.Option(min=1, help="Threads for everyone; default: torch's.")]
+
+
+@bench_app.command()
+def embed(
+    as_json: AsJson = False,
+    repeats: Annotated[int, typer.Option(min=3, help="Rounds; medians are reported.")] = 15,
+    threads: Threads = None,
+) -> None:
+    """Time log and sqrt tokens against pyRiemann, spd_learn and plain torch."""
+    import torch
+
+    from spdtokens.bench.embed import OURS, bench_embed
+
+    threads = threads or torch.get_num_threads()
+    rows = []
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("Timing", total=24)
+        for row in bench_embed(repeats, threads):
+            rows.append(row)
+            progress.update(task, advance=1)
+    if as_json:
+        print_json({"threads": threads, "repeats": repeats, "rows": rows})
+        return
+    table = Table(
+        title=f"Tokens of covariance matrices: median milliseconds of {repeats} rounds, "
+        f"{threads} thread(s) each",
+        caption="ratio: our time over the fastest peer's; below 1 we are faster",
+    )
+    for name in ("matrices", "function", "pass", "dtype", OURS, "fastest peer", "ratio"):
+        table.add_column(name, justify="right" if name in (OURS, "ratio") else "left")
+    for row in rows:
+        peer = row["fastest_peer"]
+        table.add_row(
+            f"{row['n']} of {row['d']} x {row['d']}",
+            row["function"],
+            row["pass"],
+            row["dtype"],
+            f"{row['milliseconds'][OURS]:.2f}",
+            f"{peer} {row['milliseconds'][peer]:.2f}",
+            f"{row['ratio']:.2f}",
+        )
+    Console().print(table)
+    if not any("spd_learn" in row["milliseconds"] for row in rows):
+        Console().print(
+            "spd_learn is not installed and was left out: pip install 'spdtokens[baselines]'"
+        )
+
+
+@bench_app.command()
+def tokenize(
+    as_json: AsJson = False,
+    repeats: Annotated[int, typer.Option(min=3, help="Rounds; medians are reported.")] = 5,
+    threads: Threads = None,
+) -> None:
+    """Time raw trials to log tokens against the obvious loop and pyRiemann + SciPy."""
+    from spdtokens.bench.tokenize import bench_tokenize
+
+    result = bench_tokenize(repeats, threads)
+    if as_json:
+        print_json(result)
+        return
+    n, channels, samples = result["shape"]
+    table = Table(
+        title=f"{n} trials of {channels} channels x {samples} samples, three bands, "
+        f"{result['threads']} thread(s)"
+    )
+    for name in ("way", "milliseconds", "we are faster by"):
+        table.add_column(name, justify="left" if name == "way" else "right")
+    for name, milliseconds in result["milliseconds"].items():
+        speedup = result["speedup"].get(name)
+        table.add_row(name, f"{milliseconds:.0f}", f"{speedup:.1f}x" if speedup else "")
+    Console().print(table)
+
+
+@bench_app.command()
+def train(
+    as_json: AsJson = False,
+    rounds: Annotated[int, typer.Option(min=3, help="Rounds; medians are reported.")] = 7,
+    runs: Annotated[int, typer.Option(min=1, help="Runs our engine trains together.")] = 45,
+    threads: Threads = None,
+) -> None:
+    """Time training against the obvious loop, with and without cached tokens."""
+    from spdtokens.bench.show import train_tables
+    from spdtokens.bench.train import bench_train
+
+    console = Console(stderr=True)
+    with console.status("Preparing") as status:
+        result = bench_train(rounds, threads, runs, lambda text: status.update(f"Timing: {text}"))
+    if as_json:
+        print_json(result)
+        return
+    for table in train_tables(result):
+        Console().print(table)
+
+
+@bench_app.command()
+def latency(
+    as_json: AsJson = False,
+    repeats: Annotated[int, typer.Option(min=1000, help="Timed calls of each way.")] = 2000,
+) -> None:
+    """Time one trial from covariance to class probabilities against plain torch, one thread."""
+    from spdtokens.bench.latency import OURS, PEER, bench_latency
+
+    result = bench_latency(repeats)
+    if as_json:
+        print_json(result)
+        return
+    table = Table(
+        title=f"One trial, covariance to class probabilities: milliseconds of {result['calls']} "
+        "single calls, one thread",
+        caption=f"99 %: one call in a hundred takes longer. The paper states {result['paper']} "
+        "for a forward pass.",
+    )
+    for name in ("trial", OURS, "99 %", PEER, "99 %", "we are faster by"):
+        table.add_column(name, justify="left" if name == "trial" else "right")
+    for row in result["rows"]:
+        times = [row["milliseconds"][name] for name in (OURS, PEER)]
+        table.add_row(
+            f"{row['channels']} channels, {row['tokens']} token(s)",
+            *(f"{t[key]:.3f}" for t in times for key in ("median", "p99")),
+            f"{row['speedup']:.1f}x",
+        )
+    Console().print(table)
