@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spdtokens.models.config import ModelError
-from spdtokens.models.transformer import reset_linear
+from spdtokens.models.transformer import UndrawnLinear, reset_linear
 
 
 class SPDTokenMLP(nn.Module):
@@ -51,9 +51,9 @@ class SPDTokenMLP(nn.Module):
         self.n_features, self.n_tokens, self.n_classes = n_features, n_tokens, n_classes
         self.width, self.dropout = width, dropout
         sizes = [n_features * n_tokens] + [width] * n_layers
-        self.hidden = nn.ModuleList([nn.Linear(a, b) for a, b in itertools.pairwise(sizes)])
+        self.hidden = nn.ModuleList([UndrawnLinear(a, b) for a, b in itertools.pairwise(sizes)])
         self.norms = nn.ModuleList([nn.BatchNorm1d(width) for _ in range(n_layers)] if bn else [])
-        self.head = nn.Linear(width, n_classes)
+        self.head = UndrawnLinear(width, n_classes)
         self.reset_parameters(generator)
 
     @torch.no_grad()

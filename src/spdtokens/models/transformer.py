@@ -11,6 +11,13 @@ from torch import Tensor, nn
 from spdtokens.models.config import STANDARD, ModelError, TransformerConfig
 
 
+class UndrawnLinear(nn.Linear):
+    """A linear layer that leaves its weights to the network: drawn once, from its generator."""
+
+    def reset_parameters(self) -> None:
+        """Nothing: torch would draw from its global generator here."""
+
+
 class SelfAttention(nn.Module):
     """Multi-head self-attention over the tokens of a trial.
 
@@ -26,9 +33,9 @@ class SelfAttention(nn.Module):
         self.n_heads = n_heads
         self.dropout = dropout
         # Apart, because with one token nothing depends on queries and keys.
-        self.query_key = nn.Linear(d_model, 2 * d_model)
-        self.value = nn.Linear(d_model, d_model)
-        self.out = nn.Linear(d_model, d_model)
+        self.query_key = UndrawnLinear(d_model, 2 * d_model)
+        self.value = UndrawnLinear(d_model, d_model)
+        self.out = UndrawnLinear(d_model, d_model)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw what ``nn.MultiheadAttention`` draws in its own way; the rest is as it was."""
@@ -67,8 +74,8 @@ class EncoderBlock(nn.Module):
         self.dropout = config.dropout
         self.attention = SelfAttention(config.d_model, config.n_heads, config.dropout)
         self.norm1 = nn.LayerNorm(config.d_model)
-        self.expand = nn.Linear(config.d_model, config.d_ff)
-        self.contract = nn.Linear(config.d_ff, config.d_model)
+        self.expand = UndrawnLinear(config.d_model, config.d_ff)
+        self.contract = UndrawnLinear(config.d_ff, config.d_model)
         self.norm2 = nn.LayerNorm(config.d_model)
 
     def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -123,11 +130,11 @@ class SPDTokenTransformer(nn.Module):
             raise ModelError(f"A classifier needs at least 2 classes, not {n_classes}.")
         self.config = config
         self.n_features, self.n_tokens, self.n_classes = n_features, n_tokens, n_classes
-        self.project = nn.Linear(n_features, config.d_model)
+        self.project = UndrawnLinear(n_features, config.d_model)
         self.positions = nn.Parameter(torch.empty(n_tokens, config.d_model))
         self.bn_embed = nn.BatchNorm1d(config.d_model) if config.bn_embed else None
         self.blocks = nn.ModuleList([EncoderBlock(config) for _ in range(config.n_layers)])
-        self.head = nn.Linear(config.d_model, n_classes)
+        self.head = UndrawnLinear(config.d_model, n_classes)
         self.reset_parameters(generator)
 
     @torch.no_grad()

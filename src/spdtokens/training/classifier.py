@@ -73,7 +73,7 @@ class TokenNetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise TrainingError(
-                f"All {n} training trials are of one class, {self.classes_[0]!r}: a classifier "
+                f"All {n} training trials are of one class, {self.classes_[0]}: a classifier "
                 "needs trials of two or more classes."
             )
         return codes.astype(np.int64)
