@@ -8,7 +8,7 @@ OUT ?= demo-out
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
-.PHONY: help install demo test test-slow lint format bench clean
+.PHONY: help install demo theory test test-slow lint format bench clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -27,7 +27,10 @@ $(INSTALLED_DEV): pyproject.toml constraints.txt | $(BIN)/python
 
 install: $(INSTALLED) ## install spdtokens into .venv
 
-demo: $(INSTALLED) ## check the paper's theory numerically and draw it
+demo: $(INSTALLED) ## decode simulated motor imagery, trained on one session, tested on the next
+	$(BIN)/spdtokens evaluate sim-mi --subject 1 --subject 2 --subject 3 --seeds 3
+
+theory: $(INSTALLED) ## check the paper's theory numerically and draw it
 	$(BIN)/spdtokens theory --out $(OUT)
 
 lint: $(INSTALLED_DEV) ## style and types
@@ -48,6 +51,7 @@ test-slow: $(INSTALLED_DEV) ## heavier checks
 bench: $(INSTALLED_DEV) ## speed against the field's libraries, same run
 	$(BIN)/spdtokens bench embed
 	$(BIN)/spdtokens bench tokenize
+	$(BIN)/spdtokens bench train
 	$(BIN)/spdtokens bench latency
 
 clean: ## remove what make made

@@ -68,7 +68,7 @@ def test_scores_are_those_of_runs_trained_one_by_one() -> None:
         ("ts-lr", "2", None),
     ]
     split = split_last_session(dataset, "2")
-    tokenizer = Tokenizer("euclidean").fit(split.X_train)
+    tokenizer = Tokenizer("euclidean", unit_free=True).fit(split.X_train)
     train, test = (
         torch.from_numpy(tokenizer.transform(X)).float() for X in (split.X_train, split.X_test)
     )

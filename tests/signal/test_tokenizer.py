@@ -192,3 +192,27 @@ def test_fewer_samples_than_channels_with_shrinkage_is_fine() -> None:
 def test_singular_covariances_are_refused() -> None:
     with pytest.raises(NotSPDError, match=r"matrix \[0, 0\]"):
         Tokenizer().fit(np.zeros((3, 4, 4)))
+
+
+@pytest.mark.parametrize("embedding", sorted(EMBEDDINGS))
+@pytest.mark.parametrize("unit", [1e-6, 1e4])
+def test_unit_free_tokens_do_not_depend_on_the_unit(embedding: str, unit: float) -> None:
+    X = np.random.default_rng(0).standard_normal((12, 4, 200))
+    X[6:] *= 3
+
+    def tokens(X: np.ndarray) -> np.ndarray:
+        return Tokenizer(embedding, sfreq=100, unit_free=True).fit(X[:8]).transform(X[8:])
+
+    np.testing.assert_allclose(tokens(unit * X), tokens(X), rtol=1e-6, atol=1e-9)
+
+
+def test_unit_free_divides_by_the_mean_variance_of_training() -> None:
+    X = np.random.default_rng(0).standard_normal((12, 4, 200))
+    plain = Tokenizer(sfreq=100).fit(X[:8])
+    free = Tokenizer(sfreq=100, unit_free=True).fit(X[:8])
+    C = plain.covariances(X[:8])
+    scale = np.trace(C, axis1=-2, axis2=-1).mean() / 4
+    assert plain.scale_ == 1
+    assert free.scale_ == pytest.approx(scale)
+    np.testing.assert_allclose(free.covariances(X[8:]), plain.covariances(X[8:]) / scale)
+    assert free.state()["scale"] == free.scale_

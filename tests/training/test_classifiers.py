@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import spdtokens
 from spdtokens.models import ModelError
 from spdtokens.signal import SignalError
+from spdtokens.spd import EMBEDDINGS
 from spdtokens.training import (
     PRESETS,
     SPDTokenClassifier,
@@ -136,6 +137,15 @@ def test_raw_trials_and_covariances(embedding: str) -> None:
     C = model.tokenizer_.covariances(X)
     same = SPDTokenClassifier(embedding, **TINY, random_state=0).fit(C[:24], y[:24])
     np.testing.assert_allclose(same.predict_proba(C), model.predict_proba(X), atol=1e-6)
+
+
+@pytest.mark.parametrize("embedding", sorted(EMBEDDINGS))
+def test_predictions_do_not_depend_on_the_unit(embedding: str) -> None:
+    X, y = trials()
+    model = SPDTokenClassifier(embedding, sfreq=SFREQ, bands="none", **TINY, random_state=0)
+    expected = clone(model).fit(X, y).predict_proba(X)
+    volts = clone(model).fit(1e-6 * X, y).predict_proba(1e-6 * X)
+    np.testing.assert_allclose(volts, expected, atol=0.02)
 
 
 def test_geometric_attention() -> None:

@@ -159,7 +159,8 @@ def _tokens(
     embedding = method.removeprefix("token-").replace("-", "_")
     pools, tests = [], []
     for split in splits:
-        tokenizer = tokenizer_for(dataset, embedding, bands).fit(split.X_train)
+        tokenizer = tokenizer_for(dataset, embedding, bands).set_params(unit_free=True)
+        tokenizer.fit(split.X_train)
         pools.append(torch.from_numpy(tokenizer.transform(split.X_train)).float())
         tests.append(torch.from_numpy(tokenizer.transform(split.X_test)).float())
     edges = np.cumsum([0, *map(len, pools)])

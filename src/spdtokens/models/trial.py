@@ -47,6 +47,10 @@ class TrialTransformer(nn.Module):
         Matrices of a trial, when these are the input; 1 by default.
     bands, windows, tmin, stimulus_frequencies, regularisation, unit_in_volts
         As in :class:`~spdtokens.signal.Tokenizer`.
+    scale : float
+        Variance that counts as 1; covariances are divided by it. For square-root and raw tokens of
+        signals in volts give the mean variance of the training trials: BN-Embed adds 1e-5 to a
+        variance, in which they would vanish.
     embedding : str or Embedding
         A name, or an embedding already fitted: ``'affine_invariant'`` needs a reference.
     isometric : bool
@@ -90,6 +94,7 @@ class TrialTransformer(nn.Module):
         embedding: str | Embedding = "log_euclidean",
         regularisation: float | Literal["paper"] = 1e-6,
         unit_in_volts: float | None = None,
+        scale: float = 1.0,
         isometric: bool = False,
         floor: Literal["relative", "paper"] = "relative",
         config: TransformerConfig = STANDARD,
@@ -103,6 +108,9 @@ class TrialTransformer(nn.Module):
         )
         self.n_times, self.sfreq = n_times, sfreq
         self.regularisation, self.unit_in_volts = regularisation, unit_in_volts
+        if not scale > 0:
+            raise ModelError(f"scale is a variance and positive, not {scale!r}.")
+        self.scale = scale
         self.plan: TokenPlan | None = None
         if sfreq is None:
             _refuse_raw(n_times, self.n_chans)
@@ -171,6 +179,7 @@ class TrialTransformer(nn.Module):
             embedding=tokenizer.embedding_,
             regularisation=tokenizer.regularisation,
             unit_in_volts=tokenizer.unit_in_volts,
+            scale=tokenizer.scale_,
             network=network,
         )
         module.training = network.training
@@ -186,9 +195,10 @@ class TrialTransformer(nn.Module):
             pieces = self.plan.cut(zero_phase_tensor(X, self.plan.bands, self.sfreq))
             C = torch.stack([sample_covariance(piece) for piece in pieces], 1)
         if self.regularisation == "paper":
-            return paper_regularisation(C, self.unit_in_volts)
-        # Covariances are taken as they are given: whoever made them has regularised them.
-        return C if self.plan is None else relative_regularisation(C, self.regularisation)
+            C = paper_regularisation(C, self.unit_in_volts)
+        elif self.plan is not None:  # given covariances were regularised by whoever made them
+            C = relative_regularisation(C, self.regularisation)
+        return C / self.scale
 
     def tokens(self, X: Tensor) -> Tensor:
         """Tokens (n, tokens, features), in float64, of trials or covariances."""

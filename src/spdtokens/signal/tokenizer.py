@@ -59,6 +59,9 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         Times the mean variance, added to the diagonal; ``'paper'`` adds 1e-6 square microvolts.
     unit_in_volts : float, optional
         Needed by ``regularisation='paper'`` only.
+    unit_free : bool
+        Divide covariances by the mean variance of the training trials, one number for all. Then no
+        token depends on the unit of the signal.
     isometric : bool
         Off-diagonal entries times sqrt 2.
     floor : {'relative', 'paper'}
@@ -70,6 +73,8 @@ class Tokenizer(TransformerMixin, BaseEstimator):
     windows_ : tuple of pairs
     token_names_ : list of str
         What each token is, for plots: ``'8-13 Hz, 0.5-2.5 s'``.
+    scale_ : float
+        What covariances are divided by; 1 unless ``unit_free``.
     n_features_in_ : int
         Channels.
     """
@@ -88,6 +93,7 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         n_filters: int = 4,
         regularisation: float | Literal["paper"] = 1e-6,
         unit_in_volts: float | None = None,
+        unit_free: bool = False,
         isometric: bool = False,
         floor: Literal["relative", "paper"] = "relative",
     ) -> None:
@@ -102,6 +108,7 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         self.n_filters = n_filters
         self.regularisation = regularisation
         self.unit_in_volts = unit_in_volts
+        self.unit_free = unit_free
         self.isometric = isometric
         self.floor = floor
 
@@ -119,6 +126,9 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         self._plan(X)
         self._fit_prototypes(X, y)
         C = self._covariances(X)
+        variances = np.trace(C, axis1=-2, axis2=-1) / C.shape[-1]
+        self.scale_ = float(variances.mean()) if self.unit_free else 1.0
+        C = C / self.scale_
         floor = Floor.paper() if self.floor == "paper" else Floor()
         embedding = get_embedding(self.embedding, isometric=self.isometric, floor=floor)
         self.embedding_ = embedding.fit(C)
@@ -148,7 +158,7 @@ class Tokenizer(TransformerMixin, BaseEstimator):
             raise SignalError(
                 f"The tokenizer was fitted to {self.n_tokens_} matrices a trial, got {C.shape[1]}."
             )
-        return C
+        return C / self.scale_ if self.unit_free else C
 
     def state(self) -> dict[str, Any]:
         """Everything the output depends on besides the input, as plain values and arrays."""
@@ -163,6 +173,7 @@ class Tokenizer(TransformerMixin, BaseEstimator):
             "parameters": self.get_params(),
             "reference": None if reference is None else reference.numpy(),
             "prototypes": learnt,
+            "scale": self.scale_,
         }
 
     def _checked_shape(self, X: ArrayLike) -> NDArray[Any]:

@@ -25,9 +25,10 @@ class SPDTokenClassifier(TokenNetworkClassifier):
     Parameters
     ----------
     embedding, sfreq, bands, windows, tmin, stimulus_frequencies, filtering, covariance, \
-n_filters, regularisation, unit_in_volts, isometric, floor
+n_filters, regularisation, unit_in_volts, unit_free, isometric, floor
         How trials become tokens: see :class:`spdtokens.Tokenizer`. Without ``sfreq`` the input is
-        taken as covariance matrices.
+        taken as covariance matrices. ``unit_free`` is on here: BN-Embed adds 1e-5 to a variance,
+        in which square roots and raw entries of covariances in square volts would vanish.
     attention : {'standard', 'geometric'}, optional
         ``'geometric'`` lowers attention by ``alpha`` times the Bures-Wasserstein distance of two
         tokens' matrices; with one token a trial it changes nothing.
@@ -72,6 +73,7 @@ random_state, device, verbose, checkpoint
         n_filters: int = 4,
         regularisation: float | Literal["paper"] = 1e-6,
         unit_in_volts: float | None = None,
+        unit_free: bool = True,
         isometric: bool = False,
         floor: Literal["relative", "paper"] = "relative",
         attention: Attention | None = None,
@@ -108,6 +110,7 @@ random_state, device, verbose, checkpoint
         self.n_filters = n_filters
         self.regularisation = regularisation
         self.unit_in_volts = unit_in_volts
+        self.unit_free = unit_free
         self.isometric = isometric
         self.floor = floor
         self.attention = attention
