@@ -206,13 +206,14 @@ def test_unit_free_tokens_do_not_depend_on_the_unit(embedding: str, unit: float)
     np.testing.assert_allclose(tokens(unit * X), tokens(X), rtol=1e-6, atol=1e-9)
 
 
-def test_unit_free_divides_by_the_mean_variance_of_training() -> None:
+def test_unit_free_makes_the_mean_variance_of_training_100() -> None:
     X = np.random.default_rng(0).standard_normal((12, 4, 200))
     plain = Tokenizer(sfreq=100).fit(X[:8])
     free = Tokenizer(sfreq=100, unit_free=True).fit(X[:8])
     C = plain.covariances(X[:8])
-    scale = np.trace(C, axis1=-2, axis2=-1).mean() / 4
+    scale = np.trace(C, axis1=-2, axis2=-1).mean() / 4 / 100
     assert plain.scale_ == 1
     assert free.scale_ == pytest.approx(scale)
     np.testing.assert_allclose(free.covariances(X[8:]), plain.covariances(X[8:]) / scale)
+    assert np.trace(free.covariances(X[:8]), axis1=-2, axis2=-1).mean() / 4 == pytest.approx(100)
     assert free.state()["scale"] == free.scale_

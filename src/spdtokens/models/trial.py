@@ -48,9 +48,9 @@ class TrialTransformer(nn.Module):
     bands, windows, tmin, stimulus_frequencies, regularisation, unit_in_volts
         As in :class:`~spdtokens.signal.Tokenizer`.
     scale : float
-        Variance that counts as 1; covariances are divided by it. For square-root and raw tokens of
-        signals in volts give the mean variance of the training trials: BN-Embed adds 1e-5 to a
-        variance, in which they would vanish.
+        What covariances are divided by. For signals in volts give 1e-12, which makes them
+        microvolts: BN-Embed adds 1e-5 to a variance, in which square-root and raw tokens would
+        vanish.
     embedding : str or Embedding
         A name, or an embedding already fitted: ``'affine_invariant'`` needs a reference.
     isometric : bool
@@ -109,7 +109,7 @@ class TrialTransformer(nn.Module):
         self.n_times, self.sfreq = n_times, sfreq
         self.regularisation, self.unit_in_volts = regularisation, unit_in_volts
         if not scale > 0:
-            raise ModelError(f"scale is a variance and positive, not {scale!r}.")
+            raise ModelError(f"scale is positive, not {scale!r}.")
         self.scale = scale
         self.plan: TokenPlan | None = None
         if sfreq is None:

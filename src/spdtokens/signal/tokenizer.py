@@ -21,6 +21,8 @@ from spdtokens.spd.arrays import as_tensor
 
 #: Samples, over all channels and trials, that are filtered at a time.
 CHUNK_SAMPLES = 1 << 18
+#: Of EEG, in square microvolts: a signal of 10 microvolts.
+USUAL_VARIANCE = 100.0
 
 
 class Tokenizer(TransformerMixin, BaseEstimator):
@@ -60,8 +62,9 @@ class Tokenizer(TransformerMixin, BaseEstimator):
     unit_in_volts : float, optional
         Needed by ``regularisation='paper'`` only.
     unit_free : bool
-        Divide covariances by the mean variance of the training trials, one number for all. Then no
-        token depends on the unit of the signal.
+        Scale covariances, by one number for all, so that the mean variance of the training trials
+        is 100: that of EEG in microvolts, for which the paper's network was made. Then no token
+        depends on the unit of the signal.
     isometric : bool
         Off-diagonal entries times sqrt 2.
     floor : {'relative', 'paper'}
@@ -127,7 +130,7 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         self._fit_prototypes(X, y)
         C = self._covariances(X)
         variances = np.trace(C, axis1=-2, axis2=-1) / C.shape[-1]
-        self.scale_ = float(variances.mean()) if self.unit_free else 1.0
+        self.scale_ = float(variances.mean()) / USUAL_VARIANCE if self.unit_free else 1.0
         C = C / self.scale_
         floor = Floor.paper() if self.floor == "paper" else Floor()
         embedding = get_embedding(self.embedding, isometric=self.isometric, floor=floor)
