@@ -28,9 +28,13 @@ def test_version() -> None:
 
 def test_public_names() -> None:
     from spdtokens.data import load_dataset
+    from spdtokens.models import SPDTokenTransformer
     from spdtokens.signal import Tokenizer
+    from spdtokens.training import SPDTokenClassifier
 
     assert spdtokens.Tokenizer is Tokenizer
+    assert spdtokens.SPDTokenClassifier is SPDTokenClassifier
+    assert spdtokens.SPDTokenTransformer is SPDTokenTransformer
     assert spdtokens.load_dataset is load_dataset
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         spdtokens.nothing  # noqa: B018
@@ -185,3 +189,66 @@ def test_bench_latency(monkeypatch: pytest.MonkeyPatch) -> None:
     for part in ("0.125", "0.250", "2.500", "8.0x", "RTX 3090"):
         assert part in table
     assert runner.invoke(app, ["bench", "latency", "--repeats", "10"]).exit_code == 2
+
+
+@pytest.fixture
+def covariance_folder(tmp_path: Path) -> Path:
+    """A subject with two sessions of covariances, classes that differ in one variance."""
+    folder = tmp_path / "easy"
+    folder.mkdir()
+    for session in ("1", "2"):
+        rng = np.random.default_rng(int(session))
+        y = np.arange(40) % 2
+        X = rng.standard_normal((40, 3, 80))
+        X[:, 0] *= (1 + y)[:, None]
+        np.savez(
+            folder / f"sub-01_ses-{session}.npz",
+            C=X @ X.transpose(0, 2, 1) / 80,
+            y=y,
+            classes=np.array(["rest", "move"]),
+            ch_names=np.array(["C3", "Cz", "C4"]),
+        )
+    return folder
+
+
+def test_evaluate(covariance_folder: Path) -> None:
+    command = ["evaluate", str(covariance_folder), "--seeds", "2", "--epochs", "3"]
+    result = runner.invoke(app, [*command, "--json"])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)
+    assert [row["method"] for row in found["summary"]] == [
+        "token-log-euclidean",
+        "token-bures-wasserstein",
+        "token-euclidean",
+        "ts-lr",
+    ]
+    assert {score["seed"] for score in found["scores"]} == {42, 123, None}
+    assert found["summary"][-1]["test"] > 80
+    shown = runner.invoke(app, [*command, "--method", "token-euclidean"])
+    assert "6/6" in shown.stderr  # two seeds, three epochs
+    for word in ("token-euclidean", "train", "test", "chance", "50.0", "40/40"):
+        assert word in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--method", "lda"], "There is no method 'lda'"),
+        (["--preset", "best"], "There is no preset 'best'"),
+        (["--subject", "7"], "has no subject '7'"),
+        (["--device", "tpu9"], "There is no device 'tpu9'"),
+    ],
+)
+def test_evaluate_refuses_in_a_line(covariance_folder: Path, options, message) -> None:
+    result = runner.invoke(app, ["evaluate", str(covariance_folder), *options])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: ")
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+
+
+def test_evaluate_needs_an_earlier_session(covariance_folder: Path) -> None:
+    (covariance_folder / "sub-01_ses-2.npz").unlink()
+    result = runner.invoke(app, ["evaluate", str(covariance_folder)])
+    assert result.exit_code == 1
+    assert "one session only" in result.stderr

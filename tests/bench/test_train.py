@@ -8,15 +8,12 @@ from spdtokens.bench.obvious import ObviousTransformer, log_token
 from spdtokens.bench.show import train_tables
 from spdtokens.models import SPDTokenTransformer
 from spdtokens.spd import get_embedding
-from tests.training.obvious import Obvious
 
 
 def test_the_peer_computes_the_same() -> None:
     """A peer that does less work would flatter us."""
     model = SPDTokenTransformer(36, 3, 4).eval()
-    peer = ObviousTransformer(36, 3, 4)
-    theirs = Obvious(model)
-    peer.load_state_dict(theirs.state_dict())
+    peer = ObviousTransformer.like(model)
     tokens = torch.randn(5, 3, 36)
     torch.testing.assert_close(peer.eval()(tokens), model(tokens), atol=1e-5, rtol=1e-5)
     C = train.Shape(trials=6, channels=8).covariances().double()

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from spdtokens.bench.obvious import ObviousTransformer
 from spdtokens.bench.timing import thread_count
 from spdtokens.models import SPDTokenTransformer
 from spdtokens.models.folded_classifier import FoldedClassifier
@@ -37,15 +38,7 @@ class PlainTorch(nn.Module):
 
     def __init__(self, model: SPDTokenTransformer) -> None:
         super().__init__()
-        c = model.config
-        self.project, self.positions = model.project, model.positions
-        self.bn_embed, self.head = model.bn_embed, model.head
-        layer = nn.TransformerEncoderLayer(
-            c.d_model, c.n_heads, c.d_ff, c.dropout, batch_first=True
-        )
-        self.encoder = nn.TransformerEncoder(layer, c.n_layers)
-        for ours, theirs in zip(model.blocks, self.encoder.layers, strict=True):
-            theirs.load_state_dict(_as_torch_names(ours))
+        self.network = ObviousTransformer.like(model)
         d = matrix_dim(model.n_features)
         rows, columns = torch.triu_indices(d, d)
         self.register_buffer("rows", rows)
@@ -57,25 +50,7 @@ class PlainTorch(nn.Module):
         eigenvalues, V = torch.linalg.eigh(C)
         logarithm = (V * eigenvalues.log().unsqueeze(-2)) @ V.mT
         tokens = logarithm[..., self.rows, self.columns].float()
-        x = self.project(tokens) + self.positions
-        if self.bn_embed is not None:
-            x = self.bn_embed(x.flatten(0, 1)).view_as(x)
-        return self.head(self.encoder(x).mean(1)).softmax(-1)
-
-
-def _as_torch_names(block: nn.Module) -> dict[str, Tensor]:
-    """Weights of our encoder block under the names of ``nn.TransformerEncoderLayer``."""
-    weights = block.state_dict()
-    renamed = {}
-    for kind in ("weight", "bias"):
-        packed = [weights[f"attention.{part}.{kind}"] for part in ("query_key", "value")]
-        renamed[f"self_attn.in_proj_{kind}"] = torch.cat(packed)
-        renamed[f"self_attn.out_proj.{kind}"] = weights[f"attention.out.{kind}"]
-        renamed[f"linear1.{kind}"] = weights[f"expand.{kind}"]
-        renamed[f"linear2.{kind}"] = weights[f"contract.{kind}"]
-        for norm in ("norm1", "norm2"):
-            renamed[f"{norm}.{kind}"] = weights[f"{norm}.{kind}"]
-    return renamed
+        return self.network(tokens).softmax(-1)
 
 
 def candidates(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from spdtokens.models import STANDARD, TransformerConfig
+from spdtokens.models import STANDARD, SPDTokenTransformer, TransformerConfig
 
 
 class ObviousTransformer(nn.Module):
@@ -38,11 +39,37 @@ class ObviousTransformer(nn.Module):
         self.encoder = nn.TransformerEncoder(layer, config.n_layers)
         self.head = nn.Linear(config.d_model, n_classes)
 
+    @classmethod
+    def like(cls, model: SPDTokenTransformer) -> Self:
+        """With the weights of one of our networks, which has BN-Embed."""
+        obvious = cls(model.n_features, model.n_tokens, model.n_classes, model.config)
+        weights = {k: v for k, v in model.state_dict().items() if not k.startswith("blocks.")}
+        for i, block in enumerate(model.blocks):
+            renamed = _as_torch_names(block)
+            weights |= {f"encoder.layers.{i}.{name}": value for name, value in renamed.items()}
+        obvious.load_state_dict(weights)
+        return obvious
+
     def forward(self, tokens: Tensor) -> Tensor:
         """Class scores (n, classes) of tokens (n, tokens, features)."""
         x = self.project(tokens) + self.positions
         x = self.bn_embed(x.flatten(0, 1)).view_as(x)
         return self.head(self.encoder(x).mean(1))
+
+
+def _as_torch_names(block: nn.Module) -> dict[str, Tensor]:
+    """Weights of our encoder block under the names of ``nn.TransformerEncoderLayer``."""
+    weights = block.state_dict()
+    renamed = {}
+    for kind in ("weight", "bias"):
+        packed = [weights[f"attention.{part}.{kind}"] for part in ("query_key", "value")]
+        renamed[f"self_attn.in_proj_{kind}"] = torch.cat(packed)
+        renamed[f"self_attn.out_proj.{kind}"] = weights[f"attention.out.{kind}"]
+        renamed[f"linear1.{kind}"] = weights[f"expand.{kind}"]
+        renamed[f"linear2.{kind}"] = weights[f"contract.{kind}"]
+        for norm in ("norm1", "norm2"):
+            renamed[f"{norm}.{kind}"] = weights[f"{norm}.{kind}"]
+    return renamed
 
 
 def log_token(C: Tensor) -> Tensor:

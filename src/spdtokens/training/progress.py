@@ -46,14 +46,15 @@ class TrainingBars:
         )
 
     def __enter__(self) -> Self:
-        self._progress.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._progress.stop()
+        if self._progress.tasks:
+            self._progress.stop()
 
     def add(self, text: str, total: int) -> Listener:
         """Begin a bar over ``total`` run-epochs; returns what to call with each advance."""
+        self._progress.start()  # with the first bar: nothing is shown before
         task = self._progress.add_task(text, total=total)
         return lambda done: self._progress.advance(task, done)
 
