@@ -10,7 +10,7 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
-from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
 
 import spdtokens
 from spdtokens.models import ModelError
@@ -272,3 +272,10 @@ def test_device() -> None:
     assert resolve_device("cpu") == torch.device("cpu")
     expected = "cuda" if torch.cuda.is_available() else "cpu"
     assert resolve_device("auto").type == expected
+
+
+@pytest.mark.slow
+def test_scikit_learns_own_checks_with_the_papers_preset() -> None:
+    results = check_estimator(TokenTransformerClassifier(random_state=0), on_skip=None)
+    assert len(results) > 40
+    assert {result["status"] for result in results} <= {"passed", "skipped"}
