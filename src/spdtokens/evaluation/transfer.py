@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from spdtokens.data import DataError, Dataset
 from spdtokens.data.export import tokenizer_for
 from spdtokens.models import SPDTokenTransformer
-from spdtokens.models.classical import tangent_space_logistic
+from spdtokens.models.classical import ts_lr
 from spdtokens.spd import EMBEDDINGS
 from spdtokens.training import Pool, Preset, RunPlan, train_runs
 from spdtokens.training.device import resolve_device
@@ -133,10 +133,9 @@ def session_transfer(
 
 
 def _tangent_space(dataset: Dataset, split: Split, bands: str) -> Score:
-    options = tokenizer_for(dataset, "affine_invariant", bands).get_params()
-    del options["embedding"]
+    options = tokenizer_for(dataset, "euclidean", bands).get_params()
     start = time.perf_counter()
-    model = tangent_space_logistic(**options).fit(split.X_train, split.y_train)
+    model = ts_lr(**options).fit(split.X_train, split.y_train)
     seconds = time.perf_counter() - start
     train = model.score(split.X_train, split.y_train)
     test = model.score(split.X_test, split.y_test)

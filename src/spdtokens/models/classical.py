@@ -1,33 +1,125 @@
-"""Classical Riemannian classifiers, the ones to beat."""
+"""Classical Riemannian classifiers, the ones to beat.
+
+Pipelines of scikit-learn on the covariances of a :class:`~spdtokens.signal.Tokenizer`, which takes
+raw trials (n, channels, samples), given their ``sfreq``, or covariance matrices. The geometry is
+pyRiemann's. Whatever is fitted or chosen is fitted and chosen on training trials.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from pyriemann.classification import MDM, FgMDM
+from pyriemann.tangentspace import TangentSpace
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 
+from spdtokens.models.augmented import AugmentedTrials
+from spdtokens.models.config import ModelError
 from spdtokens.signal import Tokenizer
 
+#: Folds within the training trials by which settings are chosen. Not shuffled: neighbours in time
+#: resemble each other and stay on one side.
+INNER_FOLDS = StratifiedKFold(5)
+STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0)
 
-def side_by_side(tokens: NDArray[Any]) -> NDArray[Any]:
-    """Tokens (n, tokens, features) as vectors (n, tokens * features)."""
-    return np.reshape(tokens, (len(tokens), -1))
+
+class Covariances(Tokenizer):
+    """Trials to covariance matrices (n, tokens, d, d): a tokenizer that stops before the token."""
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Covariance matrices (n, tokens, d, d), or (n, d, d) where a trial has one."""
+        C = self.covariances(X)
+        return C[:, 0] if C.shape[1] == 1 else C
 
 
-def tangent_space_logistic(**tokenizer: Any) -> Pipeline:
-    """TS+LR: every token in the tangent space at the training mean, then logistic regression.
+class TangentSpaces(TransformerMixin, BaseEstimator):
+    """Every matrix of a trial in the tangent space at its own training mean, side by side."""
 
-    Parameters
-    ----------
-    **tokenizer
-        Parameters of :class:`spdtokens.Tokenizer` but for the embedding.
-    """
+    def fit(self, C: NDArray[Any], y: ArrayLike | None = None) -> Self:  # noqa: ARG002
+        """Find the Riemannian mean of each of a trial's matrices (n, d, d) or (n, tokens, d, d)."""
+        self.spaces_ = [TangentSpace(metric="riemann").fit(part) for part in _parts(C)]
+        return self
+
+    def transform(self, C: NDArray[Any]) -> NDArray[np.float64]:
+        """Tangent vectors (n, tokens * d (d + 1) / 2)."""
+        pairs = zip(self.spaces_, _parts(C), strict=True)
+        return np.concatenate([space.transform(part) for space, part in pairs], axis=1)
+
+
+def _parts(C: NDArray[Any]) -> list[NDArray[Any]]:
+    return [C] if C.ndim == 3 else [C[:, i] for i in range(C.shape[1])]
+
+
+def mdm(**tokenizer: Any) -> Pipeline:
+    """Minimum distance to the Riemannian mean of a class (Barachant et al. 2012)."""
+    return make_pipeline(Covariances(**tokenizer), MDM(metric="riemann"))
+
+
+def fgmdm(**tokenizer: Any) -> Pipeline:
+    """Minimum distance to mean after geodesic filtering (Barachant et al. 2010)."""
+    return make_pipeline(Covariances(**tokenizer), FgMDM(metric="riemann"))
+
+
+def ts_lr(**tokenizer: Any) -> Pipeline:
+    """Tangent space and logistic regression at scikit-learn's default strength."""
     return make_pipeline(
-        Tokenizer("affine_invariant", **(tokenizer | {"isometric": True})),
-        FunctionTransformer(side_by_side),
-        LogisticRegression(max_iter=2000),
+        Covariances(**tokenizer), TangentSpaces(), LogisticRegression(max_iter=2000)
     )
+
+
+def ts_svm(**tokenizer: Any) -> Pipeline:
+    """Tangent space and a support vector machine; kernel and strength by inner folds."""
+    return make_pipeline(Covariances(**tokenizer), TangentSpaces(), _chosen_svm())
+
+
+def ts_lda(**tokenizer: Any) -> Pipeline:
+    """Tangent space and discriminant analysis with Ledoit and Wolf's shrinkage."""
+    lda = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
+    return make_pipeline(Covariances(**tokenizer), TangentSpaces(), lda)
+
+
+def fb_ts_lr(**tokenizer: Any) -> Pipeline:
+    """Tangent spaces of several bands side by side; strength by inner folds."""
+    options = tokenizer | {"bands": tokenizer.get("bands", "filterbank")}
+    chosen = GridSearchCV(LogisticRegression(max_iter=5000), {"C": STRENGTHS}, cv=INNER_FOLDS)
+    return make_pipeline(Covariances(**options), TangentSpaces(), StandardScaler(), chosen)
+
+
+def xdawn_ts_lr(**tokenizer: Any) -> Pipeline:
+    """Covariances with Xdawn-filtered class averages, tangent space, logistic regression.
+
+    Classes weigh alike, however rare (Rivet et al. 2009; Barachant and Congedo 2014).
+    """
+    options = tokenizer | {"covariance": "xdawn"}
+    classifier = LogisticRegression(max_iter=2000, class_weight="balanced")
+    return make_pipeline(Covariances(**options), TangentSpaces(), classifier)
+
+
+def acm_ts_svm(**tokenizer: Any) -> GridSearchCV:
+    """Augmented covariances, tangent space and SVM; delays by inner folds.
+
+    The best pipeline of MOABB's within-session table for BCI2a (Carrara and Papadopoulo 2024).
+    """
+    if tokenizer.get("sfreq") is None:
+        raise ModelError("acm-ts-svm delays raw trials: it needs them and sfreq, no covariances.")
+    # Many channels, few samples: the sample covariance would be close to singular.
+    options = {"covariance": "oas"} | tokenizer
+    pipeline = make_pipeline(AugmentedTrials(), Covariances(**options), TangentSpaces(), SVC())
+    grid = {"augmentedtrials__order": (2, 4), "augmentedtrials__lag": (2, 5, 8)}
+    return GridSearchCV(pipeline, grid, cv=INNER_FOLDS)
+
+
+def _chosen_svm() -> GridSearchCV:
+    grid = [
+        {"kernel": ["linear"], "C": STRENGTHS},
+        {"kernel": ["rbf"], "C": (0.1, 1.0, 10.0)},
+    ]
+    return GridSearchCV(SVC(), grid, cv=INNER_FOLDS)
