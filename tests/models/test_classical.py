@@ -96,7 +96,8 @@ def test_settings_are_chosen_within_training_trials() -> None:
     X, y = trials(36)
     svm = classical.ts_svm(**RAW).fit(X, y)[-1]
     assert svm.n_splits_ == 5
-    assert svm.best_params_["C"] in (*classical.STRENGTHS, 0.1, 1.0, 10.0)
+    assert svm.best_params_["C"] in classical.STRENGTHS
+    assert svm.best_index_ == classical.strongest_within_one_error(svm.cv_results_)
     acm = classical.acm_ts_svm(**RAW).fit(X, y)
     assert set(acm.best_params_) == {"augmentedtrials__order", "augmentedtrials__lag"}
 
@@ -117,3 +118,12 @@ def test_augmented_trials() -> None:
 def test_augmented_covariance_needs_signals() -> None:
     with pytest.raises(ModelError, match="needs them and sfreq"):
         classical.acm_ts_svm()
+
+
+def test_the_strongest_setting_that_is_as_good_is_chosen() -> None:
+    results = {
+        "mean_test_score": np.array([0.5, 0.76, 0.79, 0.8, 0.8]),
+        "std_test_score": np.array([0.0, 0.1, 0.0, 0.05, 0.0]),
+    }
+    # The best is the first 0.8; its standard error 0.05 / sqrt(5) = 0.022 reaches 0.79, not 0.76.
+    assert classical.strongest_within_one_error(results) == 2

@@ -28,6 +28,7 @@ from spdtokens.signal import Tokenizer
 #: Folds within the training trials by which settings are chosen. Not shuffled: neighbours in time
 #: resemble each other and stay on one side.
 INNER_FOLDS = StratifiedKFold(5)
+#: Inverse regularisation, from strong to weak.
 STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0)
 
 
@@ -76,8 +77,8 @@ def ts_lr(**tokenizer: Any) -> Pipeline:
 
 
 def ts_svm(**tokenizer: Any) -> Pipeline:
-    """Tangent space and a support vector machine; kernel and strength by inner folds."""
-    return make_pipeline(Covariances(**tokenizer), TangentSpaces(), _chosen_svm())
+    """Tangent space and a support vector machine (RBF kernel); strength by inner folds."""
+    return make_pipeline(Covariances(**tokenizer), TangentSpaces(), _chosen_strength(SVC()))
 
 
 def ts_lda(**tokenizer: Any) -> Pipeline:
@@ -89,7 +90,7 @@ def ts_lda(**tokenizer: Any) -> Pipeline:
 def fb_ts_lr(**tokenizer: Any) -> Pipeline:
     """Tangent spaces of several bands side by side; strength by inner folds."""
     options = tokenizer | {"bands": tokenizer.get("bands", "filterbank")}
-    chosen = GridSearchCV(LogisticRegression(max_iter=5000), {"C": STRENGTHS}, cv=INNER_FOLDS)
+    chosen = _chosen_strength(LogisticRegression(max_iter=5000))
     return make_pipeline(Covariances(**options), TangentSpaces(), StandardScaler(), chosen)
 
 
@@ -117,9 +118,19 @@ def acm_ts_svm(**tokenizer: Any) -> GridSearchCV:
     return GridSearchCV(pipeline, grid, cv=INNER_FOLDS)
 
 
-def _chosen_svm() -> GridSearchCV:
-    grid = [
-        {"kernel": ["linear"], "C": STRENGTHS},
-        {"kernel": ["rbf"], "C": (0.1, 1.0, 10.0)},
-    ]
-    return GridSearchCV(SVC(), grid, cv=INNER_FOLDS)
+def strongest_within_one_error(results: dict[str, Any]) -> int:
+    """The strongest regularisation whose score is within one standard error of the best.
+
+    Breiman's rule: with few trials many settings score alike, and the first of them would be an
+    accident. Settings are ordered from strong to weak.
+    """
+    mean = np.asarray(results["mean_test_score"])
+    best = int(mean.argmax())
+    error = results["std_test_score"][best] / np.sqrt(INNER_FOLDS.get_n_splits())
+    return int(np.flatnonzero(mean >= mean[best] - error)[0])
+
+
+def _chosen_strength(classifier: BaseEstimator) -> GridSearchCV:
+    return GridSearchCV(
+        classifier, {"C": STRENGTHS}, cv=INNER_FOLDS, refit=strongest_within_one_error
+    )
