@@ -131,6 +131,8 @@ class MultiHead(nn.Module):
         self, width: int, inner: int, n_heads: int, *, scale: float, dropout: float
     ) -> None:
         super().__init__()
+        if inner % n_heads:
+            raise ModelError(f"n_heads={n_heads} does not divide the width {inner} of all heads.")
         self.n_heads, self.scale, self.dropout = n_heads, scale, dropout
         self.query = nn.Linear(width, inner)
         self.key = nn.Linear(width, inner)
