@@ -2,8 +2,9 @@
 
 They are written from their papers, with the vocabulary of braindecode (``n_chans, n_outputs,
 n_times, sfreq``), and checked against its release 0.8.1 where that can build them. Unlike the
-networks on SPD tokens they depend on the unit of the signal: standardise trials, or give them in
-microvolts, before training; in volts, the constants of their batch norms drown the signal.
+networks on SPD tokens they depend on the unit of the signal: standardise trials before training.
+In volts none of them learns, because the constants of their batch norms, or the positions of
+their tokens, drown the signal.
 """
 
 from spdtokens.models.raw.atcnet import ATCNet

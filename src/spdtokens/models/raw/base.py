@@ -19,6 +19,10 @@ class RawNet(nn.Module):
         Sampling frequency in Hz.
     shortest : int
         The smallest ``n_times`` that leaves something after all pooling.
+
+    Notes
+    -----
+    Trials are expected in a unit in which they vary by about 1, as after standardisation.
     """
 
     def __init__(
@@ -34,7 +38,7 @@ class RawNet(nn.Module):
         if n_times < shortest:
             raise ModelError(
                 f"{type(self).__name__} needs trials of at least n_times={shortest} samples, not "
-                f"{n_times}: nothing would be left after its pooling. Use longer trials."
+                f"{n_times}: shorter ones leave its last layers nothing. Use longer trials."
             )
         self.n_chans, self.n_outputs, self.n_times = n_chans, n_outputs, n_times
         self.sfreq = sfreq
