@@ -23,6 +23,7 @@ from spdtokens.training import (
     TrainingError,
 )
 from spdtokens.training.device import resolve_device
+from spdtokens.training.labels import held_back
 from spdtokens.training.presets import resolve_preset
 
 TINY = {
@@ -122,7 +123,7 @@ def test_validation_chooses_the_epoch_and_never_splits_groups() -> None:
     assert model.n_epochs_ == [losses.argmin() + 1]
     assert len(losses) == model.n_epochs_[0] + 5
     groups = np.repeat(np.arange(30), 3)
-    plan = model._plan(3, np.unique(y, return_inverse=True)[1], groups)
+    plan = held_back(3, np.unique(y, return_inverse=True)[1], groups, 0.3)
     assert not set(groups[plan.train]) & set(groups[plan.validation])
     grouped = TokenTransformerClassifier(**options, random_state=0).fit(X, y, groups=groups)
     assert len(grouped.history_["validation loss"][0]) >= 1

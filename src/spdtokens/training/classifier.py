@@ -10,16 +10,14 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.model_selection import GroupShuffleSplit, StratifiedShuffleSplit
-from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from spdtokens.models import SPDTokenTransformer
 from spdtokens.spd.arrays import as_tensor
 from spdtokens.training.device import resolve_device
-from spdtokens.training.engine import RunPlan, train_runs
+from spdtokens.training.engine import train_runs
 from spdtokens.training.group import Pool
+from spdtokens.training.labels import held_back, seed_of
 from spdtokens.training.presets import Preset, resolve_preset
 from spdtokens.training.progress import training_bar
 from spdtokens.training.recipe import TrainingError
@@ -64,20 +62,6 @@ class TokenNetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _preset(self) -> Preset:
         return resolve_preset(self.preset, **{k: getattr(self, k, None) for k in OVERRIDES})
 
-    def _encode(self, y: ArrayLike, n: int) -> NDArray[np.int64]:
-        """Labels as numbers; sets ``classes_``."""
-        y = np.asarray(y)
-        if y.ndim != 1 or len(y) != n:
-            raise TrainingError(f"Expected {n} labels, one a trial, got an array {y.shape}.")
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise TrainingError(
-                f"All {n} training trials are of one class, {self.classes_[0]}: a classifier "
-                "needs trials of two or more classes."
-            )
-        return codes.astype(np.int64)
-
     def _fit_tokens(
         self,
         tokens: NDArray[Any],
@@ -97,7 +81,7 @@ class TokenNetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
             )
         _check_finite(tokens)
         seeds = self._seeds()
-        plans = [self._plan(seed, codes, groups) for seed in seeds]
+        plans = [held_back(seed, codes, groups, self.validation) for seed in seeds]
         pool = Pool(
             as_tensor(tokens).to(device, torch.float32),
             torch.from_numpy(codes).to(device),
@@ -130,34 +114,9 @@ class TokenNetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def _seeds(self) -> list[int]:
         """A seed for each member of the ensemble; the first is ``random_state`` itself."""
-        if isinstance(self.random_state, int | np.integer):
-            first = int(self.random_state)
-            if first < 0:
-                raise TrainingError(f"random_state is not negative, but {first} is.")
-        else:
-            first = int(check_random_state(self.random_state).randint(2**31 - 1))
+        first = seed_of(self.random_state)
         others = np.random.SeedSequence([first, 1]).generate_state(int(self.ensemble) - 1)
         return [first, *map(int, others)]
-
-    def _plan(self, seed: int, codes: NDArray[np.int64], groups: ArrayLike | None) -> RunPlan:
-        everything = np.arange(len(codes))
-        if self.validation is None:
-            return RunPlan(seed, everything)
-        if not 0 < self.validation < 1:
-            raise TrainingError(
-                f"validation is the share of trials to hold back, in (0, 1), not "
-                f"{self.validation!r}."
-            )
-        splitter = StratifiedShuffleSplit if groups is None else GroupShuffleSplit
-        split = splitter(1, test_size=self.validation, random_state=seed % 2**32)
-        try:
-            train, validation = next(split.split(everything, codes, groups))
-        except ValueError as error:
-            raise TrainingError(
-                f"Cannot hold back {self.validation:.0%} of {len(codes)} trials for validation: "
-                f"{error}"
-            ) from error
-        return RunPlan(seed, train, validation)
 
     def _probabilities(
         self, tokens: NDArray[Any], bias: torch.Tensor | None = None

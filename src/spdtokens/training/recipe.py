@@ -25,7 +25,10 @@ class Recipe:
     epochs, batch_size : int
     learning_rate : float
     weight_decay : float
-        Decoupled from the gradient (AdamW).
+    decoupled : bool
+        Whether weights decay apart from the gradient (AdamW) or as part of it (plain Adam).
+    betas : tuple of float
+        Memory of Adam's two moments.
     label_smoothing : float
         Share of the target that is spread evenly over the classes.
     keep : {'last', 'best'}
@@ -39,6 +42,8 @@ class Recipe:
     batch_size: int = 64
     learning_rate: float = 1e-3
     weight_decay: float = 0.0
+    decoupled: bool = True
+    betas: tuple[float, float] = (0.9, 0.999)
     label_smoothing: float = 0.0
     keep: Literal["last", "best"] = "last"
     patience: int | None = None
@@ -54,6 +59,8 @@ class Recipe:
             raise TrainingError(f"learning_rate is positive, not {self.learning_rate!r}.")
         if self.weight_decay < 0:
             raise TrainingError(f"weight_decay is not negative, but {self.weight_decay!r} is.")
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise TrainingError(f"betas are two numbers in [0, 1), not {self.betas!r}.")
         if not 0 <= self.label_smoothing < 1:
             raise TrainingError(f"label_smoothing is in [0, 1), not {self.label_smoothing!r}.")
         if self.keep not in ("last", "best"):

@@ -17,6 +17,7 @@ from spdtokens.signal import Tokenizer
 from spdtokens.signal.bands import BandSpec
 from spdtokens.signal.tokenizer import Window
 from spdtokens.training.classifier import TokenNetworkClassifier
+from spdtokens.training.labels import encode
 
 
 class SPDTokenClassifier(TokenNetworkClassifier):
@@ -148,7 +149,7 @@ random_state, device, verbose, checkpoint
             training and validation.
         """
         self._preset()  # a wrong setting is refused before the signal is worked on
-        codes = self._encode(y, len(np.asarray(X)))
+        self.classes_, codes = encode(y, len(np.asarray(X)))
         parameters = {name: getattr(self, name) for name in Tokenizer().get_params()}
         self.tokenizer_ = Tokenizer(**parameters).fit(X, y)
         self.n_features_in_ = self.tokenizer_.n_features_in_

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from spdtokens.training.classifier import TokenNetworkClassifier
+from spdtokens.training.labels import encode
 from spdtokens.training.recipe import TrainingError
 
 
@@ -127,7 +128,7 @@ class TokenTransformerClassifier(TokenNetworkClassifier):
         checked: NDArray[Any]
         checked, y = validate_data(self, X, y, allow_nd=True, ensure_all_finite=False)
         self.token_shape_ = checked.shape[1:]
-        codes = self._encode(y, len(checked))
+        self.classes_, codes = encode(y, len(checked))
         return self._fit_tokens(self._as_tokens(checked), codes, groups=groups)
 
     def _tokens(self, X: ArrayLike) -> tuple[NDArray[Any], torch.Tensor | None]:

@@ -1,0 +1,69 @@
+"""Labels, seeds and the trials held back: what every classifier settles before it trains."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.model_selection import GroupShuffleSplit, StratifiedShuffleSplit
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+
+from spdtokens.training.engine import RunPlan
+from spdtokens.training.recipe import TrainingError
+
+
+def encode(y: ArrayLike, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """Classes, and labels as their numbers (n,).
+
+    Raises
+    ------
+    TrainingError
+        If there are not ``n`` labels, or of one class only.
+    """
+    y = np.asarray(y)
+    if y.ndim != 1 or len(y) != n:
+        raise TrainingError(f"Expected {n} labels, one a trial, got an array {y.shape}.")
+    check_classification_targets(y)
+    classes, codes = np.unique(y, return_inverse=True)
+    if len(classes) < 2:
+        raise TrainingError(
+            f"All {n} training trials are of one class, {classes[0]}: a classifier "
+            "needs trials of two or more classes."
+        )
+    return classes, codes.astype(np.int64)
+
+
+def seed_of(random_state: Any) -> int:
+    """An integer itself; else a number drawn from the generator, or from chance."""
+    if not isinstance(random_state, int | np.integer):
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    if random_state < 0:
+        raise TrainingError(f"random_state is not negative, but {random_state} is.")
+    return int(random_state)
+
+
+def held_back(
+    seed: int, codes: NDArray[np.int64], groups: ArrayLike | None, share: float | None
+) -> RunPlan:
+    """A plan that trains on all trials, or holds a share of them back for validation.
+
+    Groups are never split; without groups every class is represented.
+    """
+    everything = np.arange(len(codes))
+    if share is None:
+        return RunPlan(seed, everything)
+    if not 0 < share < 1:
+        raise TrainingError(
+            f"validation is the share of trials to hold back, in (0, 1), not {share!r}."
+        )
+    splitter = StratifiedShuffleSplit if groups is None else GroupShuffleSplit
+    split = splitter(1, test_size=share, random_state=seed % 2**32)
+    try:
+        train, validation = next(split.split(everything, codes, groups))
+    except ValueError as error:
+        raise TrainingError(
+            f"Cannot hold back {share:.0%} of {len(codes)} trials for validation: {error}"
+        ) from error
+    return RunPlan(seed, train, validation)
