@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import dataclasses
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,16 +8,21 @@ import pytest
 import torch
 
 from spdtokens.data import DataError, Dataset, Recording, load_dataset
-from spdtokens.evaluation import METHODS, session_transfer
+from spdtokens.evaluation import session_transfer
 from spdtokens.evaluation.show import as_json, scores_table, summarise
 from spdtokens.evaluation.transfer import split_last_session
-from spdtokens.models import SPDTokenTransformer, TransformerConfig
+from spdtokens.models import SPDTokenTransformer
 from spdtokens.signal import Tokenizer
-from spdtokens.training import SEEDS, Pool, Preset, Recipe, RunPlan, TrainingError, train_runs
+from spdtokens.training import SEEDS, Pool, RunPlan, TrainingError, train_runs
+from spdtokens.training.methods import MethodError, Settings
 
-PRESET = Preset(
-    TransformerConfig(d_model=16, n_layers=1, n_heads=2, d_ff=32), Recipe(epochs=15, batch_size=16)
+SETTINGS = Settings(
+    epochs=15,
+    changes={"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 32, "batch_size": 16},
 )
+PRESET = SETTINGS.resolved_preset()
+# Those that need no signals and little time.
+QUICK = ("token-log-euclidean", "token-cholesky", "mdm", "ts-lr", "spdnet", "spd-token-mlp")
 REAL = Path(__file__).parents[3] / "shared" / "data" / "bci2a-a09-covariances"
 
 
@@ -58,7 +63,9 @@ def test_the_last_session_is_never_trained_on() -> None:
 
 def test_scores_are_those_of_runs_trained_one_by_one() -> None:
     dataset = covariances()
-    scores = session_transfer(dataset, ["token-euclidean", "ts-lr"], preset=PRESET, seeds=(1, 2))
+    scores = session_transfer(
+        dataset, ["token-euclidean", "ts-lr"], settings=SETTINGS, seeds=(1, 2)
+    )
     assert [(s.method, s.subject, s.seed) for s in scores] == [
         ("token-euclidean", "1", 1),
         ("token-euclidean", "1", 2),
@@ -86,9 +93,9 @@ def test_scores_are_those_of_runs_trained_one_by_one() -> None:
 
 def test_summary() -> None:
     dataset = covariances()
-    scores = session_transfer(dataset, METHODS, preset=PRESET, seeds=(1, 2))
+    scores = session_transfer(dataset, QUICK, settings=SETTINGS, seeds=(1, 2))
     rows = {row["method"]: row for row in summarise(scores, 2)}
-    assert set(rows) == set(METHODS)
+    assert set(rows) == set(QUICK)
     mine = [s for s in scores if s.method == "token-log-euclidean"]
     row = rows["token-log-euclidean"]
     assert row["test"] == pytest.approx(100 * np.mean([s.test for s in mine]))
@@ -103,27 +110,29 @@ def test_summary() -> None:
 
 
 def test_bad_requests_are_refused_before_any_work() -> None:
-    with pytest.raises(DataError, match=r"There is no method 'lda'\. There are: token-"):
-        session_transfer(covariances(), ["lda"], preset=PRESET)
+    with pytest.raises(MethodError, match=r"Eegnet needs signals, and made-up holds covariance"):
+        session_transfer(covariances(), ["ts-lr", "eegnet"], settings=SETTINGS)
+    with pytest.raises(TrainingError, match="no preset 'best'"):
+        session_transfer(covariances(), ["ts-lr"], settings=replace(SETTINGS, preset="best"))
+    with pytest.raises(MethodError, match=r"There is no method 'lda'\. There are: token-"):
+        session_transfer(covariances(), ["lda"], settings=SETTINGS)
     with pytest.raises(DataError, match="subject 1 has one session only"):
-        session_transfer(covariances(("1",)), ["ts-lr"], preset=PRESET)
+        session_transfer(covariances(("1",)), ["ts-lr"], settings=SETTINGS)
     with pytest.raises(DataError, match="has no subject '7'"):
-        session_transfer(covariances(), ["ts-lr"], preset=PRESET, subjects=["7"])
+        session_transfer(covariances(), ["ts-lr"], settings=SETTINGS, subjects=["7"])
     with pytest.raises(TrainingError, match="There is no device"):
-        session_transfer(covariances(), ["ts-lr"], preset=PRESET, device="tpu9")
-    three = dataclasses.replace(covariances(), classes=("a", "b", "c"))
+        session_transfer(covariances(), ["ts-lr"], settings=replace(SETTINGS, device="tpu9"))
+    three = replace(covariances(), classes=("a", "b", "c"))
     with pytest.raises(DataError, match=r"subject 1 has no trial of c in the sessions to train on"):
-        session_transfer(three, ["ts-lr"], preset=PRESET)
+        session_transfer(three, ["ts-lr"], settings=SETTINGS)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not REAL.is_dir(), reason="the real recordings are not beside this checkout")
 def test_the_papers_configuration_on_the_papers_data() -> None:
     """Near 99 / 72, 77 / 62 and 76 / 60, within what five seeds tell."""
-    from spdtokens.training import PRESETS
-
     methods = ["token-log-euclidean", "token-bures-wasserstein", "token-euclidean", "ts-lr"]
-    scores = session_transfer(load_dataset(REAL), methods, preset=PRESETS["paper"], seeds=SEEDS)
+    scores = session_transfer(load_dataset(REAL), methods, settings=SETTINGSS["paper"], seeds=SEEDS)
     rows = {row["method"]: row for row in summarise(scores, 4)}
     assert rows["token-log-euclidean"]["train"] > 90
     for method in methods[:3]:

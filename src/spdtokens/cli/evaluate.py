@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Annotated
 
 import typer
@@ -10,17 +11,27 @@ from rich.console import Console
 from spdtokens.cli.app import AsJson, Bands, DataName, OnlySubjects, app, errors_told, print_json
 
 
+class Recipes(Enum):
+    """Recipes of the networks we compare with."""
+
+    PUBLISHED = "published"
+    COMMON = "common"
+
+
 @app.command()
 def evaluate(
     name: DataName,
     method: Annotated[
         list[str] | None,
-        typer.Option(help="token-log-euclidean, ts-lr, ...; may be repeated."),
+        typer.Option(help="One of `spdtokens methods`; may be repeated."),
     ] = None,
     subject: OnlySubjects = None,
     seeds: Annotated[int, typer.Option(min=1, max=10, help="How many of the paper's seeds.")] = 5,
     preset: Annotated[str, typer.Option(help="Network and recipe: paper, paper-small.")] = "paper",
-    epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the preset's.")] = None,
+    recipe: Annotated[
+        Recipes, typer.Option(help="Of other networks: their own, or the paper's for all.")
+    ] = Recipes.PUBLISHED,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
     bands: Bands = "broadband",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     as_json: AsJson = False,
@@ -31,7 +42,7 @@ def evaluate(
     from spdtokens.evaluation.show import as_json as scores_as_json
     from spdtokens.evaluation.show import scores_table
     from spdtokens.training import STABILITY_SEEDS
-    from spdtokens.training.presets import resolve_preset
+    from spdtokens.training.methods import Settings
     from spdtokens.training.progress import TrainingBars
 
     default = ["token-log-euclidean", "token-bures-wasserstein", "token-euclidean", "ts-lr"]
@@ -41,11 +52,15 @@ def evaluate(
             scores = session_transfer(
                 dataset,
                 method or default,
-                preset=resolve_preset(preset, epochs=epochs),
+                settings=Settings(
+                    bands=bands,
+                    preset=preset,
+                    recipe=recipe.value,
+                    epochs=epochs,
+                    device=device,
+                ),
                 subjects=subject or (),
                 seeds=STABILITY_SEEDS[:seeds],
-                bands=bands,
-                device=device,
                 bar=bars.add,
             )
     if as_json:
@@ -53,3 +68,15 @@ def evaluate(
     else:
         title = f"{dataset.name}: last session, trained on the ones before (preset {preset})"
         Console().print(scores_table(scores, len(dataset.classes), title))
+
+
+@app.command()
+def methods(as_json: AsJson = False) -> None:
+    """List the methods: what they take, their size on the paper's data sets, their source."""
+    from spdtokens.evaluation.methods_table import methods_rows, methods_table
+
+    rows = methods_rows()
+    if as_json:
+        print_json({"methods": rows})
+    else:
+        Console().print(methods_table(rows))

@@ -1,5 +1,5 @@
 """Honest evaluation: what may be seen, and train scores beside test scores."""
 
-from spdtokens.evaluation.transfer import METHODS, Score, session_transfer
+from spdtokens.evaluation.transfer import Score, session_transfer
 
-__all__ = ["METHODS", "Score", "session_transfer"]
+__all__ = ["Score", "session_transfer"]

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from spdtokens.data import DataError, Dataset
-from spdtokens.data.export import tokenizer_for
 from spdtokens.models import SPDTokenTransformer
-from spdtokens.models.classical import ts_lr
-from spdtokens.spd import EMBEDDINGS
-from spdtokens.training import Pool, Preset, RunPlan, train_runs
+from spdtokens.training import Pool, RunPlan, SPDTokenClassifier, train_runs
 from spdtokens.training.device import resolve_device
 from spdtokens.training.engine import Listener
-
-TANGENT_SPACE = "ts-lr"
-#: Method names: the token transformer with every embedding, and TS+LR.
-METHODS = (*(f"token-{name.replace('_', '-')}" for name in EMBEDDINGS), TANGENT_SPACE)
+from spdtokens.training.methods import Method, MethodError, Settings, get_method
 
 
 @dataclass(frozen=True)
@@ -93,11 +87,9 @@ def session_transfer(
     dataset: Dataset,
     methods: Sequence[str],
     *,
-    preset: Preset,
+    settings: Settings,
     subjects: Sequence[str] = (),
     seeds: Sequence[int] = (42,),
-    bands: str = "broadband",
-    device: str = "auto",
     bar: Callable[[str, int], Listener | None] = lambda _text, _total: None,
 ) -> list[Score]:
     """Score methods on the last session of each subject.
@@ -106,60 +98,68 @@ def session_transfer(
     ----------
     dataset : Dataset
     methods : sequence of str
-        Of ``METHODS``.
-    preset : Preset
-        Network and recipe of the token transformers.
+        Names: see ``spdtokens methods``.
+    settings : Settings
     subjects : sequence of str
         All by default.
     seeds : sequence of int
-    bands : str
-    device : str
+        For the methods in which chance plays a part.
     bar : callable
-        Given a text and the number of run-epochs to come; returns what to tell of each advance.
+        Given a text and the number of steps to come; returns what to tell of each advance.
     """
-    unknown = [method for method in methods if method not in METHODS]
-    if unknown:
-        raise DataError(f"There is no method {unknown[0]!r}. There are: {', '.join(METHODS)}.")
-    resolve_device(device)
+    chosen = [get_method(name) for name in methods]
+    for reason in (method.why_not(dataset) for method in chosen):
+        if reason is not None:
+            raise MethodError(f"{reason[0].upper()}{reason[1:]}. Leave it out.")
+    resolve_device(settings.device)
+    settings.resolved_preset()  # a wrong one is refused before any work is done
     splits = [split_last_session(dataset, subject) for subject in subjects or dataset.subjects]
     scores = []
-    for method in methods:
-        if method == TANGENT_SPACE:
-            scores += [_tangent_space(dataset, split, bands) for split in splits]
+    for method in chosen:
+        if method.family == "token transformer":
+            total = len(splits) * len(seeds) * settings.resolved_preset().recipe.epochs
+            listener = bar(method.name, total)
+            scores += _tokens(dataset, splits, method, settings, seeds, listener)
         else:
-            listener = bar(method, len(splits) * len(seeds) * preset.recipe.epochs)
-            scores += _tokens(dataset, splits, method, preset, seeds, bands, device, listener)
+            wanted = [(s, seed) for s in splits for seed in (seeds if method.has_seed else [None])]
+            listener = bar(method.name, len(wanted))
+            for split, seed in wanted:
+                scores.append(_one_by_one(dataset, split, method, settings, seed))
+                if listener:
+                    listener(1)
     return scores
 
 
-def _tangent_space(dataset: Dataset, split: Split, bands: str) -> Score:
-    options = tokenizer_for(dataset, "euclidean", bands).get_params()
+def _one_by_one(
+    dataset: Dataset, split: Split, method: Method, settings: Settings, seed: int | None
+) -> Score:
+    mine = settings if seed is None else replace(settings, seed=seed)
+    classifier = method.classifier(dataset, mine)
     start = time.perf_counter()
-    model = ts_lr(**options).fit(split.X_train, split.y_train)
+    classifier.fit(split.X_train, split.y_train)
     seconds = time.perf_counter() - start
-    train = model.score(split.X_train, split.y_train)
-    test = model.score(split.X_test, split.y_test)
+    train = float(classifier.score(split.X_train, split.y_train))
+    test = float(classifier.score(split.X_test, split.y_test))
     sizes = (len(split.y_train), len(split.y_test))
-    return Score(TANGENT_SPACE, split.subject, None, train, test, *sizes, seconds)
+    return Score(method.name, split.subject, seed, train, test, *sizes, seconds)
 
 
 def _tokens(
     dataset: Dataset,
     splits: Sequence[Split],
-    method: str,
-    preset: Preset,
+    method: Method,
+    settings: Settings,
     seeds: Sequence[int],
-    bands: str,
-    device: str,
     listener: Listener | None,
 ) -> list[Score]:
     """All subjects and seeds of one embedding, trained as one batch."""
     start = time.perf_counter()
-    embedding = method.removeprefix("token-").replace("-", "_")
+    preset = settings.resolved_preset()
     pools, tests = [], []
     for split in splits:
-        tokenizer = tokenizer_for(dataset, embedding, bands).set_params(unit_free=True)
-        tokenizer.fit(split.X_train)
+        classifier = method.classifier(dataset, settings)
+        assert isinstance(classifier, SPDTokenClassifier)
+        tokenizer = classifier.make_tokenizer().fit(split.X_train)
         pools.append(torch.from_numpy(tokenizer.transform(split.X_train)).float())
         tests.append(torch.from_numpy(tokenizer.transform(split.X_test)).float())
     edges = np.cumsum([0, *map(len, pools)])
@@ -169,7 +169,7 @@ def _tokens(
         for seed in seeds
     ]
     labels = torch.from_numpy(np.concatenate([split.y_train for split in splits]))
-    where = resolve_device(device)
+    where = resolve_device(settings.device)
     n_tokens, n_features = pools[0].shape[1:]
     model = SPDTokenTransformer(n_features, n_tokens, len(dataset.classes), preset.config)
     pool = Pool(torch.cat(pools).to(where), labels.to(where))
@@ -183,7 +183,7 @@ def _tokens(
         train = _accuracy(run.model, pools[i], split.y_train)
         test = _accuracy(run.model, tests[i], split.y_test)
         sizes = (len(split.y_train), len(split.y_test))
-        scores.append(Score(method, split.subject, plan.seed, train, test, *sizes, seconds))
+        scores.append(Score(method.name, split.subject, plan.seed, train, test, *sizes, seconds))
     return scores
 
 

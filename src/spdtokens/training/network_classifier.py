@@ -153,7 +153,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         return network
 
     def _preparation(self, network: Network) -> Any:
-        options = {
+        options: dict[str, Any] = {
             "sfreq": self.sfreq,
             "bands": self.bands,
             "windows": self.windows,

@@ -1,8 +1,8 @@
 """The recipe published with each network of the comparison.
 
 Epochs, rates and batches are those of the publication or its code; where these retrain on training
-and validation trials together, or augment, we do not, and say so. ``COMMON`` is the paper's: the same
-for all.
+and validation trials together, or augment, we do not, and say so. ``COMMON`` is the paper's, the
+same for all.
 """
 
 from __future__ import annotations

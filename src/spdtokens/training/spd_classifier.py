@@ -150,11 +150,14 @@ random_state, device, verbose, checkpoint
         """
         self._preset()  # a wrong setting is refused before the signal is worked on
         self.classes_, codes = encode(y, len(np.asarray(X)))
-        parameters = {name: getattr(self, name) for name in Tokenizer().get_params()}
-        self.tokenizer_ = Tokenizer(**parameters).fit(X, y)
+        self.tokenizer_ = self.make_tokenizer().fit(X, y)
         self.n_features_in_ = self.tokenizer_.n_features_in_
         tokens, bias = self._tokens(X)
         return self._fit_tokens(tokens, codes, bias, groups)
+
+    def make_tokenizer(self) -> Tokenizer:
+        """The tokenizer of these parameters, not fitted."""
+        return Tokenizer(**{name: getattr(self, name) for name in Tokenizer().get_params()})
 
     def _tokens(self, X: ArrayLike) -> tuple[NDArray[Any], torch.Tensor | None]:
         check_is_fitted(self, "tokenizer_")

@@ -1,0 +1,246 @@
+"""Every method of the comparison, by name, behind one interface.
+
+A method makes a scikit-learn classifier for a data set. It takes raw trials (n, channels, samples),
+or covariance matrices where the data set holds only these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sklearn.base import BaseEstimator
+
+from spdtokens._errors import UserError
+from spdtokens.data import Dataset
+from spdtokens.data.export import tokenizer_for
+from spdtokens.models import SPDTokenTransformer, classical
+from spdtokens.models.networks import NETWORKS, Input, TrialShape
+from spdtokens.spd import EMBEDDINGS, token_dim
+from spdtokens.training.network_classifier import NetworkClassifier
+from spdtokens.training.presets import Preset, resolve_preset
+from spdtokens.training.spd_classifier import SPDTokenClassifier
+
+RecipeName = Literal["published", "common"]
+
+
+class MethodError(UserError):
+    """A method that does not exist or does not apply; the message says what does."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How methods are to be made.
+
+    Attributes
+    ----------
+    bands : str
+        For methods that do not bring their own.
+    preset : str
+        Of the token transformers.
+    changes : mapping
+        Values of the preset to replace: ``{"n_layers": 2}``.
+    recipe : {'published', 'common'}
+        Of the other networks.
+    epochs : int, optional
+        Instead of those of preset and recipe.
+    seed : int
+    device : str
+    """
+
+    bands: str = "broadband"
+    preset: str = "paper"
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    recipe: RecipeName = "published"
+    epochs: int | None = None
+    seed: int = 42
+    device: str = "auto"
+
+    def resolved_preset(self) -> Preset:
+        """Network and recipe of the token transformers."""
+        return resolve_preset(self.preset, **{"epochs": self.epochs, **self.changes})
+
+
+#: From the tokenizer's options for a data set, and the settings, to a classifier.
+Build = Callable[[dict[str, Any], Settings], BaseEstimator]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of the comparison.
+
+    Attributes
+    ----------
+    name, family, reference : str
+    input : {'raw', 'covariance', 'tokens'}
+        What its classifier works on, in the end.
+    build : callable
+    has_seed : bool
+        Whether chance plays a part.
+    needs_signals : bool
+        Whether covariance matrices are not enough.
+    only_for : str, optional
+        The one paradigm it is made for.
+    bands : str, optional
+        Its own, for all paradigms but SSVEP, whose bands are around the stimuli.
+    parameters : callable, optional
+        From the shape of trials to the number of weights.
+    """
+
+    name: str
+    family: str
+    reference: str
+    input: Input
+    build: Build
+    has_seed: bool = False
+    needs_signals: bool = False
+    only_for: str | None = None
+    bands: str | None = None
+    parameters: Callable[[TrialShape], int] | None = None
+
+    def why_not(self, dataset: Dataset) -> str | None:
+        """Why the method does not apply to a data set; None if it does."""
+        if self.needs_signals and dataset.is_covariance:
+            return f"{self.name} needs signals, and {dataset.name} holds covariance matrices"
+        if self.only_for not in (None, dataset.paradigm):
+            return f"{self.name} is made for {self.only_for}, and {dataset.name} is not"
+        return None
+
+    def classifier(self, dataset: Dataset, settings: Settings) -> BaseEstimator:
+        """A classifier, not fitted, for the trials of a data set.
+
+        Raises
+        ------
+        MethodError
+            If the method does not apply.
+        """
+        reason = self.why_not(dataset)
+        if reason is not None:
+            raise MethodError(f"{reason[0].upper()}{reason[1:]}.")
+        return self.build(self.options(dataset, settings), settings)
+
+    def options(self, dataset: Dataset, settings: Settings) -> dict[str, Any]:
+        """What the tokenizer must know of a data set."""
+        bands = settings.bands
+        if self.bands is not None:
+            bands = "stimulus" if dataset.paradigm == "ssvep" else self.bands
+        tokenizer = tokenizer_for(dataset, "log_euclidean", bands)
+        names = ("sfreq", "bands", "windows", "tmin", "stimulus_frequencies")
+        return {name: getattr(tokenizer, name) for name in names}
+
+
+def get_method(name: str) -> Method:
+    """A method by name.
+
+    Raises
+    ------
+    MethodError
+        Listing all names.
+    """
+    if name not in METHODS:
+        raise MethodError(f"There is no method {name!r}. There are: {', '.join(METHODS)}.")
+    return METHODS[name]
+
+
+def _classical() -> list[Method]:
+    barachant = "Barachant et al. 2012"
+    rows: list[tuple[str, Callable[..., BaseEstimator], str, dict[str, Any]]] = [
+        ("mdm", classical.mdm, barachant, {}),
+        ("fgmdm", classical.fgmdm, "Barachant et al. 2010", {}),
+        ("ts-lr", classical.ts_lr, barachant, {}),
+        ("ts-svm", classical.ts_svm, "Barachant et al. 2013", {}),
+        ("ts-lda", classical.ts_lda, barachant, {}),
+        (
+            "fb-ts-lr",
+            classical.fb_ts_lr,
+            "Ang et al. 2008, in the tangent space",
+            {"needs_signals": True, "bands": "filterbank"},
+        ),
+        (
+            "xdawn-ts-lr",
+            classical.xdawn_ts_lr,
+            "Barachant and Congedo 2014",
+            {"needs_signals": True, "only_for": "erp"},
+        ),
+        (
+            "acm-ts-svm",
+            classical.acm_ts_svm,
+            "Carrara and Papadopoulo 2024",
+            {"needs_signals": True},
+        ),
+    ]
+    return [
+        Method(name, "classical", reference, "covariance", _pipeline(make), **more)
+        for name, make, reference, more in rows
+    ]
+
+
+def _pipeline(make: Callable[..., BaseEstimator]) -> Build:
+    return lambda options, _settings: make(**options)
+
+
+def _networks() -> list[Method]:
+    def build(name: str) -> Build:
+        return lambda options, settings: NetworkClassifier(
+            name,
+            **options,
+            recipe=settings.recipe,
+            epochs=settings.epochs,
+            random_state=settings.seed,
+            device=settings.device,
+        )
+
+    def count(name: str) -> Callable[[TrialShape], int]:
+        return lambda shape: sum(p.numel() for p in NETWORKS[name].build(shape).parameters())
+
+    return [
+        Method(
+            network.name,
+            network.family,
+            network.reference,
+            network.input,
+            build(network.name),
+            has_seed=True,
+            needs_signals=network.input == "raw",
+            parameters=count(network.name),
+        )
+        for network in NETWORKS.values()
+    ]
+
+
+def _tokens() -> list[Method]:
+    def build(embedding: str) -> Build:
+        return lambda options, settings: SPDTokenClassifier(
+            embedding,
+            **options,
+            preset=settings.preset,
+            **{"epochs": settings.epochs, **settings.changes},
+            random_state=settings.seed,
+            device=settings.device,
+        )
+
+    def count(shape: TrialShape) -> int:
+        model = SPDTokenTransformer(token_dim(shape.n_chans), shape.n_tokens, shape.n_outputs)
+        return sum(p.numel() for p in model.parameters())
+
+    return [
+        Method(
+            f"token-{embedding.replace('_', '-')}{'-multiband' if bands else ''}",
+            "token transformer",
+            "Chen et al. 2026",
+            "tokens",
+            build(embedding),
+            has_seed=True,
+            needs_signals=bands is not None,
+            bands=bands,
+            parameters=count,
+        )
+        for bands in (None, "paper3")
+        for embedding in EMBEDDINGS
+    ]
+
+
+METHODS: dict[str, Method] = {
+    method.name: method for method in (*_tokens(), *_classical(), *_networks())
+}
