@@ -9,6 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
+from spd_learn.models import SPDNet as PeerSPDNet
 from spd_learn.modules import BiMap as PeerBiMap
 from spd_learn.modules import LogEig as PeerLogEig
 from spd_learn.modules import ReEig as PeerReEig
@@ -80,6 +81,17 @@ def test_forward_equals_spd_learn(dims) -> None:
     net = SPDNet(8, 3, dims).double().eval()
     C = random_spd(10, 8)
     torch.testing.assert_close(net(C), peer_of(net)(C), rtol=0, atol=1e-10)
+
+
+def test_forward_equals_the_spdnet_of_spd_learn() -> None:
+    torch.manual_seed(0)
+    peer = PeerSPDNet("cov", subspacedim=5, n_chans=8, n_outputs=3).double().eval()
+    net = SPDNet(8, 3, (5,)).double().eval()
+    with torch.no_grad():
+        net.bimaps[0].raw.copy_(peer.bimap.weight[0])
+        net.head.load_state_dict(peer.classifier.state_dict())
+        C = random_spd(10, 8)
+        torch.testing.assert_close(net(C), peer(C), rtol=0, atol=1e-6)
 
 
 def test_forward_equals_spd_learn_where_eigenvalues_are_rectified() -> None:
