@@ -95,7 +95,7 @@ def test_forward_equals_the_spdnet_of_spd_learn() -> None:
 
 
 def test_forward_equals_spd_learn_where_eigenvalues_are_rectified() -> None:
-    net = SPDNet(6, 2, (6, 4)).double().eval()
+    net = SPDNet(6, 2, (6, 4), generator=generator(0)).double().eval()
     C = random_spd(10, 6, kappa=1e6)
     with torch.no_grad():
         smallest = torch.linalg.eigvalsh(net.bimaps[0](C))[:, 0]
@@ -107,7 +107,8 @@ def test_forward_equals_spd_learn_where_eigenvalues_are_rectified() -> None:
 
 @pytest.mark.parametrize("relative", [False, True])
 def test_gradients_are_exact(relative) -> None:
-    net = SPDNet(5, 2, (4, 3), threshold=0.05, relative=relative).double().eval()
+    net = SPDNet(5, 2, (4, 3), threshold=0.05, relative=relative, generator=generator(0))
+    net.double().eval()
     C = random_spd(3, 5, kappa=200.0)
     names, weights = zip(*net.named_parameters(), strict=True)
 
@@ -129,7 +130,7 @@ def test_gradients_are_finite_at_the_identity() -> None:
 
 def test_bimap_stays_on_the_stiefel_manifold_in_training_with_weight_decay() -> None:
     C, y = two_classes()
-    net = SPDNet(6, 2, (5, 3))
+    net = SPDNet(6, 2, (5, 3), generator=generator(0))
     before = net.bimaps[0].weight.detach().clone()
     optimiser = torch.optim.Adam(net.parameters(), lr=0.02, weight_decay=0.1)
     for _ in range(50):
