@@ -252,3 +252,17 @@ def test_evaluate_needs_an_earlier_session(covariance_folder: Path) -> None:
     result = runner.invoke(app, ["evaluate", str(covariance_folder)])
     assert result.exit_code == 1
     assert "one session only" in result.stderr
+
+
+def test_methods_are_listed() -> None:
+    rows = json.loads(runner.invoke(app, ["methods", "--json"]).stdout)["methods"]
+    assert len(rows) >= 31
+    counts = {row["name"]: row["parameters"] for row in rows}
+    assert counts["matt"] == {"BCI2a": 9026, "BCIcha": 24476, "MAMEM": 72195}
+    assert counts["spdnet-paper"]["BCI2a"] == 1016
+    assert counts["token-log-euclidean"]["BCI2a"] == 827_908 + 3 * 128
+    assert counts["ts-lr"]["BCI2a"] is None
+    narrow = runner.invoke(app, ["methods"], env={"COLUMNS": "80"}).stdout
+    assert "token-log-euclidean-multiband" in narrow
+    assert "Lawhern" not in narrow
+    assert "Lawhern" in runner.invoke(app, ["methods"], env={"COLUMNS": "160"}).stdout

@@ -132,7 +132,7 @@ def test_bad_requests_are_refused_before_any_work() -> None:
 def test_the_papers_configuration_on_the_papers_data() -> None:
     """Near 99 / 72, 77 / 62 and 76 / 60, within what five seeds tell."""
     methods = ["token-log-euclidean", "token-bures-wasserstein", "token-euclidean", "ts-lr"]
-    scores = session_transfer(load_dataset(REAL), methods, settings=SETTINGSS["paper"], seeds=SEEDS)
+    scores = session_transfer(load_dataset(REAL), methods, settings=Settings(), seeds=SEEDS)
     rows = {row["method"]: row for row in summarise(scores, 4)}
     assert rows["token-log-euclidean"]["train"] > 90
     for method in methods[:3]:

@@ -79,4 +79,5 @@ def methods(as_json: AsJson = False) -> None:
     if as_json:
         print_json({"methods": rows})
     else:
-        Console().print(methods_table(rows))
+        console = Console()
+        console.print(methods_table(rows, console.width))

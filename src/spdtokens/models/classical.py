@@ -24,6 +24,7 @@ from sklearn.svm import SVC
 from spdtokens.models.augmented import AugmentedTrials
 from spdtokens.models.config import ModelError
 from spdtokens.signal import Tokenizer
+from spdtokens.signal.standard import StandardTrials
 
 #: Folds within the training trials by which settings are chosen. Not shuffled: neighbours in time
 #: resemble each other and stay on one side.
@@ -34,6 +35,15 @@ STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0)
 
 class Covariances(Tokenizer):
     """Trials to covariance matrices (n, tokens, d, d): a tokenizer that stops before the token."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """As :meth:`Tokenizer.fit`; labels of one class only are refused."""
+        if y is not None and len(np.unique(np.asarray(y))) < 2:
+            raise ModelError(
+                f"All {len(np.asarray(y))} training trials are of one class: a classifier needs "
+                "trials of two or more classes."
+            )
+        return super().fit(X, y)
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Covariance matrices (n, tokens, d, d), or (n, d, d) where a trial has one."""
@@ -111,11 +121,14 @@ def acm_ts_svm(**tokenizer: Any) -> GridSearchCV:
     """
     if tokenizer.get("sfreq") is None:
         raise ModelError("acm-ts-svm delays raw trials: it needs them and sfreq, no covariances.")
-    # Many channels, few samples: the sample covariance would be close to singular.
-    options = {"covariance": "oas"} | tokenizer
-    pipeline = make_pipeline(AugmentedTrials(), Covariances(**options), TangentSpaces(), SVC())
+    # Delays come after filter and window, which need the signal around. Many channels, few samples:
+    # the sample covariance would be close to singular.
+    covariances = Covariances(sfreq=tokenizer["sfreq"], bands="none", covariance="oas")
+    pipeline = make_pipeline(
+        StandardTrials(**tokenizer), AugmentedTrials(), covariances, TangentSpaces(), SVC()
+    )
     grid = {"augmentedtrials__order": (2, 4), "augmentedtrials__lag": (2, 5, 8)}
-    return GridSearchCV(pipeline, grid, cv=INNER_FOLDS)
+    return GridSearchCV(pipeline, grid, cv=INNER_FOLDS, error_score="raise")
 
 
 def strongest_within_one_error(results: dict[str, Any]) -> int:

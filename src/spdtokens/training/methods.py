@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from spdtokens._errors import UserError
 from spdtokens.data import Dataset
 from spdtokens.data.export import tokenizer_for
-from spdtokens.models import SPDTokenTransformer, classical
+from spdtokens.models import SPDTokenTransformer, TransformerConfig, classical
 from spdtokens.models.networks import NETWORKS, Input, TrialShape
 from spdtokens.spd import EMBEDDINGS, token_dim
 from spdtokens.training.network_classifier import NetworkClassifier
@@ -85,7 +85,8 @@ class Method:
     bands : str, optional
         Its own, for all paradigms but SSVEP, whose bands are around the stimuli.
     parameters : callable, optional
-        From the shape of trials to the number of weights.
+        From the shape of trials, and the configuration of token transformers, to the number of
+        weights.
     """
 
     name: str
@@ -97,7 +98,7 @@ class Method:
     needs_signals: bool = False
     only_for: str | None = None
     bands: str | None = None
-    parameters: Callable[[TrialShape], int] | None = None
+    parameters: Callable[[TrialShape, TransformerConfig], int] | None = None
 
     def why_not(self, dataset: Dataset) -> str | None:
         """Why the method does not apply to a data set; None if it does."""
@@ -191,8 +192,9 @@ def _networks() -> list[Method]:
             device=settings.device,
         )
 
-    def count(name: str) -> Callable[[TrialShape], int]:
-        return lambda shape: sum(p.numel() for p in NETWORKS[name].build(shape).parameters())
+    def count(name: str) -> Callable[[TrialShape, TransformerConfig], int]:
+        build_network = NETWORKS[name].build
+        return lambda shape, _config: sum(p.numel() for p in build_network(shape).parameters())
 
     return [
         Method(
@@ -220,8 +222,9 @@ def _tokens() -> list[Method]:
             device=settings.device,
         )
 
-    def count(shape: TrialShape) -> int:
-        model = SPDTokenTransformer(token_dim(shape.n_chans), shape.n_tokens, shape.n_outputs)
+    def count(shape: TrialShape, config: TransformerConfig) -> int:
+        features = token_dim(shape.n_chans)
+        model = SPDTokenTransformer(features, shape.n_tokens, shape.n_outputs, config)
         return sum(p.numel() for p in model.parameters())
 
     return [

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
-from torch import Tensor
+from torch import Tensor, nn
 
 from spdtokens.models.networks import NETWORKS, Network, TrialShape
 from spdtokens.signal import Tokenizer
@@ -117,7 +117,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         plan = held_back(seed, codes, groups, self.validation if recipe.needs_validation else None)
         with training_bar(network.name, recipe.epochs, enabled=bool(self.verbose)) as listener:
             self.module_, self.history_, self.epoch_ = train_module(
-                lambda: network.build(shape),
+                lambda: _calibrated(network.build(shape), inputs),
                 inputs.to(device),
                 torch.from_numpy(codes).to(device),
                 plan,
@@ -179,3 +179,11 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
             assert self.sfreq is not None
             return TrialShape(n_chans, len(self.classes_), inputs.shape[-1], self.sfreq)
         return TrialShape(n_chans, len(self.classes_), n_tokens=inputs.shape[1])
+
+
+def _calibrated(module: nn.Module, inputs: Tensor) -> nn.Module:
+    """Networks with a unit of their own take it from all training trials, in no order."""
+    unit = getattr(module, "unit", None)
+    if unit is not None:
+        unit.calibrate(inputs)
+    return module

@@ -1,0 +1,124 @@
+"""What every method must do, on an easy simulated subject of its paradigm."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from spdtokens._errors import UserError
+from spdtokens.data import Dataset, Recording
+from spdtokens.training.methods import METHODS, MethodError, Settings, get_method
+
+SFREQ, CHANNELS = 128.0, 8
+# Small and short: the contract is about behaviour, not about accuracy.
+SETTINGS = Settings(
+    epochs=25,
+    changes={"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 32, "learning_rate": 5e-3},
+    recipe="common",
+    seed=1,
+)
+
+
+# Slow and quick to learn; quick and slow to learn.
+EPOCHS = {"matt": 6, "atcnet": 15, "eeg-conformer": 15, "deepnet": 15, "spdnet": 150}
+
+
+def oscillations(session: int, n: int = 128) -> tuple[np.ndarray, np.ndarray]:
+    """Rhythms of 10 Hz over one of two places, whose strength is the class."""
+    rng = np.random.default_rng(session)
+    t = np.arange(192) / SFREQ
+    y = rng.permutation(np.arange(n) % 2)
+    X = rng.standard_normal((n, CHANNELS, len(t)))
+    for trial, label in zip(X, y, strict=True):
+        trial[2 + 3 * label] += 3 * np.sin(2 * np.pi * 10 * t + rng.uniform(0, 6.3))
+    return 1e-5 * X, y
+
+
+def potentials(session: int, n: int = 128) -> tuple[np.ndarray, np.ndarray]:
+    """A wave at 0.3 s, or none."""
+    rng = np.random.default_rng(session)
+    t = np.arange(128) / SFREQ
+    y = rng.permutation(np.arange(n) % 2)
+    X = rng.standard_normal((n, CHANNELS, len(t)))
+    wave = np.exp(-(((t - 0.3) / 0.08) ** 2))
+    X[:, :4] += 3 * y[:, None, None] * wave
+    return 1e-5 * X, y
+
+
+@cache
+def easy(paradigm: str) -> Dataset:
+    make = potentials if paradigm == "erp" else oscillations
+
+    def read(subject: str, session: str) -> Recording:
+        X, y = make(int(session))
+        return Recording(subject, session, X, y, np.full(len(y), "0"), np.arange(len(y)))
+
+    return Dataset(
+        name=f"easy {paradigm}",
+        description="",
+        paradigm=paradigm,
+        classes=("a", "b"),
+        ch_names=tuple(f"E{i}" for i in range(CHANNELS)),
+        sfreq=SFREQ,
+        tmin=0.0,
+        window=(0.0, 1.0 if paradigm == "erp" else 1.5),
+        index={"1": ("1", "2")},
+        read=read,
+    )
+
+
+def fitted(name: str, seed: int = 1):
+    method = get_method(name)
+    dataset = easy(method.only_for or "motor imagery")
+    train = dataset.load("1", "1")
+    epochs = EPOCHS.get(name, SETTINGS.epochs)
+    model = method.classifier(dataset, replace(SETTINGS, seed=seed, epochs=epochs))
+    return model.fit(train.X, train.y), dataset.load("1", "2")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_contract(name: str) -> None:
+    model, test = fitted(name)
+    predicted = model.predict(test.X)
+    assert predicted.shape == (128,)
+    # A fair coin reaches 0.62 of 128 trials less than once in 200 times.
+    assert (predicted == test.y).mean() > 0.62
+    again, _ = fitted(name)
+    np.testing.assert_array_equal(again.predict(test.X), predicted)
+    copied = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(copied.predict(test.X), predicted)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_bad_input_is_refused(name: str) -> None:
+    method = get_method(name)
+    dataset = easy(method.only_for or "motor imagery")
+    train = dataset.load("1", "1")
+    model = method.classifier(dataset, SETTINGS)
+    holes = train.X.copy()
+    holes[3, 1, 5] = np.nan
+    with pytest.raises(UserError, match="3"):  # the trial is named
+        model.fit(holes, train.y)
+    with pytest.raises(ValueError, match=r"class|label"):
+        model.fit(train.X, np.zeros(128, dtype=int))
+
+
+@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.has_seed])
+def test_seeds_differ(name: str) -> None:
+    (one, test), (two, _) = fitted(name), fitted(name, seed=2)
+    assert not np.array_equal(one.predict_proba(test.X), two.predict_proba(test.X))
+
+
+def test_methods_say_where_they_do_not_apply() -> None:
+    matrices = replace(easy("motor imagery"), is_covariance=True, sfreq=None)
+    assert get_method("eegnet").why_not(matrices) is not None
+    assert get_method("ts-lr").why_not(matrices) is None
+    assert get_method("xdawn-ts-lr").why_not(easy("motor imagery")) is not None
+    with pytest.raises(MethodError, match="Matt needs signals, and easy motor imagery holds"):
+        get_method("matt").classifier(matrices, SETTINGS)
+    with pytest.raises(MethodError, match=r"There is no method 'csp'\. There are: token-"):
+        get_method("csp")
