@@ -53,6 +53,7 @@ bench: $(INSTALLED_DEV) ## speed against the field's libraries, same run
 	$(BIN)/spdtokens bench tokenize
 	$(BIN)/spdtokens bench train
 	$(BIN)/spdtokens bench latency
+	$(BIN)/spdtokens bench methods
 
 clean: ## remove what make made
 	rm -rf $(VENV) $(OUT) build .pytest_cache .mypy_cache .ruff_cache .hypothesis

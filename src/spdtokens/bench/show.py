@@ -60,3 +60,35 @@ def train_tables(result: dict[str, Any]) -> Iterator[Table]:
             f"{row['microseconds_per_trial']:.0f}",
         )
     yield table
+
+
+def methods_cost_table(rows: list[dict[str, Any]], batch: int) -> Table:
+    """What ``bench methods`` found."""
+    table = Table(
+        title=f"Cost at 22 channels, 438 samples, 4 classes; milliseconds for {batch} trials",
+        caption="MFLOP a trial counts matrix products and convolutions, not eigendecompositions. "
+        "MB train: weights, gradients, Adam's moments, activations. score: the paper's efficiency, "
+        "1000 / (parameters x MB x ms), which rewards smallness three times.",
+    )
+    table.add_column("method", no_wrap=True)
+    columns = (
+        ("params", "parameters", ",.0f"),
+        ("MB", "size_megabytes", ".2f"),
+        ("MFLOP", "flops_per_trial", ".2f"),
+        ("fwd", "forward_milliseconds", ".1f"),
+        ("bwd", "backward_milliseconds", ".1f"),
+        ("MB train", "training_megabytes", ".0f"),
+        ("trials/s", "trials_per_second", ",.0f"),
+        ("score", "paper_efficiency", ".2g"),
+    )
+    for name, _, _ in columns:
+        table.add_column(name, justify="right")
+    for row in rows:
+        cells = []
+        for _, key, spec in columns:
+            value = row[key]
+            if value is not None and key == "flops_per_trial":
+                value = value / 1e6
+            cells.append("-" if value is None else format(value, spec))
+        table.add_row(row["name"], *cells)
+    return table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -140,3 +141,26 @@ def latency(
             f"{row['speedup']:.1f}x",
         )
     Console().print(table)
+
+
+@bench_app.command()
+def methods(
+    as_json: AsJson = False,
+    rounds: Annotated[int, typer.Option(min=3, help="Rounds; medians are reported.")] = 7,
+    threads: Threads = None,
+) -> None:
+    """Cost of every method at the shape of BCI2a: size, operations, time, memory."""
+    from spdtokens.bench.methods import BATCH, BCI2A, bench_methods
+    from spdtokens.bench.show import methods_cost_table
+    from spdtokens.training.methods import METHODS
+
+    rows = []
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("Measuring", total=len(METHODS))
+        for row in bench_methods(BCI2A, rounds, threads):
+            rows.append(row)
+            progress.update(task, advance=1, description=f"Measured {row['name']}")
+    if as_json:
+        print_json({"shape": asdict(BCI2A), "batch": BATCH, "rounds": rounds, "rows": rows})
+    else:
+        Console().print(methods_cost_table(rows, BATCH))

@@ -22,12 +22,12 @@ from spdtokens.training.engine import Listener
 
 
 class RateColumn(ProgressColumn):
-    """Run-epochs a second."""
+    """Steps a second: epochs of runs, or runs."""
 
     def render(self, task: Task) -> Text:
         """How fast it goes."""
         speed = task.finished_speed or task.speed
-        return Text("" if speed is None else f"{speed:.0f} epochs/s", style="progress.data.speed")
+        return Text("" if speed is None else f"{speed:.0f}/s", style="progress.data.speed")
 
 
 class TrainingBars:
