@@ -85,8 +85,7 @@ class BatchedNetwork:
     """
 
     def __init__(self, model: TokenModel) -> None:
-        self.tokens, self.features = model.n_tokens, model.n_features
-        self.classes = model.n_classes
+        self.tokens = model.n_tokens
         self.layers, self.flat_tokens = _layers_of(model)
         self.dropout = _dropout_of(model)
         self.about = repr(model) + repr(getattr(model, "config", ""))
