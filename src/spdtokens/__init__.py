@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["SPDTokenClassifier", "SPDTokenTransformer", "Tokenizer", "load_dataset"]
+__all__ = ["SPDTokenClassifier", "SPDTokenTransformer", "Tokenizer", "evaluate", "load_dataset"]
 
 _HOMES = {
     "SPDTokenClassifier": "spdtokens.training",
     "SPDTokenTransformer": "spdtokens.models",
     "Tokenizer": "spdtokens.signal",
+    "evaluate": "spdtokens.evaluation",
     "load_dataset": "spdtokens.data",
 }
 

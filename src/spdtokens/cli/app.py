@@ -55,8 +55,3 @@ def main(
     ] = False,
 ) -> None:
     """Decode EEG from the geometry of its covariance matrices."""
-
-
-def _print_json(data: dict[str, Any]) -> None:
-    # Not through rich, which would wrap long lines.
-    typer.echo(json.dumps(data, indent=2))

@@ -1,14 +1,19 @@
-"""``spdtokens evaluate``."""
+"""``spdtokens evaluate``, ``protocols`` and ``methods``."""
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from spdtokens.cli.app import AsJson, Bands, DataName, OnlySubjects, app, errors_told, print_json
+from spdtokens.cli.app import AsJson, app, errors_told, print_json
+
+if TYPE_CHECKING:
+    from spdtokens.data import Selection
+
+DEFAULT_METHODS = "token-log-euclidean,token-bures-wasserstein,token-euclidean,ts-lr"
 
 
 class Recipes(Enum):
@@ -18,56 +23,177 @@ class Recipes(Enum):
     COMMON = "common"
 
 
+Dataset = Annotated[
+    str,
+    typer.Option(help="A name (see `spdtokens datasets`), a folder of .npz files, or -epo.fif."),
+]
+Protocol = Annotated[str, typer.Option(help="Who is tested: see `spdtokens protocols`.")]
+Method = Annotated[str, typer.Option(help="Names, with commas between: see `spdtokens methods`.")]
+
+
 @app.command()
 def evaluate(
-    name: DataName,
-    method: Annotated[
-        list[str] | None,
-        typer.Option(help="One of `spdtokens methods`; may be repeated."),
+    dataset: Dataset,
+    protocol: Protocol = "session-transfer",
+    method: Method = DEFAULT_METHODS,
+    paradigm: Annotated[
+        str | None, typer.Option(help="mi, erp, ssvep or other, if the data set does not tell.")
     ] = None,
-    subject: OnlySubjects = None,
+    stimulus_hz: Annotated[
+        str | None, typer.Option(help="Flicker frequencies of ssvep: 13,17,21.")
+    ] = None,
+    window: Annotated[
+        str | None, typer.Option(help="Part of a trial to decode, in seconds after the cue: 0.5,4.")
+    ] = None,
+    classes: Annotated[str | None, typer.Option(help="Only these, with commas between.")] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="Only trials of which the file says so: imagined=1. May be repeated."),
+    ] = None,
+    subjects: Annotated[str | None, typer.Option(help="Only these: 1,2,3.")] = None,
     seeds: Annotated[int, typer.Option(min=1, max=10, help="How many of the paper's seeds.")] = 5,
+    target_access: Annotated[
+        str,
+        typer.Option(help="What may be seen of the target: train, unlabeled_full, online, ..."),
+    ] = "train",
+    alignment: Annotated[
+        str, typer.Option(help="none, euclidean, recentre, rescale or rotate.")
+    ] = "none",
+    domain: Annotated[
+        str, typer.Option(help="What is aligned as one: session or subject.")
+    ] = "session",
+    folds: Annotated[int | None, typer.Option(help="Of blocks and k-fold.")] = None,
+    ungrouped: Annotated[
+        bool,
+        typer.Option(
+            "--ungrouped", help="split-70-15-15 as in the paper; scores are marked leaky."
+        ),
+    ] = False,
+    metric: Annotated[
+        str | None, typer.Option(help="accuracy, roc_auc, ... instead of the paradigm's.")
+    ] = None,
     preset: Annotated[str, typer.Option(help="Network and recipe: paper, paper-small.")] = "paper",
     recipe: Annotated[
         Recipes, typer.Option(help="Of other networks: their own, or the paper's for all.")
     ] = Recipes.PUBLISHED,
     epochs: Annotated[int | None, typer.Option(min=1, help="Instead of the recipe's.")] = None,
-    bands: Bands = "broadband",
+    bands: Annotated[
+        str, typer.Option(help="auto, a preset of bands, or pairs in Hz: 8-13,13-30.")
+    ] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Train on each subject's earlier sessions, test on the last; train beside test."""
-    from spdtokens.data import load_dataset
-    from spdtokens.evaluation import session_transfer
-    from spdtokens.evaluation.show import as_json as scores_as_json
-    from spdtokens.evaluation.show import scores_table
+    """Compare methods on a data set: test beside train, chance, and whether they differ."""
+    from spdtokens.evaluation.answer import answer
+    from spdtokens.evaluation.plan import Choice, Question, Source
+    from spdtokens.evaluation.show import as_json as rows_as_json
+    from spdtokens.evaluation.show import summary_table
     from spdtokens.training import STABILITY_SEEDS
     from spdtokens.training.methods import Settings
     from spdtokens.training.progress import TrainingBars
 
-    default = ["token-log-euclidean", "token-bures-wasserstein", "token-euclidean", "ts-lr"]
     with errors_told():
-        dataset = load_dataset(name)
+        settings = Settings(
+            bands=parsed_bands(bands),
+            preset=preset,
+            recipe=recipe.value,
+            epochs=epochs,
+            device=device,
+        )
+        options: dict[str, Any] = {} if folds is None else {"folds": folds}
+        question = Question(
+            dataset=dataset,
+            choices=tuple(Choice(name, settings) for name in listed(method)),
+            protocol=protocol,
+            protocol_options=options | ({"ungrouped": True} if ungrouped else {}),
+            access=target_access,
+            alignment=alignment,
+            domain=domain,
+            selection=selection(paradigm, stimulus_hz, window, classes, where),
+            subjects=tuple(listed(subjects)),
+            seeds=STABILITY_SEEDS[:seeds],
+        )
+        source = Source()
         with TrainingBars() as bars:
-            scores = session_transfer(
-                dataset,
-                method or default,
-                settings=Settings(
-                    bands=bands,
-                    preset=preset,
-                    recipe=recipe.value,
-                    epochs=epochs,
-                    device=device,
-                ),
-                subjects=subject or (),
-                seeds=STABILITY_SEEDS[:seeds],
-                bar=bars.add,
-            )
+            found = answer(question, source, metric=metric, bar=bars.add)
     if as_json:
-        print_json(scores_as_json(scores, len(dataset.classes)))
+        print_json(rows_as_json(found.rows))
     else:
-        title = f"{dataset.name}: last session, trained on the ones before (preset {preset})"
-        Console().print(scores_table(scores, len(dataset.classes), title))
+        name = source.dataset(question.dataset, question.selection).name
+        Console().print(summary_table(found.rows, question, name))
+
+
+def listed(text: str | None) -> list[str]:
+    """Names with commas between."""
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def numbers(text: str, what: str) -> tuple[float, ...]:
+    """Numbers with commas between."""
+    try:
+        return tuple(float(part) for part in listed(text))
+    except ValueError:
+        raise typer.BadParameter(f"{what} are numbers with commas between, not {text!r}.") from None
+
+
+def selection(
+    paradigm: str | None,
+    stimulus_hz: str | None,
+    window: str | None,
+    classes: str | None,
+    where: list[str] | None,
+) -> Selection:
+    """What the user says of the data."""
+    from spdtokens.data import Selection
+
+    edges = None if window is None else numbers(window, "--window: from and to")
+    if edges is not None and len(edges) != 2:
+        raise typer.BadParameter(f"--window is two numbers, such as 0.5,4; not {window!r}.")
+    pairs = [pair.partition("=") for pair in where or ()]
+    for name, sign, value in pairs:
+        if not (name and sign and value):
+            raise typer.BadParameter("--where is NAME=VALUE, such as imagined=1.")
+    return Selection(
+        paradigm=paradigm,
+        stimulus_hz=numbers(stimulus_hz or "", "--stimulus-hz: frequencies"),
+        window=None if edges is None else (edges[0], edges[1]),
+        classes=tuple(listed(classes)),
+        where=tuple((name, value) for name, _, value in pairs),
+    )
+
+
+def parsed_bands(text: str) -> str | list[tuple[float, float]]:
+    """A preset's name as it is, ``8-13,13-30`` as pairs."""
+    if not text[:1].isdigit():
+        return text
+    pairs = [tuple(part.split("-")) for part in listed(text)]
+    try:
+        return [(float(low), float(high)) for low, high in pairs]
+    except ValueError:
+        raise typer.BadParameter(f"--bands in Hz look like 8-13,13-30; not {text!r}.") from None
+
+
+@app.command()
+def protocols(as_json: AsJson = False) -> None:
+    """List the protocols: who is trained on, who is tested; and what may be seen of the target."""
+    from spdtokens.evaluation.access import ACCESS
+    from spdtokens.evaluation.protocols import PROTOCOLS
+    from spdtokens.evaluation.protocols_table import access_table, protocols_table
+
+    if as_json:
+        print_json(
+            {
+                "protocols": [
+                    {"name": p.name, "train": p.train, "test": p.test, "options": dict(p.options)}
+                    for p in PROTOCOLS.values()
+                ],
+                "access": [{"name": a.name, "description": a.description} for a in ACCESS.values()],
+            }
+        )
+    else:
+        console = Console()
+        console.print(protocols_table())
+        console.print(access_table())
 
 
 @app.command()

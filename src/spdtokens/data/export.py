@@ -11,10 +11,11 @@ from spdtokens._files import written_whole
 from spdtokens.data.base import DataError, Dataset
 from spdtokens.data.cache import TokenCache
 from spdtokens.signal import Tokenizer
+from spdtokens.signal.bands import BandSpec
 from spdtokens.spd import get_embedding
 
 
-def tokenizer_for(dataset: Dataset, embedding: str, bands: str) -> Tokenizer:
+def tokenizer_for(dataset: Dataset, embedding: str, bands: BandSpec) -> Tokenizer:
     """A tokenizer with the data set's rate, clock, window and stimulus frequencies."""
     if dataset.is_covariance:
         return Tokenizer(embedding)

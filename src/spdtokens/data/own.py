@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from spdtokens.data.base import DataError, Dataset, Recording
+from spdtokens.data.base import DataError, Dataset, Paradigm, Recording
+from spdtokens.data.select import later_window
 
 NAME = re.compile(r"sub-(?P<subject>[^_]+)_ses-(?P<session>.+)")
 LAYOUT = (
@@ -85,15 +86,16 @@ def from_npz_folder(folder: Path) -> Dataset:
     tmin = float(first.get("tmin", 0.0))
     classes = tuple(str(c) for c in _need(first, "classes", folder))
     frequencies = tuple(float(m) for c in classes for m in re.findall(r"^(\d+(?:\.\d+)?) ?Hz$", c))
+    paradigm: Paradigm = "ssvep" if len(frequencies) > 1 else "other"
     return Dataset(
         name=folder.name,
         description=f"folder of .npz files, {folder}",
-        paradigm="ssvep" if len(frequencies) > 1 else "other",
+        paradigm=paradigm,
         classes=classes,
         ch_names=tuple(str(c) for c in first.get("ch_names", range(X.shape[1]))),
         sfreq=sfreq,
         tmin=tmin,
-        window=_whole(tmin, X, sfreq),
+        window=later_window(_whole(tmin, X, sfreq), tmin, paradigm),
         index={subject: tuple(sessions) for subject, sessions in files.items()},
         read=lambda subject, session: _npz_recording(files[subject][session], subject, session),
         stimulus_frequencies=frequencies,

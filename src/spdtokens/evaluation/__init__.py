@@ -1,5 +1,7 @@
-"""Honest evaluation: what may be seen, and train scores beside test scores."""
+"""Honest evaluation: who may see what, and train scores beside test scores."""
 
-from spdtokens.evaluation.transfer import Score, session_transfer
+from spdtokens.evaluation.errors import EvaluationError, LeakError
+from spdtokens.evaluation.answer import Evaluation, evaluate
+from spdtokens.evaluation.plan import Choice, Question
 
-__all__ = ["Score", "session_transfer"]
+__all__ = ["Choice", "Evaluation", "EvaluationError", "LeakError", "Question", "evaluate"]

@@ -1,82 +1,88 @@
-"""Scores as a table and as plain values."""
+"""Summaries as a table and as plain values."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from rich import box
 from rich.table import Table
 
-from spdtokens.evaluation.transfer import Score
+from spdtokens.evaluation.metrics import METRICS
+from spdtokens.evaluation.plan import Question
+from spdtokens.evaluation.summary import Row
+
+#: Metrics that are shares and shown in percent.
+PERCENT = ("accuracy", "balanced_accuracy", "f1")
+TESTS = {
+    "permutation": "sign-flip permutation test over subjects",
+    "corrected_resampled_t": "corrected resampled t-test over folds",
+    "mcnemar": "McNemar's exact test over trials",
+}
 
 
-def summarise(scores: Sequence[Score], n_classes: int) -> list[dict[str, Any]]:
-    """One row a method: means, and their spread over seeds (averaged over subjects).
-
-    Returns
-    -------
-    list of dict
-        Accuracies in percent. ``spread`` is the standard deviation over seeds of a subject's test
-        score, averaged over subjects; ``seconds`` is the time to train a run.
-    """
-    rows = []
-    for method in dict.fromkeys(score.method for score in scores):
-        mine = [score for score in scores if score.method == method]
-        by_subject: dict[str, list[float]] = {}
-        for score in mine:
-            by_subject.setdefault(score.subject, []).append(100 * score.test)
-        seeds = {score.seed for score in mine}
-        spread = (
-            np.mean([np.std(tests, ddof=1) for tests in by_subject.values()])
-            if (len(seeds) > 1)
-            else None
-        )
-        rows.append(
-            {
-                "method": method,
-                "subjects": len(by_subject),
-                "seeds": len(seeds),
-                "train": 100 * float(np.mean([score.train for score in mine])),
-                "test": 100 * float(np.mean([score.test for score in mine])),
-                "spread": None if spread is None else float(spread),
-                "chance": 100 / n_classes,
-                "seconds": float(np.mean([score.seconds for score in mine])),
-            }
-        )
-    return rows
-
-
-def scores_table(scores: Sequence[Score], n_classes: int, title: str) -> Table:
-    """Train beside test, for people."""
-    sizes = sorted({(score.n_train, score.n_test) for score in scores})
-    trials = ", ".join(f"{a}/{b}" for a, b in sizes)
-    subjects = len({score.subject for score in scores})
-    seeds = len({score.seed for score in scores} - {None})
-    table = Table(
-        title=title,
-        caption=f"Accuracy in percent, {subjects} subject(s), {seeds} seed(s), ± standard "
-        f"deviation over seeds; trials train/test {trials}. Only test tells how well it decodes.",
+def summary_table(rows: Sequence[Row], question: Question, name: str) -> Table:
+    """For people: train beside test, and what the numbers mean."""
+    seen = question.access + (
+        "" if question.alignment == "none" else f", {question.alignment} by {question.domain}"
     )
-    for name in ("method", "train", "test", "chance", "s per run"):
-        left = name == "method"
-        table.add_column(name, justify="left" if left else "right", no_wrap=True)
-    for row in summarise(scores, n_classes):
-        spread = "" if row["spread"] is None else f" ± {row['spread']:4.1f}"
+    table = Table(
+        title=f"{name}: {question.protocol}, target access {seen}",
+        caption=_caption(rows),
+        box=box.SIMPLE,
+    )
+    table.add_column("method", no_wrap=True)
+    for header in ("train", "test", "±", "chance", "n test", "runs", "p"):
+        table.add_column(header, justify="right", no_wrap=True)
+    for row in rows:
+        value = _number(row.score, row.metric)
+        mark = " [red]leaky[/]" if row.leaky else ""
+        p = row.p_holm
         table.add_row(
-            row["method"],
-            f"{row['train']:.1f}",
-            f"[bold]{row['test']:.1f}[/]{spread or ' ' * 7}",
-            f"{row['chance']:.1f}",
-            f"{row['seconds']:.2f}",
+            row.method + mark,
+            _number(row.train_score, row.metric),
+            f"[bold]{value}[/]" if row.score > row.chance_bound else f"[dim]{value}[/]",
+            _number(row.std, row.metric),
+            _number(row.chance, row.metric),
+            str(row.n_test),
+            str(row.n_runs),
+            "-" if not np.isfinite(p) else "<.001" if p < 0.001 else f"{p:.3f}".lstrip("0"),
         )
     return table
 
 
-def as_json(scores: Sequence[Score], n_classes: int) -> dict[str, Any]:
-    """Summary and every score."""
-    return {
-        "summary": summarise(scores, n_classes),
-        "scores": [asdict(score) for score in scores],
-    }
+def as_json(rows: Sequence[Row]) -> dict[str, Any]:
+    """Every row as plain values."""
+    return {"results": [row.values() for row in rows]}
+
+
+def _number(value: float, metric: str) -> str:
+    if not np.isfinite(value):
+        return "-"
+    if metric in PERCENT:
+        return f"{100 * value:.1f}"
+    return f"{value:.3f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.3f}"
+
+
+def _caption(rows: Sequence[Row]) -> str:
+    if not rows:
+        return "No runs."
+    row = rows[0]
+    unit = " in percent" if row.metric in PERCENT else ""
+    text = f"{METRICS[row.metric].title.capitalize()}{unit}: mean over seeds, then folds, then "
+    text += f"subjects ({max(r.n_seeds for r in rows)} seeds, {row.n_folds} folds, "
+    text += f"{row.n_subjects} subjects; {row.n_train:.0f} training trials a run). "
+    spreads = dict.fromkeys(r.spread_over for r in rows if r.spread_over)
+    if spreads:
+        text += f"± standard deviation over {' or '.join(spreads)}. "
+    if np.isfinite(row.chance_bound):
+        text += f"Guesses exceed {_number(row.chance_bound, row.metric)} once in 20 times. "
+    tests = dict.fromkeys(r.comparison.test for r in rows if r.comparison)
+    if tests:
+        named = ", ".join(TESTS[test] for test in tests)
+        text += f"p against {row.method} by a {named}, Holm-corrected. "
+    leaks = dict.fromkeys(r.leaky for r in rows if r.leaky)
+    if leaks:
+        text += f"[red]Leaky: {'; '.join(leaks)}; these scores flatter.[/] "
+    return text + "Only test tells how well it decodes."

@@ -65,18 +65,37 @@ class TangentSpaces(TransformerMixin, BaseEstimator):
         return np.concatenate([space.transform(part) for space, part in pairs], axis=1)
 
 
+class BlockDiagonal(TransformerMixin, BaseEstimator):
+    """All matrices of a trial as the blocks of one: squared Riemannian distances add up."""
+
+    def fit(self, C: NDArray[Any], y: ArrayLike | None = None) -> Self:  # noqa: ARG002
+        """Nothing to learn."""
+        self.n_features_in_ = C.shape[-1]
+        return self
+
+    def transform(self, C: NDArray[Any]) -> NDArray[np.float64]:
+        """Matrices (n, d, d) as they are, (n, tokens, d, d) as (n, tokens * d, tokens * d)."""
+        if C.ndim == 3:
+            return C
+        n, tokens, d, _ = C.shape
+        blocks = np.zeros((n, tokens, d, tokens, d))
+        diagonal = np.arange(tokens)
+        blocks[:, diagonal, :, diagonal] = C.transpose(1, 0, 2, 3)
+        return blocks.reshape(n, tokens * d, tokens * d)
+
+
 def _parts(C: NDArray[Any]) -> list[NDArray[Any]]:
     return [C] if C.ndim == 3 else [C[:, i] for i in range(C.shape[1])]
 
 
 def mdm(**tokenizer: Any) -> Pipeline:
     """Minimum distance to the Riemannian mean of a class (Barachant et al. 2012)."""
-    return make_pipeline(Covariances(**tokenizer), MDM(metric="riemann"))
+    return make_pipeline(Covariances(**tokenizer), BlockDiagonal(), MDM(metric="riemann"))
 
 
 def fgmdm(**tokenizer: Any) -> Pipeline:
     """Minimum distance to mean after geodesic filtering (Barachant et al. 2010)."""
-    return make_pipeline(Covariances(**tokenizer), FgMDM(metric="riemann"))
+    return make_pipeline(Covariances(**tokenizer), BlockDiagonal(), FgMDM(metric="riemann"))
 
 
 def ts_lr(**tokenizer: Any) -> Pipeline:
@@ -88,7 +107,7 @@ def ts_lr(**tokenizer: Any) -> Pipeline:
 
 def ts_svm(**tokenizer: Any) -> Pipeline:
     """Tangent space and a support vector machine (RBF kernel); strength by inner folds."""
-    return make_pipeline(Covariances(**tokenizer), TangentSpaces(), _chosen_strength(SVC()))
+    return make_pipeline(Covariances(**tokenizer), TangentSpaces(), _chosen_strength(_svm()))
 
 
 def ts_lda(**tokenizer: Any) -> Pipeline:
@@ -124,9 +143,9 @@ def acm_ts_svm(**tokenizer: Any) -> GridSearchCV:
     # Delays come after filter and window, which need the signal around. Many channels, few samples:
     # the sample covariance would be close to singular.
     covariances = Covariances(sfreq=tokenizer["sfreq"], bands="none", covariance="oas")
-    pipeline = make_pipeline(
-        StandardTrials(**tokenizer), AugmentedTrials(), covariances, TangentSpaces(), SVC()
-    )
+    names = StandardTrials(tokenizer["sfreq"]).get_params()
+    trials = StandardTrials(**{name: tokenizer[name] for name in names if name in tokenizer})
+    pipeline = make_pipeline(trials, AugmentedTrials(), covariances, TangentSpaces(), _svm())
     grid = {"augmentedtrials__order": (2, 4), "augmentedtrials__lag": (2, 5, 8)}
     return GridSearchCV(pipeline, grid, cv=INNER_FOLDS, error_score="raise")
 
@@ -141,6 +160,12 @@ def strongest_within_one_error(results: dict[str, Any]) -> int:
     best = int(mean.argmax())
     error = results["std_test_score"][best] / np.sqrt(INNER_FOLDS.get_n_splits())
     return int(np.flatnonzero(mean >= mean[best] - error)[0])
+
+
+def _svm() -> SVC:
+    # With ties between pairs broken by confidence the prediction is the class of highest decision
+    # value, so that what is stored of a trial tells what was predicted.
+    return SVC(break_ties=True)
 
 
 def _chosen_strength(classifier: BaseEstimator) -> GridSearchCV:

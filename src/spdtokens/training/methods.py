@@ -7,8 +7,8 @@ or covariance matrices where the data set holds only these.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, cast
 
 from sklearn.base import BaseEstimator
 
@@ -17,9 +17,14 @@ from spdtokens.data import Dataset
 from spdtokens.data.export import tokenizer_for
 from spdtokens.models import SPDTokenTransformer, TransformerConfig, classical
 from spdtokens.models.networks import NETWORKS, Input, TrialShape
+from spdtokens.signal import Tokenizer
+from spdtokens.signal.bands import BandSpec
 from spdtokens.spd import EMBEDDINGS, token_dim
+from spdtokens.training.network import TokenModel
 from spdtokens.training.network_classifier import NetworkClassifier
 from spdtokens.training.presets import Preset, resolve_preset
+from spdtokens.training.recipe import Recipe
+from spdtokens.training.recipes import published_recipe
 from spdtokens.training.spd_classifier import SPDTokenClassifier
 
 RecipeName = Literal["published", "common"]
@@ -36,7 +41,8 @@ class Settings:
     Attributes
     ----------
     bands : str
-        For methods that do not bring their own.
+        For methods that do not bring their own; ``'auto'`` for what suits the paradigm, see
+        :meth:`Method.bands_for`.
     preset : str
         Of the token transformers.
     changes : mapping
@@ -49,7 +55,7 @@ class Settings:
     device : str
     """
 
-    bands: str = "broadband"
+    bands: BandSpec = "auto"
     preset: str = "paper"
     changes: Mapping[str, Any] = field(default_factory=dict)
     recipe: RecipeName = "published"
@@ -60,6 +66,27 @@ class Settings:
     def resolved_preset(self) -> Preset:
         """Network and recipe of the token transformers."""
         return resolve_preset(self.preset, **{"epochs": self.epochs, **self.changes})
+
+
+@dataclass(frozen=True)
+class Together:
+    """What the batched engine needs to train runs of a method.
+
+    Attributes
+    ----------
+    tokenizer : callable
+        Makes a tokenizer of covariances, to be fitted on training trials.
+    build : callable
+        From the shape of trials to the network.
+    recipe : Recipe
+    alpha : float, optional
+        Of geometric attention; None without.
+    """
+
+    tokenizer: Callable[[], Tokenizer]
+    build: Callable[[TrialShape], TokenModel]
+    recipe: Recipe
+    alpha: float | None = None
 
 
 #: From the tokenizer's options for a data set, and the settings, to a classifier.
@@ -84,9 +111,13 @@ class Method:
         The one paradigm it is made for.
     bands : str, optional
         Its own, for all paradigms but SSVEP, whose bands are around the stimuli.
+    own_covariances : bool
+        Whether it makes covariances of its own kind from signals.
     parameters : callable, optional
         From the shape of trials, and the configuration of token transformers, to the number of
         weights.
+    together : callable, optional
+        How many runs of it are trained as one batch, where the engine can.
     """
 
     name: str
@@ -98,7 +129,9 @@ class Method:
     needs_signals: bool = False
     only_for: str | None = None
     bands: str | None = None
+    own_covariances: bool = False
     parameters: Callable[[TrialShape, TransformerConfig], int] | None = None
+    together: Callable[[Settings], Together] | None = None
 
     def why_not(self, dataset: Dataset) -> str | None:
         """Why the method does not apply to a data set; None if it does."""
@@ -122,13 +155,57 @@ class Method:
         return self.build(self.options(dataset, settings), settings)
 
     def options(self, dataset: Dataset, settings: Settings) -> dict[str, Any]:
-        """What the tokenizer must know of a data set."""
-        bands = settings.bands
-        if self.bands is not None:
-            bands = "stimulus" if dataset.paradigm == "ssvep" else self.bands
-        tokenizer = tokenizer_for(dataset, "log_euclidean", bands)
+        """What the tokenizer must know of a data set, and how covariances are estimated."""
+        tokenizer = tokenizer_for(dataset, "log_euclidean", self.bands_for(dataset, settings))
         names = ("sfreq", "bands", "windows", "tmin", "stimulus_frequencies")
-        return {name: getattr(tokenizer, name) for name in names}
+        options = {name: getattr(tokenizer, name) for name in names}
+        if self.family == "classical" and not dataset.is_covariance:
+            # What users of pyRiemann would choose: shrinkage, and prototypes for potentials.
+            prototypes = dataset.paradigm == "erp" and self.bands is None
+            options["covariance"] = "xdawn" if prototypes else "oas"
+        return options
+
+    def bands_for(self, dataset: Dataset, settings: Settings) -> BandSpec:
+        """Bands for a data set.
+
+        The user's; else the method's own, around the stimuli for SSVEP; else those of the paradigm:
+        for potentials 1-24 Hz (nothing, if already filtered); for classical methods 8-30 Hz of
+        motor imagery and the stimuli of SSVEP; for networks, one token a trial, 4-40 Hz.
+        """
+        stimulus = dataset.paradigm == "ssvep" and dataset.stimulus_frequencies
+        if self.bands is not None:
+            return "stimulus" if stimulus else self.bands
+        if settings.bands != "auto":
+            return settings.bands
+        if dataset.paradigm == "erp":
+            return "none" if None not in dataset.filtered else [(1.0, 24.0)]
+        if self.family == "classical" and stimulus and not self.own_covariances:
+            return "stimulus"
+        if self.family == "classical" and dataset.paradigm == "motor imagery":
+            return [(8.0, 30.0)]
+        return "broadband"
+
+    def covariance_options(self, dataset: Dataset, settings: Settings) -> dict[str, Any] | None:
+        """Options of the covariances that are all it works on; None if it needs more.
+
+        Such covariances are of each trial alone, so they can be computed once for all folds.
+        """
+        if self.input == "raw" or self.own_covariances:
+            return None
+        options = self.options(dataset, settings)
+        return None if options.get("covariance") == "xdawn" else options
+
+    def configuration(self, settings: Settings) -> dict[str, Any]:
+        """Everything but the data that determines a run, as plain values."""
+        values: dict[str, Any] = {"bands": settings.bands}
+        if self.family == "token transformer":
+            preset = settings.resolved_preset()
+            values |= {"network": asdict(preset.config), "recipe": asdict(preset.recipe)}
+        elif self.has_seed:
+            common = settings.recipe == "common"
+            recipe = published_recipe(self.name, common=common, epochs=settings.epochs)
+            values["recipe"] = asdict(recipe)
+        return values
 
 
 def get_method(name: str) -> Method:
@@ -162,13 +239,13 @@ def _classical() -> list[Method]:
             "xdawn-ts-lr",
             classical.xdawn_ts_lr,
             "Barachant and Congedo 2014",
-            {"needs_signals": True, "only_for": "erp"},
+            {"needs_signals": True, "only_for": "erp", "own_covariances": True},
         ),
         (
             "acm-ts-svm",
             classical.acm_ts_svm,
             "Carrara and Papadopoulo 2024",
-            {"needs_signals": True},
+            {"needs_signals": True, "own_covariances": True},
         ),
     ]
     return [
@@ -206,9 +283,20 @@ def _networks() -> list[Method]:
             has_seed=True,
             needs_signals=network.input == "raw",
             parameters=count(network.name),
+            together=_mlp_together if network.name == "spd-token-mlp" else None,
         )
         for network in NETWORKS.values()
     ]
+
+
+def _mlp_together(settings: Settings) -> Together:
+    network = NETWORKS["spd-token-mlp"]
+    common = settings.recipe == "common"
+    return Together(
+        tokenizer=lambda: Tokenizer(network.embedding, unit_free=True),
+        build=cast(Callable[[TrialShape], TokenModel], network.build),
+        recipe=published_recipe(network.name, common=common, epochs=settings.epochs),
+    )
 
 
 def _tokens() -> list[Method]:
@@ -222,10 +310,24 @@ def _tokens() -> list[Method]:
             device=settings.device,
         )
 
-    def count(shape: TrialShape, config: TransformerConfig) -> int:
+    def network(shape: TrialShape, config: TransformerConfig) -> SPDTokenTransformer:
         features = token_dim(shape.n_chans)
-        model = SPDTokenTransformer(features, shape.n_tokens, shape.n_outputs, config)
-        return sum(p.numel() for p in model.parameters())
+        return SPDTokenTransformer(features, shape.n_tokens, shape.n_outputs, config)
+
+    def count(shape: TrialShape, config: TransformerConfig) -> int:
+        return sum(p.numel() for p in network(shape, config).parameters())
+
+    def together(embedding: str) -> Callable[[Settings], Together]:
+        def parts(settings: Settings) -> Together:
+            preset = settings.resolved_preset()
+            return Together(
+                tokenizer=lambda: Tokenizer(embedding, unit_free=True),
+                build=lambda shape: network(shape, preset.config),
+                recipe=preset.recipe,
+                alpha=preset.config.alpha if preset.config.attention == "geometric" else None,
+            )
+
+        return parts
 
     return [
         Method(
@@ -238,6 +340,7 @@ def _tokens() -> list[Method]:
             needs_signals=bands is not None,
             bands=bands,
             parameters=count,
+            together=together(embedding),
         )
         for bands in (None, "paper3")
         for embedding in EMBEDDINGS

@@ -19,6 +19,7 @@ from spdtokens.signal.standard import StandardTrials
 from spdtokens.signal.tokenizer import Window
 from spdtokens.spd.arrays import as_tensor
 from spdtokens.training.device import resolve_device
+from spdtokens.training.engine import RunPlan
 from spdtokens.training.labels import encode, held_back, seed_of
 from spdtokens.training.loop import train_module
 from spdtokens.training.progress import training_bar
@@ -96,7 +97,13 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         self.device = device
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        groups: ArrayLike | None = None,
+        validation: tuple[ArrayLike, ArrayLike] | None = None,
+    ) -> Self:
         """Train.
 
         Parameters
@@ -105,6 +112,8 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         y : array, shape (n,)
         groups : array, shape (n,), optional
             Trials of one group are never split between training and validation.
+        validation : tuple of array, optional
+            Trials and labels to validate on, instead of holding some of ``X`` back.
         """
         network = self._network()
         recipe = published_recipe(network.name, common=self.recipe == "common", epochs=self.epochs)
@@ -114,10 +123,14 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         self.preparation_ = self._preparation(network).fit(X, y)
         inputs = self._inputs(X)
         shape = self._shape(inputs, network)
-        plan = held_back(seed, codes, groups, self.validation if recipe.needs_validation else None)
+        if validation is None:
+            share = self.validation if recipe.needs_validation else None
+            plan = held_back(seed, codes, groups, share)
+        else:
+            inputs, codes, plan = self._with_validation(inputs, codes, seed, *validation)
         with training_bar(network.name, recipe.epochs, enabled=bool(self.verbose)) as listener:
             self.module_, self.history_, self.epoch_ = train_module(
-                lambda: _calibrated(network.build(shape), inputs),
+                lambda: _calibrated(network.build(shape), inputs[plan.train]),
                 inputs.to(device),
                 torch.from_numpy(codes).to(device),
                 plan,
@@ -138,6 +151,21 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Most probable class (n,) of each trial."""
         return self.classes_[self.predict_proba(X).argmax(1)]
+
+    def _with_validation(
+        self, inputs: Tensor, codes: NDArray[np.int64], seed: int, X: ArrayLike, y: ArrayLike
+    ) -> tuple[Tensor, NDArray[np.int64], RunPlan]:
+        """Trials of both kinds, and which are which."""
+        known = np.isin(np.asarray(y), self.classes_)
+        if not known.all():
+            raise TrainingError(
+                f"Validation trials are of class {np.asarray(y)[~known][0]}, which is not among "
+                "the classes to train on."
+            )
+        n = len(inputs)
+        both = torch.cat([inputs, self._inputs(X)])
+        all_codes = np.concatenate([codes, np.searchsorted(self.classes_, np.asarray(y))])
+        return both, all_codes, RunPlan(seed, np.arange(n), np.arange(n, len(both)))
 
     def _network(self) -> Network:
         if self.network not in NETWORKS:

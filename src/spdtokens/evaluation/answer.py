@@ -1,0 +1,128 @@
+"""Answer a question: plan its runs, do them, summarise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from spdtokens.data import Dataset
+from spdtokens.evaluation.batches import batches
+from spdtokens.evaluation.execute import Listener, execute
+from spdtokens.evaluation.metrics import default_metric, get_metric
+from spdtokens.evaluation.plan import Choice, Question, Source, plan, settings_values
+from spdtokens.evaluation.runs import RunResult, RunSpec
+from spdtokens.evaluation.summary import Row, summarise
+from spdtokens.training.methods import get_method
+
+#: Given the number of runs to come, returns what to tell of each advance.
+Bar = Callable[[str, int], Listener | None]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A question and its answer.
+
+    Attributes
+    ----------
+    question : Question
+    results : dict of str to list of RunResult
+        Runs of each method, by the name that tables show.
+    rows : list of Row
+        One a method.
+    """
+
+    question: Question
+    results: dict[str, list[RunResult]]
+    rows: list[Row]
+
+
+def evaluate(
+    dataset: str | Path | Dataset,
+    methods: Sequence[str | Choice],
+    protocol: str = "session-transfer",
+    *,
+    metric: str | None = None,
+    bar: Bar = lambda _text, _total: None,
+    **more: Any,
+) -> Evaluation:
+    """Evaluate methods on a data set, without leaks.
+
+    Parameters
+    ----------
+    dataset : str, Path or Dataset
+    methods : sequence of str or Choice
+        Names, see ``spdtokens methods``, or methods with settings of their own.
+    protocol : str
+        See ``spdtokens protocols``.
+    metric : str, optional
+        Accuracy by default, ROC AUC for event-related potentials.
+    bar : callable
+    **more
+        Other fields of :class:`~spdtokens.evaluation.plan.Question`: ``access``, ``alignment``,
+        ``subjects``, ``seeds``, ...
+
+    Examples
+    --------
+    >>> from spdtokens import evaluate
+    >>> answer = evaluate("sim-mi", ["ts-lr", "mdm"], subjects=("1",))
+    >>> [row.method for row in answer.rows]
+    ['ts-lr', 'mdm']
+    >>> answer.rows[0].score > answer.rows[0].chance_bound
+    True
+    """
+    given = {dataset.name: dataset} if isinstance(dataset, Dataset) else {}
+    question = Question(
+        dataset=dataset.name if isinstance(dataset, Dataset) else str(dataset),
+        choices=tuple(m if isinstance(m, Choice) else Choice(m) for m in methods),
+        protocol=protocol,
+        **more,
+    )
+    return answer(question, Source(given), metric=metric, bar=bar)
+
+
+def answer(
+    question: Question,
+    source: Source,
+    *,
+    metric: str | None = None,
+    bar: Bar = lambda _text, _total: None,
+) -> Evaluation:
+    """Do all runs of a question in this process."""
+    if metric is not None:
+        get_metric(metric)
+    specs = plan(question, source)
+    done: list[RunResult] = []
+    for choice, mine in by_choice(question, specs).items():
+        listener = bar(choice, len(mine))
+        for batch in batches(mine):
+            done += execute(batch, source, listener)
+    return evaluation_of(question, source, done, metric)
+
+
+def by_choice(question: Question, specs: Sequence[RunSpec]) -> dict[str, list[RunSpec]]:
+    """Runs by the name that tables show, in the order of the question."""
+    found: dict[str, list[RunSpec]] = {}
+    for choice in question.choices:
+        settings = settings_values(choice.settings)
+        configuration = get_method(choice.method).configuration(choice.settings)
+        found[choice.title] = [
+            spec
+            for spec in specs
+            if (spec.method, spec.settings, spec.configuration)
+            == (choice.method, settings, configuration)
+        ]
+    return found
+
+
+def evaluation_of(
+    question: Question, source: Source, results: Sequence[RunResult], metric: str | None = None
+) -> Evaluation:
+    """The answer that results give to a question."""
+    dataset = source.dataset(question.dataset, question.selection)
+    metric = metric or default_metric(dataset.paradigm)
+    by_key = {result.spec.key: result for result in results}
+    named = by_choice(question, [result.spec for result in by_key.values()])
+    grouped = {name: [by_key[spec.key] for spec in specs] for name, specs in named.items()}
+    return Evaluation(question, grouped, summarise(grouped, metric))

@@ -1,0 +1,279 @@
+"""Do runs: many at once where the engine can, else one by one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+
+from spdtokens.data import Selection
+from spdtokens.evaluation.access import get_access
+from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.evaluation.folds import Fold, check_fold
+from spdtokens.evaluation.metrics import all_scores
+from spdtokens.evaluation.origin import origin, peak_memory
+from spdtokens.evaluation.parts import Part, Parts, prepare, with_access
+from spdtokens.evaluation.plan import Source
+from spdtokens.evaluation.protocols import get_protocol
+from spdtokens.evaluation.runs import RunResult, RunSpec
+from spdtokens.evaluation.trials import Trials
+from spdtokens.models import geometric_bias
+from spdtokens.models.networks import TrialShape
+from spdtokens.training import Pool, RunPlan, train_runs
+from spdtokens.training.device import resolve_device
+from spdtokens.training.labels import held_back
+from spdtokens.training.methods import Method, Settings, Together, get_method
+from spdtokens.training.network_classifier import NetworkClassifier
+
+#: Told of every run that is done, as a share of it where more is known.
+Listener = Callable[[float], None]
+#: Share of training trials held back where a recipe needs validation and the protocol has none.
+HELD_BACK = 0.125
+#: Trials predicted at a time.
+PREDICTED_AT_ONCE = 512
+
+
+def execute(
+    specs: Sequence[RunSpec], source: Source, listener: Listener | None = None
+) -> list[RunResult]:
+    """Do runs of one family.
+
+    Every result is the same, bit by bit, whatever runs are done with it.
+
+    Parameters
+    ----------
+    specs : sequence of RunSpec
+        That differ in subject, fold and seed only.
+    source : Source
+    listener : callable, optional
+    """
+    if len({spec.family for spec in specs}) != 1:
+        raise EvaluationError("Runs done together differ in subject, fold and seed only.")
+    method = get_method(specs[0].method)
+    settings = Settings(**specs[0].settings)
+    if method.together is not None:
+        return _together(specs, source, method, settings, method.together(settings), listener)
+    results = []
+    for spec in specs:
+        results.append(_alone(spec, source, method, settings))
+        if listener:
+            listener(1.0)
+    return results
+
+
+def open_fold(spec: RunSpec, source: Source) -> tuple[Fold, Trials]:
+    """The fold of a run, checked again for leaks, and the trials it is made of."""
+    selection = Selection.of(spec.selection)
+    trials = source.trials(spec.dataset, selection, spec.subjects)
+    protocol = get_protocol(spec.protocol)
+    folds = protocol.folds(trials.table, spec.subject, **spec.protocol_options)
+    fold = next((fold for fold in folds if fold.name == spec.fold), None)
+    if fold is None:
+        raise EvaluationError(f"{spec.dataset}: subject {spec.subject} has no fold {spec.fold}.")
+    fold = with_access(fold, trials.table, get_access(spec.access))
+    check_fold(fold, trials.table, trials.dataset.classes)
+    found = trials.hash_of(np.concatenate(list(fold.parts().values())))
+    if found != spec.data_hash:
+        raise EvaluationError(
+            f"{spec.dataset}: the recordings of subject {spec.subject} are not those the run was "
+            "planned with. They were changed since, or this machine has others."
+        )
+    return fold, trials
+
+
+def _alone(spec: RunSpec, source: Source, method: Method, settings: Settings) -> RunResult:
+    start = time.perf_counter()
+    fold, trials = open_fold(spec, source)
+    parts = prepare(spec, fold, get_access(spec.access), trials, method, settings)
+    mine = settings if spec.seed is None else replace(settings, seed=spec.seed)
+    as_matrices = parts.train.X.ndim == 4
+    if as_matrices:
+        classifier = method.build({}, mine)
+    else:
+        classifier = method.classifier(trials.dataset, mine)
+    if isinstance(classifier, NetworkClassifier):
+        validation = parts.validation and (parts.validation.X, parts.validation.y)
+        classifier.fit(parts.train.X, parts.train.y, parts.train.groups, validation)
+        curves, epoch = classifier.history_, classifier.epoch_
+    else:
+        classifier.fit(parts.train.X, parts.train.y)
+        curves, epoch = {}, None
+    return _result(
+        spec,
+        fold,
+        trials,
+        parts,
+        lambda part: class_probabilities(classifier, part.X),
+        start,
+        curves=curves,
+        epoch=epoch,
+    )
+
+
+def class_probabilities(classifier: BaseEstimator, X: NDArray[Any]) -> NDArray[np.float64]:
+    """Probabilities (n, classes), or where there are none a softmax of decision values.
+
+    The largest is that of the predicted class.
+    """
+    if hasattr(classifier, "predict_proba"):
+        probabilities: NDArray[np.float64] = classifier.predict_proba(X)
+        return probabilities
+    values = classifier.decision_function(X)
+    if values.ndim == 1:
+        values = np.stack([-values / 2, values / 2], axis=1)
+    return torch.from_numpy(values).softmax(1).numpy()
+
+
+def _together(
+    specs: Sequence[RunSpec],
+    source: Source,
+    method: Method,
+    settings: Settings,
+    engine: Together,
+    listener: Listener | None,
+) -> list[RunResult]:
+    start = time.perf_counter()
+    opened: dict[tuple[str, str], _Tokens] = {}
+    first = 0
+    for spec in specs:
+        where = (spec.subject, spec.fold)
+        if where not in opened:
+            opened[where] = _Tokens(spec, source, method, settings, engine, first)
+            first += opened[where].n_pooled
+    mine = [opened[spec.subject, spec.fold] for spec in specs]
+    device = resolve_device(settings.device)
+    pool = _pool(list(opened.values()), device)
+    any_fold = mine[0]
+    shape = TrialShape(
+        any_fold.n_chans, len(any_fold.trials.dataset.classes), n_tokens=pool.tokens.shape[1]
+    )
+    epochs = engine.recipe.epochs
+    runs = train_runs(
+        engine.build(shape),
+        pool,
+        [tokens.plan(spec.seed or 0, engine) for spec, tokens in zip(specs, mine, strict=True)],
+        engine.recipe,
+        listener=None if listener is None else lambda done: listener(done / epochs),
+    )
+    spent = (time.perf_counter() - start) / len(specs)
+    results = []
+    for spec, tokens, run in zip(specs, mine, runs, strict=True):
+        begin = time.perf_counter() - spent  # each carries its share of what was done together
+        network = run.model.double()
+        results.append(
+            _result(
+                spec,
+                tokens.fold,
+                tokens.trials,
+                tokens.parts,
+                lambda part, tokens=tokens, network=network: tokens.probabilities(network, part),
+                begin,
+                curves=run.curves,
+                epoch=run.epoch,
+            )
+        )
+    return results
+
+
+class _Tokens:
+    """A fold as tokens, its place in the pool, and its parts."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        source: Source,
+        method: Method,
+        settings: Settings,
+        engine: Together,
+        first: int,
+    ) -> None:
+        self.fold, self.trials = open_fold(spec, source)
+        access = get_access(spec.access)
+        self.parts = prepare(spec, self.fold, access, self.trials, method, settings)
+        self.alpha, self.first = engine.alpha, first
+        self.n_chans = self.parts.train.X.shape[-1]
+        self.tokenizer = engine.tokenizer().fit(self.parts.train.X)
+        self.pooled = [self.parts.train]
+        if self.parts.validation is not None:
+            self.pooled.append(self.parts.validation)
+        self.n_pooled = sum(map(len, self.pooled))
+        made = [self.tokens(part) for part in self.pooled]
+        self.X = torch.cat([tokens for tokens, _ in made])
+        biases = [bias for _, bias in made if bias is not None]
+        self.bias = torch.cat(biases) if biases else None
+        self.y = np.concatenate([part.y for part in self.pooled])
+
+    def tokens(self, part: Part) -> tuple[torch.Tensor, torch.Tensor | None]:
+        C = self.tokenizer.covariances(part.X)
+        tokens = torch.from_numpy(self.tokenizer.embedding_.to_token(C))
+        if self.alpha is None or C.shape[1] == 1:
+            return tokens, None
+        return tokens, geometric_bias(torch.from_numpy(C), self.alpha)
+
+    def plan(self, seed: int, engine: Together) -> RunPlan:
+        n = len(self.parts.train)
+        if self.parts.validation is not None:
+            train, validation = np.arange(n), np.arange(n, self.n_pooled)
+            return RunPlan(seed, self.first + train, self.first + validation)
+        share = HELD_BACK if engine.recipe.needs_validation else None
+        own = held_back(seed, self.parts.train.y, self.parts.train.groups, share)
+        held = None if own.validation is None else self.first + own.validation
+        return RunPlan(seed, self.first + own.train, held)
+
+    def probabilities(self, network: torch.nn.Module, part: Part) -> NDArray[np.float64]:
+        tokens, bias = self.tokens(part)
+        found = []
+        with torch.inference_mode():
+            for at in torch.arange(len(tokens)).split(PREDICTED_AT_ONCE):
+                extra = None if bias is None else bias[at].double()
+                found.append(network(tokens[at].double(), extra).softmax(-1))
+        return torch.cat(found).numpy()
+
+
+def _pool(folds: Sequence[_Tokens], device: torch.device) -> Pool:
+    biases = [tokens.bias for tokens in folds if tokens.bias is not None]
+    return Pool(
+        torch.cat([tokens.X for tokens in folds]).to(device, torch.float32),
+        torch.from_numpy(np.concatenate([tokens.y for tokens in folds])).to(device),
+        torch.cat(biases).to(device) if biases else None,
+    )
+
+
+def _result(
+    spec: RunSpec,
+    fold: Fold,
+    trials: Trials,
+    parts: Parts,
+    predict: Callable[[Part], NDArray[np.float64]],
+    start: float,
+    *,
+    curves: dict[str, NDArray[np.float64]],
+    epoch: int | None,
+) -> RunResult:
+    def scores(part: Part) -> dict[str, float]:
+        return all_scores(part.y, predict(part))
+
+    # As they are stored: who recomputes a score from the store gets this one.
+    probabilities = predict(parts.test).astype(np.float32)
+    return RunResult(
+        spec=spec,
+        ids=trials.table.id[parts.test.rows],
+        y=parts.test.y,
+        probabilities=probabilities,
+        train=scores(parts.train),
+        validation={} if parts.validation is None else scores(parts.validation),
+        test=all_scores(parts.test.y, probabilities),
+        sizes={name: len(rows) for name, rows in fold.parts().items()},
+        curves=curves,
+        epoch=epoch,
+        leaky=fold.leaky,
+        seconds=time.perf_counter() - start,
+        memory=peak_memory(),
+        origin=origin(),
+    )

@@ -1,0 +1,83 @@
+"""Where a result comes from: versions, revision, code, machine, time."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import spdtokens
+
+#: Rooms whose code can change a result.
+ROOMS = ("spd", "signal", "data", "models", "training", "evaluation")
+PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "pyriemann", "mne", "spd_learn")
+
+
+@cache
+def code_digest() -> str:
+    """Digest of the code that results depend on."""
+    home = Path(spdtokens.__file__).parent
+    digest = hashlib.blake2b(digest_size=8)
+    for room in ROOMS:
+        for path in sorted((home / room).rglob("*.py")):
+            digest.update(path.relative_to(home).as_posix().encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@cache
+def git_revision() -> str:
+    """Revision of the checkout this package lies in, with a + if changed; empty if none."""
+    home = Path(spdtokens.__file__).parent
+    try:
+        where = _git(home, "rev-parse", "--show-toplevel")
+        if Path(where) / "src" / "spdtokens" != home:
+            return ""  # a repository of somebody else around an installed package
+        changed = bool(_git(home, "status", "--porcelain", "--untracked-files=no"))
+        return _git(home, "rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def _git(where: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(where), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True)
+    return done.stdout.strip()
+
+
+@cache
+def _versions() -> dict[str, str]:
+    found = {"spdtokens": spdtokens.__version__, "python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue  # an extra that is not installed
+    return found
+
+
+def origin() -> dict[str, str]:
+    """Of a result made now, in this process."""
+    return {
+        **_versions(),
+        "code": code_digest(),
+        "git": git_revision(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def peak_memory() -> float:
+    """Largest memory this process has had so far, in MB; NaN where the system does not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return float("nan")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1024.0**2 if sys.platform == "darwin" else 1024.0)

@@ -1,0 +1,211 @@
+"""The trials of a fold as a method is given them: covariances or signals, perhaps aligned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spdtokens.evaluation.access import Access, calibration_split
+from spdtokens.evaluation.alignment import align, align_signals, get_alignment
+from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.evaluation.folds import Fold
+from spdtokens.evaluation.runs import RunSpec, as_text
+from spdtokens.evaluation.trials import Index, Trials, TrialTable
+from spdtokens.models.classical import Covariances
+from spdtokens.training.methods import Method, Settings
+
+DOMAINS = ("session", "subject")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Trials of one part of a fold.
+
+    Attributes
+    ----------
+    rows : ndarray of int, shape (n,)
+    X : ndarray, shape (n, channels, samples) or (n, tokens, d, d)
+    y : ndarray of int, shape (n,)
+    group : ndarray of int, shape (n,)
+    """
+
+    rows: Index
+    X: NDArray[Any]
+    y: NDArray[np.int64]
+    group: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def groups(self) -> NDArray[np.int64] | None:
+        """Groups; None where every trial is one, so that a split may spread classes evenly."""
+        return None if len(np.unique(self.group)) == len(self.group) else self.group
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What is trained on, validated on (None without) and tested."""
+
+    train: Part
+    validation: Part | None
+    test: Part
+
+
+def with_access(fold: Fold, table: TrialTable, access: Access) -> Fold:
+    """The fold with the first trials of each tested session set apart for calibration."""
+    if not access.calibrates:
+        return fold
+    calibration, test = [], []
+    for session in dict.fromkeys(table.session[fold.test].tolist()):
+        rows = fold.test[table.session[fold.test] == session]
+        first, rest = calibration_split(np.arange(len(rows)), table.group[rows], access)
+        calibration.append(rows[first])
+        test.append(rows[rest])
+    return replace(fold, calibration=np.concatenate(calibration), test=np.concatenate(test))
+
+
+def check_alignment(
+    fold: Fold, table: TrialTable, alignment: str, domain: str, access: Access
+) -> None:
+    """Refuse an alignment that would need more of the target than may be seen.
+
+    Raises
+    ------
+    EvaluationError
+    """
+    how = get_alignment(alignment)
+    known = set(domains(table, fold.train, domain).tolist())
+    if how.metric is None:
+        return
+    for target in dict.fromkeys(domains(table, fold.test, domain).tolist()):
+        if target in known:
+            continue
+        where = f"Subject {fold.subject}, fold {fold.name}: alignment {how.name!r}"
+        if how.rotates and not access.labelled:
+            raise EvaluationError(
+                f"{where} needs labelled trials of {domain} {target}, and access {access.name!r} "
+                "gives none. Use labeled_20p or labeled_50p, or alignment recentre or rescale."
+            )
+        if not access.share and not access.online:
+            raise EvaluationError(
+                f"{where} needs trials of {domain} {target}, and access {access.name!r} shows none "
+                "before the test. Use unlabeled_full, unlabeled_20p, online or labeled_20p."
+            )
+
+
+def domains(table: TrialTable, rows: Index, domain: str) -> NDArray[np.str_]:
+    """Name of each trial's domain (n,): its subject, or its session."""
+    if domain not in DOMAINS:
+        raise EvaluationError(f"A domain is one of {', '.join(DOMAINS)}, not {domain!r}.")
+    if domain == "subject":
+        return table.subject[rows]
+    pairs = zip(table.subject[rows], table.session[rows], strict=True)
+    return np.array(["/".join(pair) for pair in pairs], dtype=np.str_)
+
+
+def prepare(
+    spec: RunSpec, fold: Fold, access: Access, trials: Trials, method: Method, settings: Settings
+) -> Parts:
+    """Trials of a fold as a method takes them.
+
+    Covariances where these suffice, computed once a recording; signals else. Labelled trials of the
+    target that may be seen join the training trials.
+    """
+    table, dataset = trials.table, trials.dataset
+    options = None if dataset.is_covariance else method.covariance_options(dataset, settings)
+
+    def taken(rows: Index) -> NDArray[Any]:
+        if dataset.is_covariance:
+            return trials.signals(rows)[:, None]
+        return trials.signals(rows) if options is None else covariances(trials, rows, options)
+
+    named = {name: rows for name, rows in fold.parts().items() if len(rows)}
+    X = {name: taken(rows) for name, rows in named.items()}
+    if spec.alignment != "none":
+        references = X
+        if options is None and not dataset.is_covariance:
+            band = method.options(dataset, settings) | {"covariance": "oas"}
+            references = {name: covariances(trials, rows, band) for name, rows in named.items()}
+        X = _aligned(spec, fold, access, table, X, references)
+    part = {
+        name: Part(rows, X[name], table.y[rows], table.group[rows]) for name, rows in named.items()
+    }
+    train = part["train"]
+    if access.labelled and "calibration" in part:
+        train = _joined(train, part["calibration"])
+    return Parts(train, part.get("validation"), part["test"])
+
+
+def covariances(trials: Trials, rows: Index, options: dict[str, Any]) -> NDArray[np.float64]:
+    """Covariances (n, tokens, d, d) of trials, each recording done once."""
+
+    def compute(X: NDArray[Any]) -> NDArray[np.float64]:
+        return Covariances(**options).fit(X[:1]).covariances(X)
+
+    return trials.computed(rows, repr(sorted(options.items())), compute)
+
+
+def _joined(one: Part, other: Part) -> Part:
+    columns = ("rows", "X", "y", "group")
+    return Part(*(np.concatenate([getattr(one, c), getattr(other, c)]) for c in columns))
+
+
+def _aligned(
+    spec: RunSpec,
+    fold: Fold,
+    access: Access,
+    table: TrialTable,
+    X: dict[str, NDArray[Any]],
+    references: dict[str, NDArray[np.float64]],
+) -> dict[str, NDArray[Any]]:
+    """All parts aligned, the target's domains one after another.
+
+    Trials that validate are not the target: they have references of their own domain, like those
+    that are trained on.
+    """
+    of = {name: domains(table, rows, spec.domain) for name, rows in fold.parts().items()}
+    known = [name for name in ("train", "validation") if name in X]
+    if spec.alignment == "rotate" and len(known) > 1:
+        raise EvaluationError(
+            "Alignment 'rotate' would turn to class means that know the labels of validation "
+            "trials. Use a protocol without validation, or another alignment."
+        )
+    rows = np.concatenate([fold.parts()[name] for name in known])
+    source = {
+        "C_train": np.concatenate([references[name] for name in known]),
+        "domain_train": np.concatenate([of[name] for name in known]),
+    }
+    result = {name: np.empty(array.shape) for name, array in X.items()}
+    for target in dict.fromkeys(of["test"].tolist()):
+        mine = {name: of[name] == target for name in ("calibration", "test")}
+        seen = mine["calibration"]
+        labels = table.y[fold.calibration[seen]] if access.labelled and seen.any() else None
+        there = {
+            **source,
+            "C_calibration": references["calibration"][seen] if seen.any() else None,
+            "C_test": references["test"][mine["test"]],
+            "domain_target": target,
+            "access": access,
+            "alignment": spec.alignment,
+        }
+        if references is X:
+            done = align(**there, y_train=table.y[rows], y_calibration=labels)
+        else:
+            done = align_signals(
+                X_train=np.concatenate([X[name] for name in known]),
+                X_calibration=X["calibration"][seen] if seen.any() else None,
+                X_test=X["test"][mine["test"]],
+                **there,
+            )
+        result["test"][mine["test"]] = done.test
+        if seen.any():
+            result["calibration"][seen] = done.calibration
+        first = 0
+        for name in known:
+            result[name] = done.train[first : first + len(X[name])]
+            first += len(X[name])
+    return result

@@ -1,0 +1,184 @@
+"""From a question to the runs that answer it, checked before any of them is begun."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from spdtokens.data import Dataset, Selection, load_dataset, select
+from spdtokens.evaluation.access import get_access
+from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.evaluation.folds import Fold, check_fold
+from spdtokens.evaluation.parts import check_alignment, with_access
+from spdtokens.evaluation.protocols import get_protocol
+from spdtokens.evaluation.runs import RunSpec
+from spdtokens.evaluation.trials import Trials
+from spdtokens.training.device import resolve_device
+from spdtokens.training.methods import MethodError, Settings, get_method
+from spdtokens.training.recipe import SEEDS
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A method with its settings, under the name that tables show."""
+
+    method: str
+    settings: Settings = field(default_factory=Settings)
+    label: str = ""
+
+    @property
+    def title(self) -> str:
+        """The label, or the method's name."""
+        return self.label or self.method
+
+
+@dataclass(frozen=True)
+class Question:
+    """How well do these methods decode this data set, under this protocol?
+
+    Attributes
+    ----------
+    dataset : str
+        Name or path, as :func:`spdtokens.load_dataset` takes it.
+    choices : tuple of Choice
+    protocol : str
+    protocol_options : mapping
+    access : str
+        What may be seen of the target.
+    alignment, domain : str
+        How trials are aligned, and what shares a reference: ``'session'`` or ``'subject'``.
+    selection : Selection
+    subjects : tuple of str
+        All by default. Where a protocol trains on other subjects, these are meant too.
+    seeds : tuple of int
+        For methods in which chance plays a part.
+    """
+
+    dataset: str
+    choices: tuple[Choice, ...]
+    protocol: str = "session-transfer"
+    protocol_options: Mapping[str, Any] = field(default_factory=dict)
+    access: str = "train"
+    alignment: str = "none"
+    domain: str = "session"
+    selection: Selection = field(default_factory=Selection)
+    subjects: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = SEEDS
+
+
+class Source:
+    """Opens data sets and keeps what it has opened.
+
+    Parameters
+    ----------
+    given : mapping of str to Dataset
+        Data sets that are in memory, by name; all others are loaded.
+    """
+
+    def __init__(self, given: Mapping[str, Dataset] | None = None) -> None:
+        self._given = dict(given or {})
+        self._datasets: dict[tuple[str, Selection], Dataset] = {}
+        self._trials: dict[tuple[str, Selection, tuple[str, ...]], Trials] = {}
+
+    def dataset(self, name: str, selection: Selection) -> Dataset:
+        """A data set by name or path, with a selection applied."""
+        key = (name, selection)
+        if key not in self._datasets:
+            whole = self._given[name] if name in self._given else load_dataset(name)
+            self._datasets[key] = select(whole, selection)
+        return self._datasets[key]
+
+    def trials(self, name: str, selection: Selection, subjects: tuple[str, ...]) -> Trials:
+        """Trials of some subjects of a data set."""
+        key = (name, selection, subjects)
+        if key not in self._trials:
+            self._trials[key] = Trials(self.dataset(name, selection), subjects)
+        return self._trials[key]
+
+
+def plan(question: Question, source: Source) -> list[RunSpec]:
+    """All runs of a question, in the order of its choices.
+
+    Every fold is checked for leaks here, and whatever else can be known beforehand: nothing has
+    been trained when an error is raised.
+    """
+    protocol = get_protocol(question.protocol)
+    options = protocol.checked(question.protocol_options)
+    access = get_access(question.access)
+    dataset = source.dataset(question.dataset, question.selection)
+    check_question(question, dataset)
+    everybody = tuple(question.subjects) or dataset.subjects
+    found: list[tuple[Fold, Trials]] = []
+    for subject in everybody:
+        mine = everybody if protocol.sees_others else (subject,)
+        trials = source.trials(question.dataset, question.selection, mine)
+        for fold in protocol.folds(trials.table, subject, **options):
+            check_fold(fold, trials.table, dataset.classes)
+            seen = with_access(fold, trials.table, access)
+            check_fold(seen, trials.table, dataset.classes)
+            check_alignment(seen, trials.table, question.alignment, question.domain, access)
+            found.append((seen, trials))
+    return [
+        _spec(question, options, choice, seed, fold, trials)
+        for choice in question.choices
+        for fold, trials in found
+        for seed in (question.seeds if get_method(choice.method).has_seed else (None,))
+    ]
+
+
+def check_question(question: Question, dataset: Dataset) -> None:
+    """Refuse methods and settings that do not apply, before any work is done."""
+    if not question.choices:
+        raise EvaluationError("No method is named. `spdtokens methods` lists them.")
+    titles = [choice.title for choice in question.choices]
+    twice = sorted({title for title in titles if titles.count(title) > 1})
+    if twice:
+        raise EvaluationError(f"{twice[0]} is named twice; give each a label of its own.")
+    for choice in question.choices:
+        method = get_method(choice.method)
+        reason = method.why_not(dataset)
+        if reason is not None:
+            raise MethodError(f"{reason[0].upper()}{reason[1:]}. Leave it out.")
+        resolve_device(choice.settings.device)
+        method.configuration(choice.settings)  # a wrong preset or recipe is refused here
+        method.options(dataset, choice.settings)
+        if method.has_seed and not question.seeds:
+            raise EvaluationError(f"{method.name} needs at least one seed.")
+
+
+def settings_values(settings: Settings) -> dict[str, Any]:
+    """Settings as plain values, without the seed, which is the run's own."""
+    values = asdict(settings)
+    del values["seed"]
+    bands = values["bands"]
+    return values | {"bands": bands if isinstance(bands, str) else [list(pair) for pair in bands]}
+
+
+def _spec(
+    question: Question,
+    options: Mapping[str, Any],
+    choice: Choice,
+    seed: int | None,
+    fold: Fold,
+    trials: Trials,
+) -> RunSpec:
+    return RunSpec(
+        dataset=question.dataset,
+        selection=question.selection.values(),
+        subjects=trials.subjects,
+        protocol=question.protocol,
+        protocol_options=dict(options),
+        access=question.access,
+        alignment=question.alignment,
+        domain=question.domain,
+        subject=fold.subject,
+        fold=fold.name,
+        method=choice.method,
+        settings=settings_values(choice.settings),
+        configuration=get_method(choice.method).configuration(choice.settings),
+        seed=seed,
+        data_hash=trials.hash_of(np.concatenate(list(fold.parts().values()))),
+    )

@@ -1,0 +1,135 @@
+"""A run: everything that determines it, and everything that came of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What determines a run, as plain values.
+
+    Attributes
+    ----------
+    dataset : str
+        Name or path, as :func:`spdtokens.load_dataset` takes it.
+    selection : mapping
+        Values of a :class:`~spdtokens.data.Selection`.
+    subjects : tuple of str
+        Whose trials the protocol splits: the tested one, or all.
+    protocol : str
+    protocol_options : mapping
+    access : str
+        What may be seen of the target.
+    alignment, domain : str
+        How trials are aligned, and what shares a reference: ``'subject'`` or ``'session'``.
+    subject, fold : str
+        Who is tested, and on which part.
+    method : str
+    settings : mapping
+        Values of :class:`~spdtokens.training.methods.Settings`, without the seed.
+    configuration : mapping
+        What the settings mean in full, so that a changed preset is another run.
+    seed : int or None
+        None for a method without chance in it.
+    data_hash : str
+        Digest of the recordings the fold takes trials from.
+    """
+
+    dataset: str
+    selection: Mapping[str, Any]
+    subjects: tuple[str, ...]
+    protocol: str
+    protocol_options: Mapping[str, Any]
+    access: str
+    alignment: str
+    domain: str
+    subject: str
+    fold: str
+    method: str
+    settings: Mapping[str, Any]
+    configuration: Mapping[str, Any]
+    seed: int | None
+    data_hash: str
+
+    @cached_property
+    def key(self) -> str:
+        """Digest of all that determines the run. The data set counts by content, not by name."""
+        values = {k: v for k, v in asdict(self).items() if k not in ("dataset", "subjects")}
+        return hashlib.blake2b(as_text(values).encode(), digest_size=16).hexdigest()
+
+    @cached_property
+    def family(self) -> str:
+        """Digest of all but subject, fold and seed: runs of one family can be trained together."""
+        values = asdict(self)
+        for name in ("subject", "fold", "seed", "data_hash", "subjects"):
+            del values[name]
+        return hashlib.blake2b(as_text(values).encode(), digest_size=16).hexdigest()
+
+    def values(self) -> dict[str, Any]:
+        """As plain values, to be stored or sent."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Self:
+        """From what :meth:`values` gave."""
+        return cls(**{**values, "subjects": tuple(values["subjects"])})
+
+
+def as_text(values: Any) -> str:
+    """The one JSON text of plain values."""
+    return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What came of a run.
+
+    Attributes
+    ----------
+    spec : RunSpec
+    ids : ndarray of str, shape (n,)
+        Every test trial, in the order of the arrays below.
+    y : ndarray of int, shape (n,)
+    probabilities : ndarray of float32, shape (n, classes)
+        Of methods that give none, a softmax of their decision values.
+    train, validation, test : dict of str to float
+        Every metric by name; ``validation`` is empty where no trials validated.
+    sizes : dict of str to int
+        Trials of each part.
+    curves : dict of str to ndarray, shape (epochs,)
+        Empty for methods that have none.
+    epoch : int or None
+        The epoch, from 1, that was kept.
+    leaky : str
+        Why the score flatters; empty for an honest one.
+    seconds : float
+        To prepare, train and predict; runs done together share it equally.
+    memory : float
+        Peak of the process so far, in MB.
+    origin : dict of str to str
+        Versions, git revision, digest of the code, machine and time.
+    """
+
+    spec: RunSpec
+    ids: NDArray[np.str_]
+    y: NDArray[np.int64]
+    probabilities: NDArray[np.float32]
+    train: Mapping[str, float]
+    validation: Mapping[str, float]
+    test: Mapping[str, float]
+    sizes: Mapping[str, int]
+    curves: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    epoch: int | None = None
+    leaky: str = ""
+    seconds: float = 0.0
+    memory: float = 0.0
+    origin: Mapping[str, str] = field(default_factory=dict)

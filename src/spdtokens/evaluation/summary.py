@@ -1,0 +1,252 @@
+"""Runs summarised: one row a method, every spread named, compared with the first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spdtokens.evaluation.chance import BOUNDS
+from spdtokens.evaluation.metrics import get_metric
+from spdtokens.evaluation.runs import RunResult
+from spdtokens.evaluation.statistics import Comparison, compare, holm, mcnemar
+
+NAN = float("nan")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method's results on one data set under one protocol.
+
+    A score is the mean over seeds, then folds, then subjects.
+
+    Attributes
+    ----------
+    method : str
+        As shown.
+    metric : str
+    score, train_score, validation_score : float
+        Of the test, training and validation trials; NaN where there are none.
+    std_seeds : float
+        Standard deviation over seeds of the mean over folds, averaged over subjects; NaN for one
+        seed.
+    std_folds : float
+        Over folds, averaged over subjects; NaN for one fold a subject.
+    std_subjects : float
+        Over subjects; NaN for one.
+    chance, chance_bound : float
+        What guesses reach on average, and what they exceed once in 20 times given the number of
+        test trials; NaN where it cannot be said.
+    n_train : float
+        Training trials of a run, on average.
+    n_test : int
+        Different trials tested.
+    n_runs, n_subjects, n_folds, n_seeds : int
+        Folds of all subjects together.
+    comparison : Comparison or None
+        With the first method; None for the first itself.
+    p_holm : float
+        Its p-value, corrected for the number of methods in the table.
+    leaky : str
+        Why the score flatters; empty for an honest one.
+    seconds : float
+        A run, on average.
+    """
+
+    method: str
+    metric: str
+    score: float
+    train_score: float
+    validation_score: float
+    std_seeds: float
+    std_folds: float
+    std_subjects: float
+    chance: float
+    chance_bound: float
+    n_train: float
+    n_test: int
+    n_runs: int
+    n_subjects: int
+    n_folds: int
+    n_seeds: int
+    comparison: Comparison | None
+    p_holm: float
+    leaky: str
+    seconds: float
+
+    @property
+    def std(self) -> float:
+        """The widest spread there is: over subjects, else seeds, else folds."""
+        spreads = (self.std_subjects, self.std_seeds, self.std_folds)
+        return next((spread for spread in spreads if np.isfinite(spread)), NAN)
+
+    @property
+    def spread_over(self) -> str:
+        """What :attr:`std` is taken over."""
+        named = (
+            (self.std_subjects, "subjects"),
+            (self.std_seeds, "seeds"),
+            (self.std_folds, "folds"),
+        )
+        return next((name for spread, name in named if np.isfinite(spread)), "")
+
+    def values(self) -> dict[str, Any]:
+        """As plain values; what is not known is None."""
+        comparison = self.comparison
+        return {
+            "method": self.method,
+            "metric": self.metric,
+            "score": _plain(self.score),
+            "std": _plain(self.std),
+            "train_score": _plain(self.train_score),
+            "chance": _plain(self.chance),
+            "n_test": self.n_test,
+            "n_runs": self.n_runs,
+            "p_value": None if comparison is None else _plain(comparison.p_value),
+            "p_holm": _plain(self.p_holm),
+            "test": None if comparison is None else comparison.test,
+            "effect": None if comparison is None else _plain(comparison.effect),
+            "chance_bound": _plain(self.chance_bound),
+            "validation_score": _plain(self.validation_score),
+            "std_over": self.spread_over or None,
+            "std_seeds": _plain(self.std_seeds),
+            "std_folds": _plain(self.std_folds),
+            "std_subjects": _plain(self.std_subjects),
+            "n_train": self.n_train,
+            "n_subjects": self.n_subjects,
+            "n_folds": self.n_folds,
+            "n_seeds": self.n_seeds,
+            "leaky": self.leaky or None,
+            "seconds": self.seconds,
+        }
+
+
+def summarise(results: Mapping[str, Sequence[RunResult]], metric: str) -> list[Row]:
+    """One row a method.
+
+    Parameters
+    ----------
+    results : mapping of str to sequence of RunResult
+        Runs of each method, of one data set under one protocol; the first is compared with.
+    metric : str
+    """
+    tables = {name: _Scores(runs, metric) for name, runs in results.items() if runs}
+    if not tables:
+        return []
+    first = next(iter(tables.values()))
+    compared = {
+        name: None if table is first else table.compared_with(first)
+        for name, table in tables.items()
+    }
+    p = holm([NAN if found is None else found.p_value for found in compared.values()])
+    return [
+        _row(name, metric, table, compared[name], float(corrected))
+        for (name, table), corrected in zip(tables.items(), p, strict=True)
+    ]
+
+
+class _Scores:
+    """Scores of one method as (subject, fold) x seed."""
+
+    def __init__(self, runs: Sequence[RunResult], metric: str) -> None:
+        self.runs, self.metric = runs, metric
+        self.folds = list(dict.fromkeys((run.spec.subject, run.spec.fold) for run in runs))
+        self.subjects = list(dict.fromkeys(subject for subject, _ in self.folds))
+        self.seeds = list(dict.fromkeys(run.spec.seed for run in runs))
+        self.test = self.scores("test")
+
+    def scores(self, part: str) -> NDArray[np.float64]:
+        """(folds, seeds), NaN where a run is missing or has no such score."""
+        table = np.full((len(self.folds), len(self.seeds)), np.nan)
+        for run in self.runs:
+            at = (
+                self.folds.index((run.spec.subject, run.spec.fold)),
+                self.seeds.index(run.spec.seed),
+            )
+            table[at] = getattr(run, part).get(self.metric, np.nan)
+        return table
+
+    def by_subject(self, table: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        """The rows of each subject."""
+        of = np.array([self.subjects.index(subject) for subject, _ in self.folds])
+        return [table[of == i] for i in range(len(self.subjects))]
+
+    def mean(self, part: str) -> float:
+        """Over seeds, then folds, then subjects."""
+        return _mean([_mean(_means(rows, 1)) for rows in self.by_subject(self.scores(part))])
+
+    def compared_with(self, other: _Scores) -> Comparison | None:
+        """By subjects if there are several, else folds, else trials."""
+        if set(self.folds) != set(other.folds):
+            return None
+        order = [other.folds.index(fold) for fold in self.folds]
+        mine, theirs = _means(self.test, 1), _means(other.test[order], 1)
+        if len(self.subjects) > 1:
+            a = [_mean(rows) for rows in self.by_subject(mine[:, None])]
+            b = [_mean(rows) for rows in self.by_subject(theirs[:, None])]
+            return compare(a, b, "permutation")
+        if len(self.folds) > 1:
+            sizes = [(run.sizes["train"], run.sizes["test"]) for run in self.runs]
+            n_train, n_test = (round(float(np.mean(column))) for column in zip(*sizes, strict=True))
+            return compare(mine, theirs, "corrected_resampled_t", n_train=n_train, n_test=n_test)
+        return mcnemar(self.correct(), other.correct())
+
+    def correct(self) -> NDArray[np.bool_]:
+        """Whether the mean probability over seeds is highest for the right class, by trial."""
+        mean = np.mean([run.probabilities for run in self.runs], axis=0)
+        return mean.argmax(1) == self.runs[0].y
+
+
+def _row(
+    name: str, metric: str, table: _Scores, comparison: Comparison | None, p_holm: float
+) -> Row:
+    runs = table.runs
+    n_classes = runs[0].probabilities.shape[1]
+    once = {(run.spec.subject, run.spec.fold): run for run in runs}.values()
+    counts = np.bincount(np.concatenate([run.y for run in once]), minlength=n_classes)
+    chance = get_metric(metric).chance(n_classes)
+    subjects = table.by_subject(table.test)
+    return Row(
+        method=name,
+        metric=metric,
+        score=table.mean("test"),
+        train_score=table.mean("train"),
+        validation_score=table.mean("validation"),
+        std_seeds=_mean([_std(_means(rows, 0)) for rows in subjects]),
+        std_folds=_mean([_std(_means(rows, 1)) for rows in subjects]),
+        std_subjects=_std(np.array([_mean(_means(rows, 1)) for rows in subjects])),
+        chance=NAN if chance is None else chance,
+        chance_bound=BOUNDS[metric](counts, 0.05) if metric in BOUNDS else NAN,
+        n_train=float(np.mean([run.sizes["train"] for run in runs])),
+        n_test=len({(run.spec.subject, trial) for run in once for trial in run.ids}),
+        n_runs=len(runs),
+        n_subjects=len(table.subjects),
+        n_folds=len(table.folds),
+        n_seeds=len(table.seeds),
+        comparison=comparison,
+        p_holm=p_holm,
+        leaky="; ".join(sorted({run.leaky for run in runs} - {""})),
+        seconds=float(np.mean([run.seconds for run in runs])),
+    )
+
+
+def _means(table: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
+    """Mean of what is known along an axis; NaN where nothing is."""
+    return np.array([_mean(values) for values in np.moveaxis(table, axis, -1)])
+
+
+def _mean(values: Sequence[float] | NDArray[np.float64]) -> float:
+    known = np.asarray(values)[np.isfinite(values)]
+    return float(known.mean()) if len(known) else NAN
+
+
+def _std(values: NDArray[np.float64]) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.std(ddof=1)) if len(known) > 1 else NAN
+
+
+def _plain(value: float) -> float | None:
+    return float(value) if np.isfinite(value) else None
