@@ -1,0 +1,202 @@
+"""What guessing reaches: chance levels, and how far above them luck gets.
+
+A guesser here knows how often to say each class, but nothing of the trial. Bounds hold for
+whatever frequencies it guesses with, one-sided at level ``alpha``, for one score that was not
+picked out of many. A score is above chance if it is strictly above the bound.
+
+References
+----------
+Combrisson and Jerbi, Exceeding chance level by chance, Journal of Neuroscience Methods 250 (2015).
+Hoeffding, On the distribution of the number of successes in independent trials, Annals of
+Mathematical Statistics 27 (1956).
+Mann and Whitney, On a test of whether one of two random variables is stochastically larger than
+the other, Annals of Mathematical Statistics 18 (1947).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+from scipy.stats import binom, norm
+
+from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.evaluation.metrics import get_metric, itr
+
+#: Scores come as averages and quotients, which round differently from a bound.
+ROUNDING = 1e-12
+
+
+def chance_level(n_classes: int) -> float:
+    """Expected accuracy of guesses among equally frequent classes."""
+    if n_classes < 2:
+        raise EvaluationError(f"There is no chance level of {n_classes} class(es): 2 or more.")
+    return 1 / n_classes
+
+
+def accuracy_bound(
+    n_trials: int,
+    n_classes: int,
+    *,
+    priors: Sequence[float] | NDArray[Any] | None = None,
+    alpha: float = 0.05,
+) -> float:
+    """Accuracy that a guesser exceeds with probability ``alpha`` at most.
+
+    The number of lucky guesses is binomial where classes are equally frequent (Combrisson and
+    Jerbi). Where they are not, the best guesser always says the most frequent class, and the
+    binomial of that class's frequency is taken. It bounds every guesser: with frequencies q, hits
+    are a sum of independent trials of mean sum(priors * q), at most max(priors), and no such sum
+    has a heavier upper tail than the binomial of its mean (Hoeffding). It is cautious, as always
+    saying one class leaves nothing to luck once the labels are fixed.
+
+    Parameters
+    ----------
+    n_trials, n_classes : int
+    priors : array, shape (n_classes,), optional
+        Share of each class among the test trials; equal by default.
+    alpha : float
+    """
+    _check_alpha(alpha)
+    if n_trials < 1:
+        raise EvaluationError(f"There is no bound for {n_trials} trials: 1 or more.")
+    p = chance_level(n_classes)
+    if priors is not None:
+        shares = np.asarray(priors, dtype=np.float64)
+        if shares.shape != (n_classes,) or (shares < 0).any() or abs(shares.sum() - 1) > 1e-6:
+            raise EvaluationError(
+                f"priors must be {n_classes} shares that sum to 1, one a class, not {priors}."
+            )
+        p = float(shares.max())
+    return float(binom.isf(alpha, n_trials, p) / n_trials)
+
+
+def auc_bound(counts: Sequence[int] | NDArray[Any], *, alpha: float = 0.05) -> float:
+    """Area under the ROC curve that a guesser exceeds with probability ``alpha``, roughly.
+
+    By the exact variance of the Mann-Whitney U of scores that know nothing of the labels, which is
+    (n + 1) / (12 n_pos n_neg) as an area, and the normal distribution; ties make it smaller. With
+    more than two classes the areas of each against the rest go together in ways that depend on the
+    guesser, and the standard deviation of their mean is at most the mean of theirs, which is taken.
+
+    Parameters
+    ----------
+    counts : array of int, shape (classes,)
+        Test trials of each class; for two classes (n_neg, n_pos).
+    alpha : float
+
+    Returns
+    -------
+    float
+        NaN if a class has no trial. Above 1 where the trials are too few for any area to be
+        beyond luck.
+    """
+    _check_alpha(alpha)
+    sizes = np.asarray(counts, dtype=np.float64)
+    if sizes.ndim != 1 or len(sizes) < 2:
+        raise EvaluationError(f"counts must be the trials of 2 or more classes, not {counts}.")
+    if not sizes.all():
+        return float("nan")
+    n = sizes.sum()
+    spread = np.sqrt((n + 1) / (12 * sizes * (n - sizes)))
+    return float(0.5 + norm.isf(alpha) * spread.mean())
+
+
+def balanced_accuracy_bound(counts: Sequence[int] | NDArray[Any], *, alpha: float = 0.05) -> float:
+    """Balanced accuracy that a guesser exceeds with probability ``alpha`` at most, or roughly.
+
+    With equally many trials a class it is the accuracy, and so is the bound. Otherwise every
+    guesser expects 1 / classes, and the one of largest variance, sum(q (1 - q) / counts) /
+    classes ** 2, is taken with the normal distribution. NaN if a class has no trial.
+    Parameters are those of :func:`auc_bound`.
+    """
+    _check_alpha(alpha)
+    sizes = np.asarray(counts, dtype=np.float64)
+    k = len(sizes)
+    if not sizes.all():
+        return float("nan")
+    if np.ptp(sizes) == 0:
+        return accuracy_bound(int(sizes.sum()), k, alpha=alpha)
+
+    def guesses(price: float) -> NDArray[np.float64]:
+        # Where the slope of the variance is the same for every class guessed at all.
+        return np.clip((1 - price * sizes) / 2, 0, None)
+
+    # At price 0 the guesses sum to k / 2, which is 1 or more; at 1 / min(sizes) to 0.
+    price = brentq(lambda t: guesses(t).sum() - 1, 0, 1 / sizes.min())
+    q = guesses(price)
+    spread = np.sqrt((q * (1 - q) / sizes).sum()) / k
+    return float(1 / k + norm.isf(alpha) * spread)
+
+
+def above_chance(
+    metric: str, score: float, y: ArrayLike, alpha: float = 0.05, *, n_classes: int | None = None
+) -> bool | None:
+    """Whether a score is more than luck, at level ``alpha``.
+
+    Parameters
+    ----------
+    metric : str
+        A key of :data:`~spdtokens.evaluation.metrics.METRICS`.
+    score : float
+        ITR in bits per trial.
+    y : array of int, shape (n,)
+        Labels of the test trials, codes from 0.
+    alpha : float
+    n_classes : int, optional
+        One more than the highest label by default.
+
+    Returns
+    -------
+    bool or None
+        None where it cannot be said: F1 always, kappa where classes are not equally frequent (both
+        depend on how often a guesser says each class), a NaN score, AUC and balanced accuracy of
+        labels that lack a class.
+    """
+    get_metric(metric)
+    codes = np.asarray(y)
+    if codes.ndim != 1 or not len(codes) or codes.dtype.kind not in "iub" or codes.min() < 0:
+        raise EvaluationError(
+            "Labels must be whole numbers from 0, shape (n,), n from 1; got "
+            f"{codes.dtype} of shape {codes.shape}."
+        )
+    highest = int(codes.max())
+    if n_classes is not None and n_classes <= highest:
+        raise EvaluationError(f"n_classes is {n_classes}, but there is a label {highest}.")
+    counts = np.bincount(codes, minlength=max(n_classes or 0, highest + 1, 2))
+    bound = BOUNDS[metric](counts, alpha) if metric in BOUNDS else float("nan")
+    if np.isnan(score) or np.isnan(bound):
+        return None
+    return bool(score > bound + ROUNDING)
+
+
+def _accuracy(counts: NDArray[Any], alpha: float) -> float:
+    n = int(counts.sum())
+    return accuracy_bound(n, len(counts), priors=counts / n, alpha=alpha)
+
+
+def _kappa(counts: NDArray[Any], alpha: float) -> float:
+    """With equally frequent classes, kappa is accuracy on another scale; otherwise NaN."""
+    if np.ptp(counts) > 0:
+        return float("nan")
+    level = chance_level(len(counts))
+    return (_accuracy(counts, alpha) - level) / (1 - level)
+
+
+#: Bounds from the trials of each class (classes,) and alpha, by metric.
+BOUNDS: dict[str, Callable[[NDArray[Any], float], float]] = {
+    "accuracy": _accuracy,
+    "balanced_accuracy": lambda counts, alpha: balanced_accuracy_bound(counts, alpha=alpha),
+    "kappa": _kappa,
+    "roc_auc": lambda counts, alpha: auc_bound(counts, alpha=alpha),
+    # The rate rises with accuracy, so it is above its bound when accuracy is.
+    "itr": lambda counts, alpha: itr(_accuracy(counts, alpha), len(counts)),
+}
+
+
+def _check_alpha(alpha: float) -> None:
+    if not 0 < alpha < 0.5:
+        raise EvaluationError(f"alpha must be between 0 and 0.5, such as 0.05, not {alpha}.")

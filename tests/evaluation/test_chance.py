@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import binom, mannwhitneyu, norm
+
+from spdtokens.evaluation.chance import (
+    above_chance,
+    accuracy_bound,
+    auc_bound,
+    balanced_accuracy_bound,
+    chance_level,
+)
+from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.evaluation.metrics import METRICS, itr
+
+
+def hits(counts: tuple[int, ...], guesses: tuple[float, ...]) -> NDArray[np.float64]:
+    """Exact distribution of the hits of a guesser with these frequencies, shape (n + 1,)."""
+    distribution = np.ones(1)
+    for n, q in zip(counts, guesses, strict=True):
+        distribution = np.convolve(distribution, binom.pmf(np.arange(n + 1), n, q))
+    return distribution
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 4, 5])
+@pytest.mark.parametrize("alpha", [0.05, 0.01])
+def test_equally_frequent_classes_as_in_moabb(n_classes: int, alpha: float) -> None:
+    moabb = pytest.importorskip("moabb.analysis.chance_level")
+    for n in (5, 20, 100, 288):
+        theirs = moabb.adjusted_chance_level(n_classes, n, alpha)
+        assert accuracy_bound(n, n_classes, alpha=alpha) == theirs
+
+
+def test_numbers_of_combrisson_and_jerbi() -> None:
+    # Their table 1, p < 0.05, in percent.
+    for n, n_classes, percent in ((20, 2, 70), (40, 2, 62.5), (100, 2, 58), (100, 4, 32)):
+        assert 100 * accuracy_bound(n, n_classes) == pytest.approx(percent)
+
+
+@pytest.mark.parametrize(("counts"), [(20, 20), (30, 10), (36, 4), (12, 12, 12), (24, 8, 4)])
+def test_no_guesser_exceeds_the_accuracy_bound_too_often(counts: tuple[int, ...]) -> None:
+    n = sum(counts)
+    bound = accuracy_bound(n, len(counts), priors=np.array(counts) / n)
+    assert bound >= max(counts) / n  # what always saying the most frequent class reaches
+    k = round(bound * n)
+    worst = 0.0
+    for q in product(np.linspace(0, 1, 21), repeat=len(counts) - 1):
+        if sum(q) <= 1 + 1e-9:
+            tail = hits(counts, (*q, max(0.0, 1 - sum(q))))[k + 1 :].sum()
+            worst = max(worst, tail)
+    assert worst <= 0.05
+
+
+def test_one_hit_less_would_be_luck_for_equally_frequent_classes() -> None:
+    k = round(accuracy_bound(40, 2) * 40)
+    assert hits((20, 20), (0.5, 0.5))[k:].sum() > 0.05
+
+
+def test_the_bound_of_equal_classes_would_call_the_majority_a_decoder() -> None:
+    y = np.repeat([0, 1], [80, 20])
+    assert accuracy_bound(100, 2) < 0.8
+    assert above_chance("accuracy", 0.8, y) is False
+    assert above_chance("accuracy", 0.95, y) is True
+
+
+def test_auc_bound_by_the_variance_of_every_ordering() -> None:
+    # All ways to place 4 positives among 9 ranks.
+    n_pos, n_neg = 4, 5
+    areas = []
+    for places in product((0, 1), repeat=9):
+        if sum(places) == n_pos:
+            ranks = np.flatnonzero(places) + 1
+            areas.append((ranks.sum() - n_pos * (n_pos + 1) / 2) / (n_pos * n_neg))
+    expected = 0.5 + norm.isf(0.05) * np.std(areas)
+    assert auc_bound((n_neg, n_pos)) == pytest.approx(expected, rel=1e-12)
+
+
+def test_auc_bound_agrees_with_the_test_of_scipy() -> None:
+    rng = np.random.default_rng(0)
+    positive, negative = rng.standard_normal(30) + 0.45, rng.standard_normal(70)
+    test = mannwhitneyu(
+        positive, negative, alternative="greater", method="asymptotic", use_continuity=False
+    )
+    area = test.statistic / (30 * 70)
+    assert auc_bound((70, 30), alpha=test.pvalue) == pytest.approx(area)
+
+
+@pytest.mark.parametrize("counts", [(20, 20, 20), (30, 10), (40, 15, 5), (50, 5, 5, 5)])
+def test_bounds_hold_in_simulation(counts: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(1)
+    k, y = len(counts), np.repeat(np.arange(len(counts)), counts)
+    area, balanced = auc_bound(counts), balanced_accuracy_bound(counts)
+    beyond = np.zeros(2)
+    for _ in range(1500):
+        p = rng.dirichlet(np.ones(k), len(y))
+        beyond += (METRICS["roc_auc"](y, p) > area, METRICS["balanced_accuracy"](y, p) > balanced)
+    # Three standard errors of 1500 draws, and the normal approximation.
+    assert (beyond / 1500 < 0.05 + 0.022).all()
+    if k == 2:  # one area only, so nothing is cautious about it
+        assert beyond[0] / 1500 > 0.03
+
+
+@pytest.mark.parametrize("counts", [(30, 10), (40, 15, 5), (50, 5, 5, 5), (60, 20, 10, 10)])
+def test_no_guesser_has_a_larger_variance_of_balanced_accuracy(counts: tuple[int, ...]) -> None:
+    k, n = len(counts), np.array(counts)
+    q = np.random.default_rng(0).dirichlet(np.ones(k), 4000)
+    spreads = np.sqrt((q * (1 - q) / n).sum(1)) / k
+    taken = (balanced_accuracy_bound(counts) - 1 / k) / norm.isf(0.05)
+    assert spreads.max() <= taken + 1e-12
+    assert spreads.max() == pytest.approx(taken, rel=0.03)
+
+
+def test_metrics_that_are_accuracy_on_another_scale_agree_with_it() -> None:
+    y = np.arange(40) % 4
+    bound = accuracy_bound(40, 4)
+    for correct in range(41):
+        share = correct / 40
+        expected = share > bound
+        assert above_chance("accuracy", share, y) is expected
+        assert above_chance("balanced_accuracy", share, y) is expected
+        assert above_chance("kappa", (share - 0.25) / 0.75, y) is expected
+        assert above_chance("itr", itr(share, 4), y) is expected
+
+
+def test_what_cannot_be_said_is_none() -> None:
+    y = np.repeat([0, 1], [30, 10])
+    assert above_chance("f1", 1.0, y) is None
+    assert above_chance("kappa", 1.0, y) is None
+    assert above_chance("accuracy", np.nan, y) is None
+    assert above_chance("roc_auc", 0.9, y) is True
+    assert above_chance("roc_auc", 0.9, np.zeros(9, int)) is None
+    assert above_chance("balanced_accuracy", 0.9, y, n_classes=3) is None
+    # Two trials cannot show anything.
+    assert above_chance("roc_auc", 1.0, [0, 1]) is False
+    assert above_chance("accuracy", 1.0, [0, 1]) is False
+
+
+def test_levels_and_refusals() -> None:
+    assert chance_level(4) == 0.25
+    refused = [
+        (lambda: chance_level(1), "1 class"),
+        (lambda: accuracy_bound(0, 2), "0 trials"),
+        (lambda: accuracy_bound(10, 2, priors=[0.5, 0.6]), "sum to 1"),
+        (lambda: accuracy_bound(10, 2, priors=[1.0]), "2 shares"),
+        (lambda: accuracy_bound(10, 2, alpha=5), "alpha must be between"),
+        (lambda: auc_bound([3]), "2 or more classes"),
+        (lambda: above_chance("auc", 0.5, [0, 1]), "no metric 'auc'"),
+        (lambda: above_chance("accuracy", 0.5, [0.5, 1]), "whole numbers"),
+        (lambda: above_chance("accuracy", 0.5, [0, 2], n_classes=2), "a label 2"),
+    ]
+    for call, message in refused:
+        with pytest.raises(EvaluationError, match=message):
+            call()
