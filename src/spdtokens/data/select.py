@@ -55,7 +55,10 @@ class Selection:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
         """From plain values, as a file or :meth:`values` gives them."""
-        lists = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+        lists: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in values.items()
+        }
         where = {str(name): str(value) for name, value in dict(lists.pop("where", {})).items()}
         return cls(**lists, where=tuple(where.items()))
 

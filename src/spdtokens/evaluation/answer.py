@@ -9,11 +9,12 @@ from typing import Any
 
 from spdtokens.data import Dataset
 from spdtokens.evaluation.batches import batches
-from spdtokens.evaluation.execute import Listener, execute
+from spdtokens.evaluation.execute import execute
 from spdtokens.evaluation.metrics import default_metric, get_metric
 from spdtokens.evaluation.plan import Choice, Question, Source, plan, settings_values
 from spdtokens.evaluation.runs import RunResult, RunSpec
 from spdtokens.evaluation.summary import Row, summarise
+from spdtokens.training.engine import Listener
 from spdtokens.training.methods import get_method
 
 #: Given the number of runs to come, returns what to tell of each advance.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,12 +28,11 @@ from spdtokens.models import geometric_bias
 from spdtokens.models.networks import TrialShape
 from spdtokens.training import Pool, RunPlan, train_runs
 from spdtokens.training.device import resolve_device
+from spdtokens.training.engine import Listener
 from spdtokens.training.labels import held_back
 from spdtokens.training.methods import Method, Settings, Together, get_method
 from spdtokens.training.network_classifier import NetworkClassifier
 
-#: Told of every run that is done, as a share of it where more is known.
-Listener = Callable[[float], None]
 #: Share of training trials held back where a recipe needs validation and the protocol has none.
 HELD_BACK = 0.125
 #: Trials predicted at a time.
@@ -52,6 +52,7 @@ def execute(
         That differ in subject, fold and seed only.
     source : Source
     listener : callable, optional
+        Told of every run that is done, or of parts of it.
     """
     if len({spec.family for spec in specs}) != 1:
         raise EvaluationError("Runs done together differ in subject, fold and seed only.")
@@ -92,13 +93,12 @@ def _alone(spec: RunSpec, source: Source, method: Method, settings: Settings) ->
     fold, trials = open_fold(spec, source)
     parts = prepare(spec, fold, get_access(spec.access), trials, method, settings)
     mine = settings if spec.seed is None else replace(settings, seed=spec.seed)
-    as_matrices = parts.train.X.ndim == 4
-    if as_matrices:
-        classifier = method.build({}, mine)
-    else:
-        classifier = method.classifier(trials.dataset, mine)
+    matrices = parts.train.X.ndim == 4
+    options = {} if matrices else method.options(trials.dataset, mine)
+    classifier = method.build(options, mine)
     if isinstance(classifier, NetworkClassifier):
-        validation = parts.validation and (parts.validation.X, parts.validation.y)
+        held = parts.validation
+        validation = None if held is None else (held.X, held.y)
         classifier.fit(parts.train.X, parts.train.y, parts.train.groups, validation)
         curves, epoch = classifier.history_, classifier.epoch_
     else:
@@ -172,7 +172,7 @@ def _together(
                 tokens.fold,
                 tokens.trials,
                 tokens.parts,
-                lambda part, tokens=tokens, network=network: tokens.probabilities(network, part),
+                partial(tokens.probabilities, network),
                 begin,
                 curves=run.curves,
                 epoch=run.epoch,

@@ -12,7 +12,7 @@ from spdtokens.evaluation.access import Access, calibration_split
 from spdtokens.evaluation.alignment import align, align_signals, get_alignment
 from spdtokens.evaluation.errors import EvaluationError
 from spdtokens.evaluation.folds import Fold
-from spdtokens.evaluation.runs import RunSpec, as_text
+from spdtokens.evaluation.runs import RunSpec
 from spdtokens.evaluation.trials import Index, Trials, TrialTable
 from spdtokens.models.classical import Covariances
 from spdtokens.training.methods import Method, Settings

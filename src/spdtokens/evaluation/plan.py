@@ -37,7 +37,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Question:
-    """How well do these methods decode this data set, under this protocol?
+    """How well do these methods decode this data set, under this protocol.
 
     Attributes
     ----------

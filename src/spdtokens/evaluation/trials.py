@@ -171,8 +171,8 @@ def _rows(recording: Recording, groups: int) -> TrialTable:
     samples = recording.X.shape[-1]
     return TrialTable(
         id=np.array([f"{where}/{i}" for i in range(n)], dtype=np.str_),
-        subject=np.full(n, recording.subject, dtype=np.str_),
-        session=np.full(n, recording.session, dtype=np.str_),
+        subject=np.full(n, recording.subject),
+        session=np.full(n, recording.session),
         run=recording.run.astype(np.str_),
         group=groups + np.unique(recording.group, return_inverse=True)[1].astype(np.int64),
         y=recording.y,

@@ -30,8 +30,8 @@ from spdtokens.training.state import RunStates, load_into
 #: layer hands to the next is still in the cache.
 GROUP_SIZE = 12
 
-#: Told how many run-epochs were just done.
-Listener = Callable[[int], None]
+#: Told how many run-epochs, or runs, were just done.
+Listener = Callable[[float], None]
 
 
 @dataclass(frozen=True)
