@@ -119,6 +119,13 @@ def test_no_guesser_has_a_larger_variance_of_balanced_accuracy(counts: tuple[int
     assert spreads.max() == pytest.approx(taken, rel=0.03)
 
 
+def test_the_guesser_of_largest_variance_may_leave_out_a_large_class() -> None:
+    # Twice the share of the first is more than 1, so it is never said, the others equally often.
+    variance = 3 * (1 / 3) * (2 / 3) / 5 / 4**2
+    expected = 0.25 + norm.isf(0.05) * np.sqrt(variance)
+    assert balanced_accuracy_bound((50, 5, 5, 5)) == pytest.approx(expected)
+
+
 def test_metrics_that_are_accuracy_on_another_scale_agree_with_it() -> None:
     y = np.arange(40) % 4
     bound = accuracy_bound(40, 4)

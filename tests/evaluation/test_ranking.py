@@ -91,6 +91,19 @@ def test_nothing_found_joins_all_and_ties_are_seen_through_rounding() -> None:
     assert tied.groups == ((0, 2),)
 
 
+def test_pairs_are_looked_at_only_after_friedmans_test_finds_something() -> None:
+    scores = {
+        "a": [90, 80, 46, 114, 84, 107],
+        "b": [42, 31, 48, 15, 26, 10],
+        "c": [69, 49, 97, 5, 26, 48],
+        "d": [59, 3, 22, 26, 31, 64],
+    }
+    ranking = rank_methods(scores)
+    assert ranking.ranks[-1] - ranking.ranks[0] > ranking.critical_difference
+    assert ranking.p_value > 0.05
+    assert ranking.groups == ((0, 3),)
+
+
 @pytest.mark.parametrize(
     ("scores", "message"),
     [
