@@ -88,9 +88,14 @@ def measure_classical(method: Method, shape: TrialShape, rounds: int) -> dict[st
 def bench_methods(
     shape: TrialShape = BCI2A, rounds: int = 7, threads: int | None = None
 ) -> Iterator[dict[str, Any]]:
-    """Cost of every method, with the paper's efficiency score and trials a second beside it."""
+    """Cost of every method, with the paper's efficiency score and trials a second beside it.
+
+    Methods whose extra is not installed are left out.
+    """
     with thread_count(threads or torch.get_num_threads()):
         for method in METHODS.values():
+            if not method.installed:
+                continue
             row: dict[str, Any] = {
                 "name": method.name,
                 "family": method.family,

@@ -150,6 +150,7 @@ def methods(
     threads: Threads = None,
 ) -> None:
     """Cost of every method at the shape of BCI2a: size, operations, time, memory."""
+    from spdtokens._extras import how_to_install
     from spdtokens.bench.methods import BATCH, BCI2A, bench_methods
     from spdtokens.bench.show import methods_cost_table
     from spdtokens.training.methods import METHODS
@@ -164,3 +165,8 @@ def methods(
         print_json({"shape": asdict(BCI2A), "batch": BATCH, "rounds": rounds, "rows": rows})
     else:
         Console().print(methods_cost_table(rows, BATCH))
+    for method in METHODS.values():
+        if method.extra is not None and not method.installed:
+            Console(stderr=True, markup=False).print(
+                f"{method.name} is not installed and was left out: {how_to_install(method.extra)}"
+            )

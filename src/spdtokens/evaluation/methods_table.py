@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
+from spdtokens._extras import how_to_install
 from spdtokens.models import SMALL, STANDARD
 from spdtokens.models.networks import TrialShape
 from spdtokens.training.methods import METHODS
@@ -23,12 +25,16 @@ WIDE = 120
 
 
 def methods_rows() -> list[dict[str, Any]]:
-    """Name, family, input, reference, paradigm and number of parameters of every method."""
+    """Name, family, input, reference, paradigm and number of parameters of every method.
+
+    The number is None where there is no fixed one, or the method's extra is not installed.
+    """
     rows = []
     for method in METHODS.values():
         counts: dict[str, int | None] = {}
         for name, (shape, config) in SHAPES.items():
-            counts[name] = None if method.parameters is None else method.parameters(shape, config)
+            count = method.parameters if method.installed else None
+            counts[name] = None if count is None else count(shape, config)
         rows.append(
             {
                 "name": method.name,
@@ -38,8 +44,8 @@ def methods_rows() -> list[dict[str, Any]]:
                 "needs_signals": method.needs_signals,
                 "parameters": counts,
                 "reference": method.reference,
-                "extra": None,
-                "installed": True,
+                "extra": method.extra,
+                "installed": method.installed,
             }
         )
     return rows
@@ -51,7 +57,8 @@ def methods_table(rows: list[dict[str, Any]], width: int) -> Table:
     table = Table(
         title="Methods",
         caption="Parameters at the shapes of the paper's data sets; - where there is no fixed "
-        "number. All are part of spdtokens; no extra is needed."
+        "number."
+        + "".join(_about_extra(row) for row in rows if row["extra"])
         + ("" if wide else " References: --json, or a wider terminal."),
         box=box.SIMPLE,
     )
@@ -75,3 +82,11 @@ def methods_table(rows: list[dict[str, Any]], width: int) -> Table:
             *([row["reference"]] if wide else []),
         )
     return table
+
+
+def _about_extra(row: dict[str, Any]) -> str:
+    if row["installed"]:
+        return f" {row['name']} comes with an extra, {row['extra']}, which is installed."
+    # Brackets are markup to rich.
+    command = escape(how_to_install(row["extra"]))
+    return f" {row['name']} comes with an extra that is not installed: {command}."

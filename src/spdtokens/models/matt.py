@@ -64,6 +64,11 @@ MATT_BCICHA = MAttConfig(n_spatial=22, n_temporal=16, kernel=64, n_mapped=8, n_t
 MATT_MAMEM = MAttConfig(n_spatial=125, n_temporal=15, kernel=36, n_mapped=12, n_tokens=7)
 
 
+def original_config(n_chans: int) -> MAttConfig:
+    """The original's network for the data set that has so many channels, else that for BCI2a."""
+    return {56: MATT_BCICHA, 8: MATT_MAMEM}.get(n_chans, MATT_BCI2A)
+
+
 class UndrawnConv1d(nn.Conv1d):
     """A convolution that leaves its weights to the network: drawn once, from its generator."""
 

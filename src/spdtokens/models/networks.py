@@ -9,7 +9,7 @@ from typing import Literal
 from torch import nn
 
 from spdtokens.models.config import STANDARD
-from spdtokens.models.matt import MATT_BCI2A, MATT_BCICHA, MATT_MAMEM, MAtt
+from spdtokens.models.matt import MAtt, original_config
 from spdtokens.models.mlp import SPDTokenMLP, matching_width
 from spdtokens.models.raw import (
     ATCNet,
@@ -22,6 +22,7 @@ from spdtokens.models.raw import (
 from spdtokens.models.spdnet import SPDNet
 from spdtokens.models.spdtransnet import SPDTransNet
 from spdtokens.models.transformer import SPDTokenTransformer
+from spdtokens.models.tsmnet import TSMNet
 from spdtokens.spd import token_dim
 
 Input = Literal["raw", "covariance", "tokens"]
@@ -62,6 +63,8 @@ class Network:
         From a :class:`TrialShape` to a module.
     embedding : str
         Of tokens.
+    extra : str, optional
+        Ours, without which it cannot be built.
     """
 
     name: str
@@ -70,6 +73,7 @@ class Network:
     input: Input
     build: Callable[[TrialShape], nn.Module]
     embedding: str = "log_euclidean"
+    extra: str | None = None
 
 
 def _token_mlp(shape: TrialShape) -> nn.Module:
@@ -81,8 +85,7 @@ def _token_mlp(shape: TrialShape) -> nn.Module:
 
 
 def _matt(shape: TrialShape) -> nn.Module:
-    """At the original configuration of the data set whose channels it has, else that of BCI2a."""
-    config = {56: MATT_BCICHA, 8: MATT_MAMEM}.get(shape.n_chans, MATT_BCI2A)
+    config = original_config(shape.n_chans)
     return MAtt(shape.n_chans, shape.n_times, shape.n_outputs, config)
 
 
@@ -117,6 +120,7 @@ NETWORKS = {
             embedding="affine_invariant",  # whitened by the training mean, then the logarithm
         ),
         Network("matt", SPD, "Pan et al. 2022", "raw", _matt),
+        Network("tsmnet", SPD, "Kobler et al. 2022", "raw", _raw(TSMNet), extra="baselines"),
         Network("spd-token-mlp", SPD, "the paper's ablation", "tokens", _token_mlp),
         Network("eegnet", RAW, "Lawhern et al. 2018", "raw", _raw(EEGNet)),
         Network("shallownet", RAW, "Schirrmeister et al. 2017", "raw", _raw(ShallowNet)),

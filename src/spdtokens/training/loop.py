@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -87,8 +88,15 @@ class _Trainer:
         self.module, self.inputs, self.labels = module, inputs, labels
         self.parts, self.recipe, self.streams = plan.parts(), recipe, streams
         kind = torch.optim.AdamW if recipe.decoupled else torch.optim.Adam
+        # Names of parameters for which a network asks to be spared the decay.
+        spared: frozenset[str] = getattr(module, "undecayed", frozenset())
+        named = list(module.named_parameters())
+        groups: list[dict[str, Any]] = [
+            {"params": [p for name, p in named if name not in spared]},
+            {"params": [p for name, p in named if name in spared], "weight_decay": 0.0},
+        ]
         self.optimizer = kind(
-            module.parameters(),
+            groups,
             lr=recipe.learning_rate,
             weight_decay=recipe.weight_decay,
             betas=recipe.betas,

@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 from sklearn.base import BaseEstimator
 
 from spdtokens._errors import UserError
+from spdtokens._extras import how_to_install, is_installed
 from spdtokens.data import Dataset
 from spdtokens.data.export import tokenizer_for
 from spdtokens.models import SPDTokenTransformer, TransformerConfig, classical
@@ -113,6 +114,8 @@ class Method:
         Its own, for all paradigms but SSVEP, whose bands are around the stimuli.
     own_covariances : bool
         Whether it makes covariances of its own kind from signals.
+    extra : str, optional
+        Ours, without which it does not run.
     parameters : callable, optional
         From the shape of trials, and the configuration of token transformers, to the number of
         weights.
@@ -130,15 +133,23 @@ class Method:
     only_for: str | None = None
     bands: str | None = None
     own_covariances: bool = False
+    extra: str | None = None
     parameters: Callable[[TrialShape, TransformerConfig], int] | None = None
     together: Callable[[Settings], Together] | None = None
 
+    @property
+    def installed(self) -> bool:
+        """Whether all that it needs is installed."""
+        return is_installed(self.extra)
+
     def why_not(self, dataset: Dataset) -> str | None:
-        """Why the method does not apply to a data set; None if it does."""
+        """Why the method does not apply to a data set, or is not there; None if it can be used."""
         if self.needs_signals and dataset.is_covariance:
             return f"{self.name} needs signals, and {dataset.name} holds covariance matrices"
         if self.only_for not in (None, dataset.paradigm):
             return f"{self.name} is made for {self.only_for}, and {dataset.name} is not"
+        if self.extra is not None and not self.installed:
+            return f"{self.name} is not installed (it comes with {how_to_install(self.extra)})"
         return None
 
     def classifier(self, dataset: Dataset, settings: Settings) -> BaseEstimator:
@@ -147,7 +158,7 @@ class Method:
         Raises
         ------
         MethodError
-            If the method does not apply.
+            If the method does not apply, or its extra is not installed.
         """
         reason = self.why_not(dataset)
         if reason is not None:
@@ -195,7 +206,7 @@ class Method:
         options = self.options(dataset, settings)
         return None if options.get("covariance") == "xdawn" else options
 
-    def configuration(self, settings: Settings) -> dict[str, Any]:
+    def configuration(self, dataset: Dataset, settings: Settings) -> dict[str, Any]:
         """Everything but the data that determines a run, as plain values."""
         values: dict[str, Any] = {"bands": settings.bands}
         if self.family == "token transformer":
@@ -203,7 +214,9 @@ class Method:
             values |= {"network": asdict(preset.config), "recipe": asdict(preset.recipe)}
         elif self.has_seed:
             common = settings.recipe == "common"
-            recipe = published_recipe(self.name, common=common, epochs=settings.epochs)
+            recipe = published_recipe(
+                self.name, len(dataset.ch_names), common=common, epochs=settings.epochs
+            )
             values["recipe"] = asdict(recipe)
         return values
 
@@ -282,6 +295,7 @@ def _networks() -> list[Method]:
             build(network.name),
             has_seed=True,
             needs_signals=network.input == "raw",
+            extra=network.extra,
             parameters=count(network.name),
             together=_mlp_together if network.name == "spd-token-mlp" else None,
         )
@@ -295,7 +309,7 @@ def _mlp_together(settings: Settings) -> Together:
     return Together(
         tokenizer=lambda: Tokenizer(network.embedding, unit_free=True),
         build=cast(Callable[[TrialShape], TokenModel], network.build),
-        recipe=published_recipe(network.name, common=common, epochs=settings.epochs),
+        recipe=published_recipe(network.name, 0, common=common, epochs=settings.epochs),
     )
 
 

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from spdtokens._extras import how_to_install, is_installed
 from spdtokens.models.networks import NETWORKS, Network, TrialShape
 from spdtokens.signal import Tokenizer
 from spdtokens.signal.bands import BandSpec
@@ -116,7 +117,12 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
             Trials and labels to validate on, instead of holding some of ``X`` back.
         """
         network = self._network()
-        recipe = published_recipe(network.name, common=self.recipe == "common", epochs=self.epochs)
+        recipe = published_recipe(
+            network.name,
+            np.asarray(X).shape[-2] if np.ndim(X) > 2 else 0,
+            common=self.recipe == "common",
+            epochs=self.epochs,
+        )
         device = resolve_device(self.device)
         self.classes_, codes = encode(y, len(np.asarray(X)))
         seed = seed_of(self.random_state)
@@ -173,6 +179,11 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
                 f"There is no network {self.network!r}. There are: {', '.join(NETWORKS)}."
             )
         network = NETWORKS[self.network]
+        if network.extra is not None and not is_installed(network.extra):
+            raise TrainingError(
+                f"{network.name} needs an extra that is not installed: "
+                f"{how_to_install(network.extra)}."
+            )
         if network.input == "raw" and self.sfreq is None:
             raise TrainingError(
                 f"{network.name} takes raw trials: pass sfreq, the samples a second. It cannot be "

@@ -1,0 +1,18 @@
+"""Our extras: whether they are installed, and how to get them."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+#: The package by whose presence an extra is known to be installed.
+PACKAGES = {"baselines": "spd_learn"}
+
+
+def is_installed(extra: str | None) -> bool:
+    """Whether what an extra brings can be imported; nothing to bring (None) always can."""
+    return extra is None or find_spec(PACKAGES[extra]) is not None
+
+
+def how_to_install(extra: str) -> str:
+    """The command that installs an extra."""
+    return f"pip install 'spdtokens[{extra}]'"
