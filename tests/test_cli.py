@@ -256,7 +256,7 @@ def test_evaluate_needs_an_earlier_session(covariance_folder: Path) -> None:
 
 def test_methods_are_listed() -> None:
     rows = json.loads(runner.invoke(app, ["methods", "--json"]).stdout)["methods"]
-    assert len(rows) >= 31
+    assert len(rows) >= 32
     counts = {row["name"]: row["parameters"] for row in rows}
     assert counts["matt"] == {"BCI2a": 9026, "BCIcha": 24476, "MAMEM": 72195}
     assert counts["spdnet-paper"]["BCI2a"] == 1016

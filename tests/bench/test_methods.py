@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import sys
+
 import pytest
 import torch
 
@@ -37,6 +39,14 @@ def test_every_method_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
             product = row["parameters"] * row["size_megabytes"] * row["forward_milliseconds"]
             assert row["paper_efficiency"] == pytest.approx(1000 / product)
     assert methods_cost_table(rows, 32).row_count == len(few)
+
+
+def test_methods_without_their_extra_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = {name: methods.METHODS[name] for name in ("tsmnet", "spdnet-paper")}
+    monkeypatch.setattr(methods, "METHODS", chosen)
+    monkeypatch.setitem(sys.modules, "spd_learn", None)  # as if it were not installed
+    rows = methods.bench_methods(TrialShape(8, 2, 256, 128.0), rounds=3, threads=1)
+    assert [row["name"] for row in rows] == ["spdnet-paper"]
 
 
 def test_inputs_are_what_networks_take() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from dataclasses import replace
 from functools import cache
 
@@ -10,8 +11,12 @@ import numpy as np
 import pytest
 
 from spdtokens._errors import UserError
+from spdtokens._extras import how_to_install
 from spdtokens.data import Dataset, Recording
-from spdtokens.training.methods import METHODS, MethodError, Settings, get_method
+from spdtokens.evaluation.transfer import session_transfer
+from spdtokens.training.methods import METHODS, Method, MethodError, Settings, get_method
+from spdtokens.training.network_classifier import NetworkClassifier
+from spdtokens.training.recipe import TrainingError
 
 SFREQ, CHANNELS = 128.0, 8
 # Small and short: the contract is about behaviour, not about accuracy.
@@ -24,7 +29,7 @@ SETTINGS = Settings(
 
 
 # Slow and quick to learn; quick and slow to learn.
-EPOCHS = {"matt": 6, "atcnet": 15, "eeg-conformer": 15, "deepnet": 15, "spdnet": 150}
+EPOCHS = {"matt": 6, "tsmnet": 6, "atcnet": 15, "eeg-conformer": 15, "deepnet": 15, "spdnet": 150}
 
 
 def oscillations(session: int, n: int = 128) -> tuple[np.ndarray, np.ndarray]:
@@ -80,7 +85,18 @@ def fitted(name: str, seed: int = 1):
     return model.fit(train.X, train.y), dataset.load("1", "2")
 
 
-@pytest.mark.parametrize("name", METHODS)
+def with_reason(method: Method) -> object:
+    """A method as a parameter of a test, skipped where its extra is not installed."""
+    if method.extra is None or method.installed:
+        return method.name
+    reason = f"needs {how_to_install(method.extra)}"
+    return pytest.param(method.name, marks=pytest.mark.skip(reason=reason))
+
+
+every_method = pytest.mark.parametrize("name", [with_reason(m) for m in METHODS.values()])
+
+
+@every_method
 def test_contract(name: str) -> None:
     model, test = fitted(name)
     predicted = model.predict(test.X)
@@ -93,7 +109,7 @@ def test_contract(name: str) -> None:
     np.testing.assert_array_equal(copied.predict(test.X), predicted)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@every_method
 def test_bad_input_is_refused(name: str) -> None:
     method = get_method(name)
     dataset = easy(method.only_for or "motor imagery")
@@ -107,7 +123,7 @@ def test_bad_input_is_refused(name: str) -> None:
         model.fit(train.X, np.zeros(128, dtype=int))
 
 
-@pytest.mark.parametrize("name", [name for name, method in METHODS.items() if method.has_seed])
+@pytest.mark.parametrize("name", [with_reason(m) for m in METHODS.values() if m.has_seed])
 def test_seeds_differ(name: str) -> None:
     (one, test), (two, _) = fitted(name), fitted(name, seed=2)
     assert not np.array_equal(one.predict_proba(test.X), two.predict_proba(test.X))
@@ -122,3 +138,28 @@ def test_methods_say_where_they_do_not_apply() -> None:
         get_method("matt").classifier(matrices, SETTINGS)
     with pytest.raises(MethodError, match=r"There is no method 'csp'\. There are: token-"):
         get_method("csp")
+
+
+def test_a_method_without_its_extra_is_refused_before_any_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    method = get_method("tsmnet")
+    assert method.extra == "baselines"
+    assert get_method("eegnet").extra is None
+    monkeypatch.setitem(sys.modules, "spd_learn", None)  # as if it were not installed
+    assert not method.installed
+    assert get_method("eegnet").installed
+
+    def read(*_which: str) -> Recording:
+        raise AssertionError("data were read")
+
+    dataset = replace(easy("motor imagery"), read=read)
+    command = r"pip install 'spdtokens\[baselines\]'"
+    with pytest.raises(MethodError, match=f"Tsmnet is not installed .*{command}"):
+        method.classifier(dataset, SETTINGS)
+    with pytest.raises(MethodError, match=command):
+        session_transfer(dataset, ["ts-lr", "tsmnet"], settings=SETTINGS)
+    with pytest.raises(TrainingError, match=command):
+        NetworkClassifier("tsmnet", sfreq=SFREQ).fit(np.zeros((4, 2, 64)), [0, 1, 0, 1])
+    marks = with_reason(method).marks  # type: ignore[attr-defined]
+    assert "spdtokens[baselines]" in marks[0].kwargs["reason"]

@@ -9,6 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from spdtokens._extras import how_to_install, is_installed
 from spdtokens.models import ModelError
 from spdtokens.models.raw import (
     ATCNet,
@@ -19,6 +20,7 @@ from spdtokens.models.raw import (
     RawTransformer,
     ShallowNet,
 )
+from spdtokens.models.tsmnet import TSMNet
 
 # Channels, classes, samples, Hz; then the parameters, of which those of the first five networks
 # are braindecode's wherever tests/models/raw/test_braindecode.py compares them.
@@ -37,8 +39,13 @@ PARAMETERS: dict[type[RawNet], list[int]] = {
     ATCNet: [113732, 114490, 113449, 113242, 113284, 114746],
     EEGConformer: [400452, 270466, 163045, 177346, 869572, 549506],
     RawTransformer: [865668, 982658, 822149, 850562, 849924, 1051778],
+    # By hand: 4 (25 + 1) + 40 (4 channels + 1) + 40 x 20 + 1 + classes (210 + 1).
+    TSMNet: [5309, 10327, 3280, 4087, 3069, 11607],
 }
-NETWORKS = list(PARAMETERS)
+missing = pytest.mark.skipif(
+    not is_installed("baselines"), reason=f"needs {how_to_install('baselines')}"
+)
+NETWORKS = [pytest.param(n, marks=missing) if n is TSMNet else n for n in PARAMETERS]
 # The shortest trials at 125 Hz: each network's own arithmetic, worked out by hand.
 SHORTEST: dict[type[RawNet], int] = {
     EEGNet: 27,
@@ -47,6 +54,7 @@ SHORTEST: dict[type[RawNet], int] = {
     ATCNet: 48,
     EEGConformer: 99,
     RawTransformer: 25,
+    TSMNet: 13,
 }
 
 every_network = pytest.mark.parametrize("network", NETWORKS, ids=lambda n: n.__name__)

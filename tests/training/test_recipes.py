@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+from spdtokens.models.matt import MATT_BCI2A, MATT_BCICHA, MATT_MAMEM
+from spdtokens.models.networks import NETWORKS, TrialShape
+from spdtokens.training import network_classifier
+from spdtokens.training.engine import RunPlan
+from spdtokens.training.loop import train_module
+from spdtokens.training.network_classifier import NetworkClassifier
+from spdtokens.training.recipe import Recipe
+from spdtokens.training.recipes import COMMON, PUBLISHED, published_recipe
+
+
+def test_every_recipe_is_of_a_network() -> None:
+    assert set(PUBLISHED) <= set(NETWORKS)
+
+
+@pytest.mark.parametrize(
+    ("n_chans", "config", "rate", "batch_size", "epochs"),
+    [
+        (22, MATT_BCI2A, 5e-4, 128, 350),
+        (56, MATT_BCICHA, 1e-2, 64, 130),
+        (8, MATT_MAMEM, 5e-3, 64, 180),
+        (17, MATT_BCI2A, 5e-4, 128, 350),
+    ],
+)
+def test_network_and_recipe_of_matt_go_together(
+    n_chans: int, config: object, rate: float, batch_size: int, epochs: int
+) -> None:
+    assert NETWORKS["matt"].build(TrialShape(n_chans, 2, 160, 128.0)).config == config
+    recipe = published_recipe("matt", n_chans)
+    assert (recipe.learning_rate, recipe.batch_size, recipe.epochs) == (rate, batch_size, epochs)
+    assert (recipe.weight_decay, recipe.decoupled, recipe.keep) == (0.1, False, "best")
+
+
+def test_common_recipe_and_length() -> None:
+    assert published_recipe("matt", 8, common=True) == COMMON
+    assert published_recipe("spdnet", 8) == COMMON
+    assert published_recipe("matt", 8, epochs=3).epochs == 3
+    assert published_recipe("matt", 8, epochs=3).learning_rate == 5e-3
+    tsmnet = published_recipe("tsmnet", 22)
+    assert (tsmnet.epochs, tsmnet.batch_size, tsmnet.learning_rate) == (50, 50, 1e-3)
+
+
+def test_the_classifier_asks_for_the_recipe_of_its_channels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[Recipe] = []
+
+    def train(*args, **_options):
+        seen.append(args[4])
+        return nn.Identity(), {}, 1
+
+    monkeypatch.setattr(network_classifier, "train_module", train)
+    rng = np.random.default_rng(0)
+    for n_chans in (8, 56):
+        X, y = rng.standard_normal((32, n_chans, 256)), np.arange(32) % 2
+        NetworkClassifier("matt", sfreq=128.0, random_state=0).fit(X, y)
+    assert seen == [published_recipe("matt", 8), published_recipe("matt", 56)]
+
+
+class Spared(nn.Module):
+    """Two weights that the scores do not depend on, one of them spared the decay."""
+
+    undecayed = frozenset({"spared"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spared = nn.Parameter(torch.ones(2))
+        self.other = nn.Parameter(torch.ones(2))
+
+    def forward(self, X: Tensor) -> Tensor:
+        return X + 0 * (self.spared + self.other)
+
+
+@pytest.mark.parametrize("decoupled", [True, False])
+def test_weights_are_spared_the_decay(decoupled: bool) -> None:
+    everything = np.arange(8)
+    module, _, _ = train_module(
+        Spared,
+        torch.randn(8, 2, generator=torch.Generator().manual_seed(0)),
+        torch.arange(8) % 2,
+        RunPlan(0, everything),
+        Recipe(epochs=3, weight_decay=0.1, decoupled=decoupled),
+        n_classes=2,
+    )
+    assert isinstance(module, Spared)
+    assert torch.equal(module.spared, torch.ones(2))
+    assert bool((module.other < 1).all())
