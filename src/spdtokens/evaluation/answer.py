@@ -15,7 +15,6 @@ from spdtokens.evaluation.plan import Choice, Question, Source, plan, settings_v
 from spdtokens.evaluation.runs import RunResult, RunSpec
 from spdtokens.evaluation.summary import Row, summarise
 from spdtokens.training.engine import Listener
-from spdtokens.training.methods import get_method
 
 #: Given the number of runs to come, returns what to tell of each advance.
 Bar = Callable[[str, int], Listener | None]
@@ -107,12 +106,8 @@ def by_choice(question: Question, specs: Sequence[RunSpec]) -> dict[str, list[Ru
     found: dict[str, list[RunSpec]] = {}
     for choice in question.choices:
         settings = settings_values(choice.settings)
-        configuration = get_method(choice.method).configuration(choice.settings)
         found[choice.title] = [
-            spec
-            for spec in specs
-            if (spec.method, spec.settings, spec.configuration)
-            == (choice.method, settings, configuration)
+            spec for spec in specs if (spec.method, spec.settings) == (choice.method, settings)
         ]
     return found
 

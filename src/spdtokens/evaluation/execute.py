@@ -231,8 +231,8 @@ class _Tokens:
         found = []
         with torch.inference_mode():
             for at in torch.arange(len(tokens)).split(PREDICTED_AT_ONCE):
-                extra = None if bias is None else bias[at].double()
-                found.append(network(tokens[at].double(), extra).softmax(-1))
+                extra = () if bias is None else (bias[at].double(),)
+                found.append(network(tokens[at].double(), *extra).softmax(-1))
         return torch.cat(found).numpy()
 
 

@@ -143,7 +143,7 @@ def check_question(question: Question, dataset: Dataset) -> None:
         if reason is not None:
             raise MethodError(f"{reason[0].upper()}{reason[1:]}. Leave it out.")
         resolve_device(choice.settings.device)
-        method.configuration(choice.settings)  # a wrong preset or recipe is refused here
+        method.configuration(dataset, choice.settings)  # a wrong preset is refused here
         method.options(dataset, choice.settings)
         if method.has_seed and not question.seeds:
             raise EvaluationError(f"{method.name} needs at least one seed.")
@@ -178,7 +178,7 @@ def _spec(
         fold=fold.name,
         method=choice.method,
         settings=settings_values(choice.settings),
-        configuration=get_method(choice.method).configuration(choice.settings),
+        configuration=get_method(choice.method).configuration(trials.dataset, choice.settings),
         seed=seed,
         data_hash=trials.hash_of(np.concatenate(list(fold.parts().values()))),
     )

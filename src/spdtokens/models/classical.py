@@ -11,9 +11,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pyriemann.classification import MDM, FgMDM
-from pyriemann.tangentspace import TangentSpace
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
@@ -23,6 +21,7 @@ from sklearn.svm import SVC
 
 from spdtokens.models.augmented import AugmentedTrials
 from spdtokens.models.config import ModelError
+from spdtokens.models.manifold import NearestMean, TangentSpaces
 from spdtokens.signal import Tokenizer
 from spdtokens.signal.standard import StandardTrials
 
@@ -51,51 +50,14 @@ class Covariances(Tokenizer):
         return C[:, 0] if C.shape[1] == 1 else C
 
 
-class TangentSpaces(TransformerMixin, BaseEstimator):
-    """Every matrix of a trial in the tangent space at its own training mean, side by side."""
-
-    def fit(self, C: NDArray[Any], y: ArrayLike | None = None) -> Self:  # noqa: ARG002
-        """Find the Riemannian mean of each of a trial's matrices (n, d, d) or (n, tokens, d, d)."""
-        self.spaces_ = [TangentSpace(metric="riemann").fit(part) for part in _parts(C)]
-        return self
-
-    def transform(self, C: NDArray[Any]) -> NDArray[np.float64]:
-        """Tangent vectors (n, tokens * d (d + 1) / 2)."""
-        pairs = zip(self.spaces_, _parts(C), strict=True)
-        return np.concatenate([space.transform(part) for space, part in pairs], axis=1)
-
-
-class BlockDiagonal(TransformerMixin, BaseEstimator):
-    """All matrices of a trial as the blocks of one: squared Riemannian distances add up."""
-
-    def fit(self, C: NDArray[Any], y: ArrayLike | None = None) -> Self:  # noqa: ARG002
-        """Nothing to learn."""
-        self.n_features_in_ = C.shape[-1]
-        return self
-
-    def transform(self, C: NDArray[Any]) -> NDArray[np.float64]:
-        """Matrices (n, d, d) as they are, (n, tokens, d, d) as (n, tokens * d, tokens * d)."""
-        if C.ndim == 3:
-            return C
-        n, tokens, d, _ = C.shape
-        blocks = np.zeros((n, tokens, d, tokens, d))
-        diagonal = np.arange(tokens)
-        blocks[:, diagonal, :, diagonal] = C.transpose(1, 0, 2, 3)
-        return blocks.reshape(n, tokens * d, tokens * d)
-
-
-def _parts(C: NDArray[Any]) -> list[NDArray[Any]]:
-    return [C] if C.ndim == 3 else [C[:, i] for i in range(C.shape[1])]
-
-
 def mdm(**tokenizer: Any) -> Pipeline:
     """Minimum distance to the Riemannian mean of a class (Barachant et al. 2012)."""
-    return make_pipeline(Covariances(**tokenizer), BlockDiagonal(), MDM(metric="riemann"))
+    return make_pipeline(Covariances(**tokenizer), NearestMean())
 
 
 def fgmdm(**tokenizer: Any) -> Pipeline:
     """Minimum distance to mean after geodesic filtering (Barachant et al. 2010)."""
-    return make_pipeline(Covariances(**tokenizer), BlockDiagonal(), FgMDM(metric="riemann"))
+    return make_pipeline(Covariances(**tokenizer), NearestMean(filtered=True))
 
 
 def ts_lr(**tokenizer: Any) -> Pipeline:

@@ -59,7 +59,9 @@ def held_back(
             f"validation is the share of trials to hold back, in (0, 1), not {share!r}."
         )
     splitter = StratifiedShuffleSplit if groups is None else GroupShuffleSplit
-    split = splitter(1, test_size=share, random_state=seed % 2**32)
+    # Of few trials more may be held back than asked: one of every class.
+    least = 0 if groups is not None else len(np.unique(codes)) / len(codes)
+    split = splitter(1, test_size=max(share, least), random_state=seed % 2**32)
     try:
         train, validation = next(split.split(everything, codes, groups))
     except ValueError as error:
