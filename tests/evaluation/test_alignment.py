@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyriemann.geometry.distance import pairwise_distance
+from pyriemann.geometry.base import powm
+from pyriemann.geometry.distance import distance_riemann, pairwise_distance
+from pyriemann.geometry.geodesic import geodesic_riemann
 from pyriemann.geometry.mean import mean_riemann
 from pyriemann.transfer import TLCenter, TLScale, encode_domains
 
@@ -126,6 +128,24 @@ def test_online_by_hand() -> None:
         np.testing.assert_allclose(out.test[i, 0], expected, rtol=1e-9)
         seen.append(STUDY.C[trial])
     assert len(out.train) == len(train)
+
+
+def test_online_rescale_by_hand() -> None:
+    """The first two trials: the middle of the training domains, then half the way to a trial."""
+    _, _, test = STUDY.parts("online")
+    out = STUDY.align("online", "rescale").test[:2, 0]
+    C = STUDY.C[:, 0]
+    domains = [C[STUDY.domain == s] for s in ("s1", "s2")]
+    means = np.stack([mean_riemann(X) for X in domains])
+    R = mean_riemann(means)
+    spread = np.mean(
+        [np.mean(distance_riemann(X, M) ** 2) for X, M in zip(domains, means, strict=True)]
+    )
+    first, second = C[test[:2]]
+    np.testing.assert_allclose(out[0], powm(whitened(first, R), spread**-0.5), rtol=1e-5)
+    spread = (spread + distance_riemann(first, R) ** 2 / 2) / 2
+    R = geodesic_riemann(R, first, 0.5)
+    np.testing.assert_allclose(out[1], powm(whitened(second, R), spread**-0.5), rtol=1e-5)
 
 
 @pytest.mark.parametrize("alignment", ["euclidean", "recentre", "rescale"])

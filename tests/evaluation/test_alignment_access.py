@@ -11,6 +11,7 @@ import pytest
 from spdtokens.evaluation.access import ACCESS
 from spdtokens.evaluation.alignment import ALIGNMENTS, align, align_signals, congruences
 from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.evaluation.references import Task, target_domain, training_domains
 from tests.evaluation.subjects import (
     CHANGING,
     STUDY,
@@ -66,19 +67,23 @@ def test_online_sees_the_strict_past_only(study: Study, alignment: str) -> None:
         np.testing.assert_array_equal(out.train, before.train)
 
 
-@pytest.mark.parametrize("alignment", ["euclidean", "recentre"])
-def test_online_reference_knows_nothing_of_its_own_trial(alignment: str) -> None:
-    train, _, test = STUDY.parts("online")
+@pytest.mark.parametrize("alignment", ["euclidean", "recentre", "rescale"])
+@pytest.mark.parametrize("study", [STUDY, WITHIN], ids=["new", "known"])
+def test_online_reference_knows_nothing_of_its_own_trial(study: Study, alignment: str) -> None:
+    train, _, test = study.parts("online")
 
-    def filters(study: Study) -> np.ndarray:
-        parts = (study.C[train], study.domain[train], None, study.C[test], "s3")
-        return congruences(*parts, "online", alignment).test
+    def known(study: Study) -> list[np.ndarray]:
+        C, domain = study.C, study.domain[train]
+        task = Task.checked(C[train], domain, None, C[test], "s3", "online", alignment)
+        target = target_domain(task, training_domains(task))
+        return [x for x in (target.reference, target.dispersion) if x is not None]
 
-    before = filters(STUDY)
+    before = known(study)
+    assert len(before) == 1 + (alignment == "rescale")
     for i in range(len(test)):
-        after = filters(disturbed(STUDY, test[i:]))
-        np.testing.assert_array_equal(after[: i + 1], before[: i + 1])
-    assert not np.allclose(filters(disturbed(STUDY, test[:1]))[1], before[1])
+        for new, old in zip(known(disturbed(study, test[i:])), before, strict=True):
+            np.testing.assert_array_equal(new[: i + 1], old[: i + 1])
+            assert i + 1 == len(test) or not np.allclose(new[i + 1], old[i + 1])
 
 
 @pytest.mark.parametrize("alignment", CHANGING)

@@ -80,7 +80,8 @@ def running_dispersions(C: Array, references: Array, start: Array, count: int) -
     before = count + np.arange(len(C))[:, None]
     # A trial at distance r moves the mean by r / (k + 1) and is then k / (k + 1) r away from it.
     added = distance_riemann(C, references, squared=True) * before / (before + 1)
-    total = count * start + np.cumsum(added, axis=0) - added
+    # The past alone is summed: to subtract the trial again would leave its rounding behind.
+    total = np.cumsum(np.concatenate([count * start[None], added[:-1]]), axis=0)
     return total / before
 
 
