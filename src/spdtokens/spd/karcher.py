@@ -1,4 +1,4 @@
-r"""The Riemannian mean of many matrices, in few eigendecompositions.
+r"""The Riemannian mean of many matrices, several tokens at once.
 
 The mean is where the tangent vectors to all matrices cancel. From a factor :math:`F` of the current
 point :math:`R = F F^\top`, the whitened matrices :math:`A_i = F^{-1} C_i F^{-\top}` have the mean
@@ -8,8 +8,9 @@ subtracted, and their difference tells the curvature and so the length :math:`\t
 step (Barzilai and Borwein 1988). The curvature is never below 1 and has a bound (Bini and Iannazzo
 2013), which keeps :math:`\theta` within limits.
 
-``pyriemann.geometry.mean.mean_riemann`` finds the same mean; it shortens its steps by a fixed
-schedule and needs half as many eigendecompositions again.
+``pyriemann.geometry.mean.mean_riemann`` finds the same mean. It shortens its steps by a fixed
+schedule, which runs out before convergence on matrices that lie far apart (random ones of condition
+number 1e7), and takes one token after another: here 1.4 to 2 times as long.
 """
 
 from __future__ import annotations
