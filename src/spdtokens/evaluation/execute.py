@@ -259,8 +259,7 @@ def _result(
     def scores(part: Part) -> dict[str, float]:
         return all_scores(part.y, predict(part))
 
-    # As they are stored: who recomputes a score from the store gets this one.
-    probabilities = predict(parts.test).astype(np.float32)
+    probabilities = predict(parts.test)
     return RunResult(
         spec=spec,
         ids=trials.table.id[parts.test.rows],

@@ -99,8 +99,9 @@ class RunResult:
     ids : ndarray of str, shape (n,)
         Every test trial, in the order of the arrays below.
     y : ndarray of int, shape (n,)
-    probabilities : ndarray of float32, shape (n, classes)
-        Of methods that give none, a softmax of their decision values.
+    probabilities : ndarray, shape (n, classes)
+        Of methods that give none, a softmax of their decision values. In double precision, since
+        some methods' probabilities differ by 1e-7 only.
     train, validation, test : dict of str to float
         Every metric by name; ``validation`` is empty where no trials validated.
     sizes : dict of str to int
@@ -122,7 +123,7 @@ class RunResult:
     spec: RunSpec
     ids: NDArray[np.str_]
     y: NDArray[np.int64]
-    probabilities: NDArray[np.float32]
+    probabilities: NDArray[np.float64]
     train: Mapping[str, float]
     validation: Mapping[str, float]
     test: Mapping[str, float]
