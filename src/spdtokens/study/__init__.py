@@ -1,0 +1,1 @@
+"""A study: an experiment as data, and the store of its runs."""
