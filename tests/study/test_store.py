@@ -162,15 +162,15 @@ def test_two_processes_add_at_once(path: Path) -> None:
     context = multiprocessing.get_context("spawn")
     gate = context.Barrier(2)  # both open the store, which is not there yet, at once
     # Half of the runs are done by both.
-    workers = [context.Process(target=_add_many, args=(path, i, 300, gate)) for i in (0, 150)]
+    workers = [context.Process(target=_add_many, args=(path, i, 200, gate)) for i in (0, 100)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join(120)
     assert [worker.exitcode for worker in workers] == [0, 0]
     with RunStore(path) as store:
-        assert {r.spec.seed for r in store.results()} == set(range(450))
-        assert len(store) == 450
+        assert {r.spec.seed for r in store.results()} == set(range(300))
+        assert len(store) == 300
 
 
 def _python(code: str, path: Path) -> subprocess.Popen[str]:

@@ -1,0 +1,119 @@
+"""The ``[[methods]]`` of a study file."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from typing import Any, get_args
+
+from spdtokens._errors import UserError
+from spdtokens.evaluation.plan import Choice
+from spdtokens.models.config import TransformerConfig
+from spdtokens.signal.bands import PRESETS as BANDS_BY_NAME
+from spdtokens.signal.bands import resolve_bands
+from spdtokens.study.reading import BANDS, NUMBER, PAIR, TABLE, TEXT, TRUTH, WHOLE, Kind, Table
+from spdtokens.training.methods import METHODS, Method, RecipeName, Settings
+from spdtokens.training.presets import PRESETS, resolve_preset
+from spdtokens.training.recipe import Recipe
+
+KEYS = ("name", "label", "bands", "preset", "changes", "recipe", "epochs", "device")
+#: Values of a preset that can be changed, with an example of each from which its kind is known.
+CHANGEABLE = {
+    field.name: 1 if field.default is None else field.default
+    for part in (TransformerConfig, Recipe)
+    for field in fields(part)
+}
+
+
+def read_choice(table: Table) -> Choice:
+    """A method with its settings; what is wrong is added to the table's problems."""
+    table.only(KEYS)
+    table.needs("name")
+    name = table.choice("name", METHODS, "", what="method")
+    settings = Settings(
+        bands=_bands(table),
+        preset=table.choice("preset", PRESETS, "paper"),
+        changes=_changes(table),
+        recipe=table.choice("recipe", get_args(RecipeName), "published"),
+        epochs=table.get("epochs", WHOLE),
+        device=_device(table),
+    )
+    if name:
+        _refuse_idle(table, METHODS[name])
+    if settings.epochs is not None and "epochs" in settings.changes:
+        table.wrong("epochs is given twice: leave it out of the changes.")
+    return Choice(name, settings, table.get("label", TEXT, ""))
+
+
+def _refuse_idle(table: Table, method: Method) -> None:
+    """Refuse settings that would change nothing, since who gives them thinks that they do."""
+    tokens = method.family == "token transformer"
+    idle = {
+        "preset": None if tokens else "is for token transformers",
+        "changes": None if tokens else "are for token transformers, as values of their preset",
+        "recipe": "is for other networks; token transformers have a preset" if tokens else None,
+        "bands": None if method.bands is None else f"are its own, {method.bands!r}",
+    }
+    if not method.has_seed:
+        idle |= dict.fromkeys(("recipe", "epochs"), "is for networks")
+    for key, reason in idle.items():
+        if key in table.values and reason is not None:
+            table.wrong(f"{key} of {method.name} {reason}. Leave {key} out.")
+
+
+def _bands(table: Table) -> Any:
+    value = table.get("bands", BANDS)
+    if value is None:
+        return "auto"
+    if isinstance(value, str):
+        names = ("auto", *BANDS_BY_NAME, "stimulus")
+        return table.choice("bands", names, "auto", what="preset of bands")
+    pairs = tuple((float(low), float(high)) for low, high in value)
+    try:
+        resolve_bands(pairs)
+    except UserError as error:
+        table.wrong(str(error))
+    return pairs
+
+
+def _device(table: Table) -> str:
+    device: str = table.get("device", TEXT, "auto")
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", device):
+        table.wrong(f"device is 'auto', 'cpu', 'cuda' or 'cuda:1', not {device!r}.")
+        return "auto"
+    return device
+
+
+def _changes(table: Table) -> dict[str, Any]:
+    given = table.get("changes", TABLE, {})
+    several = table.place != "[[methods]]"
+    place = f"[methods.changes] of {table.place}" if several else "[methods.changes]"
+    changes = Table(given, place, table.problems)
+    changes.only(CHANGEABLE)
+    before = len(table.problems)
+    values = {
+        key: _as(example, changes.get(key, _kind(example)))
+        for key, example in CHANGEABLE.items()
+        if key in given
+    }
+    preset = table.values.get("preset", "paper")
+    if len(table.problems) == before and preset in PRESETS:
+        try:
+            resolve_preset(preset, **values)
+        except UserError as error:
+            changes.wrong(str(error))
+    return values
+
+
+def _kind(example: Any) -> Kind:
+    if isinstance(example, bool):
+        return TRUTH
+    kinds: dict[type, Kind] = {int: WHOLE, float: NUMBER, str: TEXT, tuple: PAIR}
+    return kinds[type(example)]
+
+
+def _as(example: Any, value: Any) -> Any:
+    """A value in the type of the preset's, so that 1 and 1.0 are one run."""
+    if isinstance(example, tuple) and value is not None:
+        return tuple(map(float, value))
+    return float(value) if isinstance(example, float) and value is not None else value

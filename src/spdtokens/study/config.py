@@ -1,0 +1,280 @@
+"""A study as a TOML file, checked in full before anything runs.
+
+The file has, at its top, ``name`` (of the file, if it has none), ``seeds`` (a list, or how many of
+the paper's; five by default) and ``metric`` (what suits the data by default); then three kinds of
+tables, every data set being combined with every protocol, and every method run on each:
+
+``[[datasets]]``
+    ``name`` (a name, or a path from the file's folder), ``subjects``, ``paradigm``,
+    ``stimulus_hz``, ``window``, ``classes``, ``where``.
+``[[methods]]``
+    ``name``, ``label``, ``bands``, ``device``; of networks ``epochs`` and ``recipe``; of token
+    transformers ``preset`` and ``[methods.changes]``, values of the preset to replace.
+``[[protocols]]``
+    ``name``, the protocol's options, ``access``, ``alignment``, ``domain``.
+
+A kind of which nothing but names is said can be a list: ``methods = ["ts-lr", "mdm"]``.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from spdtokens._errors import UserError
+from spdtokens.data import Selection
+from spdtokens.data.official import OFFICIAL
+from spdtokens.data.select import PARADIGMS
+from spdtokens.data.simulated import SIMULATED
+from spdtokens.evaluation.access import ACCESS
+from spdtokens.evaluation.alignment import ALIGNMENTS
+from spdtokens.evaluation.metrics import METRICS
+from spdtokens.evaluation.parts import DOMAINS
+from spdtokens.evaluation.plan import Choice, Question, Source
+from spdtokens.evaluation.protocols import PROTOCOLS
+from spdtokens.study.choices import read_choice
+from spdtokens.study.errors import StudyError
+from spdtokens.study.reading import (
+    ANYTHING,
+    FACTS,
+    NAMES,
+    NUMBERS,
+    PAIR,
+    TEXT,
+    TOP,
+    Table,
+    nearest,
+    tables,
+)
+from spdtokens.training.device import resolve_device
+from spdtokens.training.methods import get_method
+from spdtokens.training.recipe import SEEDS, STABILITY_SEEDS
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is to be found out.
+
+    Attributes
+    ----------
+    name : str
+    path : Path
+        Of the file.
+    questions : tuple of Question
+        One for every data set and protocol.
+    metric : str or None
+        To look at first; None for what suits the paradigm.
+    """
+
+    name: str
+    path: Path
+    questions: tuple[Question, ...]
+    metric: str | None = None
+
+
+def read_study(path: str | Path) -> Study:
+    """The study of a file. No data set is opened; see :func:`check_study`.
+
+    Raises
+    ------
+    StudyError
+        With everything that is wrong with the file, one problem a line.
+    """
+    path = Path(path)
+    problems: list[str] = []
+    top = Table(_parsed(path), "The study", problems)
+    top.only(TOP)
+    name = top.get("name", TEXT, path.stem)
+    metric = top.choice("metric", METRICS)
+    seeds = _seeds(top)
+    datasets = [_dataset(table, path.parent) for table in tables(top, "datasets")]
+    methods = tables(top, "methods")
+    choices = [read_choice(table) for table in methods]
+    protocols = [_protocol(table) for table in tables(top, "protocols")]
+    _refuse_twice(problems, "datasets", datasets)
+    _refuse_twice(problems, "protocols", protocols)
+    _refuse_same_titles(problems, choices)
+    if problems:
+        raise StudyError("\n".join([f"{path} cannot be used:", *problems]))
+    return Study(
+        name,
+        path,
+        tuple(
+            Question(**dataset, **protocol, choices=tuple(choices), seeds=seeds)
+            for dataset, protocol in product(datasets, protocols)
+        ),
+        metric,
+    )
+
+
+def check_study(study: Study, source: Source | None = None) -> None:
+    """Open the data sets and refuse what does not fit them, or this machine.
+
+    Parameters
+    ----------
+    study : Study
+    source : Source, optional
+        That has, or will keep, the data sets.
+
+    Raises
+    ------
+    StudyError
+        With everything that does not fit, one problem a line.
+    """
+    source = source or Source()
+    problems: dict[str, None] = {}  # a dict keeps the order, and a problem of two protocols once
+    for question in study.questions:
+        try:
+            dataset = source.dataset(question.dataset, question.selection)
+        except (UserError, OSError) as error:
+            problems[f"{question.dataset}: {error}"] = None
+            continue
+        for subject in question.subjects:
+            if subject not in dataset.subjects:
+                has = ", ".join(dataset.subjects)
+                problems[f"{dataset.name} has no subject {subject!r}. It has: {has}."] = None
+        for choice in question.choices:
+            method = get_method(choice.method)
+            reason = method.why_not(dataset)
+            if reason is not None:
+                problems[f"{reason}. Leave it out."] = None
+                continue
+            try:
+                resolve_device(choice.settings.device)
+                method.options(dataset, choice.settings)
+            except UserError as error:
+                problems[f"{choice.title} on {dataset.name}: {error}"] = None
+    if problems:
+        raise StudyError("\n".join([f"{study.path} does not fit:", *problems]))
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise StudyError(f"There is no study file {path}.") from error
+    except OSError as error:
+        raise StudyError(f"{path} cannot be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise StudyError(f"{path} is not text in UTF-8, as TOML must be.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise StudyError(f"{path} is not TOML: {error}.") from error
+
+
+def _seeds(top: Table) -> tuple[int, ...]:
+    value = top.get("seeds", ANYTHING, list(SEEDS))
+    if type(value) is int and 1 <= value <= len(STABILITY_SEEDS):
+        return STABILITY_SEEDS[:value]
+    if type(value) is int and value > len(STABILITY_SEEDS):
+        top.wrong(
+            f"seeds = {value} is more than the paper's {len(STABILITY_SEEDS)}. List your own: "
+            "seeds = [1, 2, 3]."
+        )
+    elif not isinstance(value, list) or not value or any(type(s) is not int for s in value):
+        top.wrong(
+            "seeds is how many of the paper's to take, 1 to "
+            f"{len(STABILITY_SEEDS)}, or a list such as [42, 123], not {value!r}."
+        )
+    elif min(value) < 0 or len(set(value)) < len(value):
+        top.wrong(f"seeds are different and not negative, unlike {value!r}.")
+    else:
+        return tuple(value)
+    return SEEDS
+
+
+def _dataset(table: Table, folder: Path) -> dict[str, Any]:
+    selected = {
+        "paradigm": TEXT,
+        "stimulus_hz": NUMBERS,
+        "window": PAIR,
+        "classes": NAMES,
+        "where": FACTS,
+    }
+    table.only(("name", "subjects", *selected))
+    table.needs("name")
+    values = {
+        key: table.get(key, kind)
+        for key, kind in selected.items()
+        if key in table.values and key != "paradigm"
+    }
+    values["paradigm"] = table.choice("paradigm", PARADIGMS)
+    begin, end = values.get("window") or (0, 1)
+    if begin >= end:
+        table.wrong(f"the window ends at {end:g} s, before it begins at {begin:g} s.")
+    if any(f <= 0 for f in values.get("stimulus_hz") or ()):
+        table.wrong("stimulus_hz are frequencies above 0.")
+    classes = [str(label) for label in values.get("classes") or ()]
+    if classes and (len(set(classes)) < len(classes) or len(classes) < 2):
+        table.wrong(f"name two or more different classes, not {', '.join(classes)}.")
+    subjects = [str(subject) for subject in table.get("subjects", NAMES, [])]
+    for subject in sorted({s for s in subjects if subjects.count(s) > 1}):
+        table.wrong(f"subject {subject!r} is named twice.")
+    given = {key: value for key, value in values.items() if value is not None}
+    for key in ("window", "stimulus_hz"):
+        if key in given:
+            given[key] = [float(value) for value in given[key]]  # 4 and 4.0 are one selection
+    if classes:
+        given["classes"] = classes
+    return {
+        "dataset": _data_name(table, folder),
+        "selection": Selection.of(given),
+        "subjects": tuple(subjects),
+    }
+
+
+def _data_name(table: Table, folder: Path) -> str:
+    """A known name as it is; a path from the file's folder, in full."""
+    name: str = table.get("name", TEXT, "")
+    known = (*SIMULATED, *OFFICIAL)
+    if not name or name in known or name.startswith("moabb:"):
+        return name
+    path = folder / Path(name).expanduser()
+    if not path.exists():
+        near = nearest(name, known)
+        hint = f" Did you mean {near!r}?" if near else ""
+        table.wrong(f"there is no data set {name!r}, and no file or folder {path}.{hint}")
+    return str(path.resolve())
+
+
+def _protocol(table: Table) -> dict[str, Any]:
+    name = table.choice("name", PROTOCOLS, what="protocol")
+    if name is None:  # which options it would have is not known
+        options = {option for protocol in PROTOCOLS.values() for option in protocol.options}
+    else:
+        options = set(PROTOCOLS[name].options)
+    table.only(("name", *sorted(options), "access", "alignment", "domain"))
+    table.needs("name")
+    given = {option: table.values[option] for option in options if option in table.values}
+    if name is not None:
+        try:
+            PROTOCOLS[name].checked(given)
+        except UserError as error:
+            table.wrong(str(error))
+    return {
+        "protocol": name,
+        "protocol_options": given,
+        "access": table.choice("access", ACCESS, "train"),
+        "alignment": table.choice("alignment", ALIGNMENTS, "none"),
+        "domain": table.choice("domain", DOMAINS, "session"),
+    }
+
+
+def _refuse_twice(problems: list[str], key: str, entries: list[dict[str, Any]]) -> None:
+    for number, entry in enumerate(entries, 1):
+        first = entries.index(entry) + 1
+        if first < number:
+            problems.append(f"[[{key}]] {number} is the same as {first}. Leave it out.")
+
+
+def _refuse_same_titles(problems: list[str], choices: list[Choice]) -> None:
+    titles = [choice.title for choice in choices]
+    for number, title in enumerate(titles, 1):
+        first = titles.index(title) + 1
+        if title and first < number:
+            problems.append(
+                f"[[methods]] {first} and {number} are both called {title!r}; give each a label of "
+                "its own."
+            )
