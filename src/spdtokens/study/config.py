@@ -25,10 +25,6 @@ from pathlib import Path
 from typing import Any
 
 from spdtokens._errors import UserError
-from spdtokens.data import Selection
-from spdtokens.data.official import OFFICIAL
-from spdtokens.data.select import PARADIGMS
-from spdtokens.data.simulated import SIMULATED
 from spdtokens.evaluation.access import ACCESS
 from spdtokens.evaluation.alignment import ALIGNMENTS
 from spdtokens.evaluation.metrics import METRICS
@@ -36,19 +32,9 @@ from spdtokens.evaluation.parts import DOMAINS
 from spdtokens.evaluation.plan import Choice, Question, Source
 from spdtokens.evaluation.protocols import PROTOCOLS
 from spdtokens.study.choices import read_choice
+from spdtokens.study.datasets import read_dataset
 from spdtokens.study.errors import StudyError
-from spdtokens.study.reading import (
-    ANYTHING,
-    FACTS,
-    NAMES,
-    NUMBERS,
-    PAIR,
-    TEXT,
-    TOP,
-    Table,
-    nearest,
-    tables,
-)
+from spdtokens.study.reading import ANYTHING, TEXT, TOP, Table, tables
 from spdtokens.training.device import resolve_device
 from spdtokens.training.methods import get_method
 from spdtokens.training.recipe import SEEDS, STABILITY_SEEDS
@@ -90,7 +76,7 @@ def read_study(path: str | Path) -> Study:
     name = top.get("name", TEXT, path.stem)
     metric = top.choice("metric", METRICS)
     seeds = _seeds(top)
-    datasets = [_dataset(table, path.parent) for table in tables(top, "datasets")]
+    datasets = [read_dataset(table, path.parent) for table in tables(top, "datasets")]
     methods = tables(top, "methods")
     choices = [read_choice(table) for table in methods]
     protocols = [_protocol(table) for table in tables(top, "protocols")]
@@ -183,60 +169,6 @@ def _seeds(top: Table) -> tuple[int, ...]:
     else:
         return tuple(value)
     return SEEDS
-
-
-def _dataset(table: Table, folder: Path) -> dict[str, Any]:
-    selected = {
-        "paradigm": TEXT,
-        "stimulus_hz": NUMBERS,
-        "window": PAIR,
-        "classes": NAMES,
-        "where": FACTS,
-    }
-    table.only(("name", "subjects", *selected))
-    table.needs("name")
-    values = {
-        key: table.get(key, kind)
-        for key, kind in selected.items()
-        if key in table.values and key != "paradigm"
-    }
-    values["paradigm"] = table.choice("paradigm", PARADIGMS)
-    begin, end = values.get("window") or (0, 1)
-    if begin >= end:
-        table.wrong(f"the window ends at {end:g} s, before it begins at {begin:g} s.")
-    if any(f <= 0 for f in values.get("stimulus_hz") or ()):
-        table.wrong("stimulus_hz are frequencies above 0.")
-    classes = [str(label) for label in values.get("classes") or ()]
-    if classes and (len(set(classes)) < len(classes) or len(classes) < 2):
-        table.wrong(f"name two or more different classes, not {', '.join(classes)}.")
-    subjects = [str(subject) for subject in table.get("subjects", NAMES, [])]
-    for subject in sorted({s for s in subjects if subjects.count(s) > 1}):
-        table.wrong(f"subject {subject!r} is named twice.")
-    given = {key: value for key, value in values.items() if value is not None}
-    for key in ("window", "stimulus_hz"):
-        if key in given:
-            given[key] = [float(value) for value in given[key]]  # 4 and 4.0 are one selection
-    if classes:
-        given["classes"] = classes
-    return {
-        "dataset": _data_name(table, folder),
-        "selection": Selection.of(given),
-        "subjects": tuple(subjects),
-    }
-
-
-def _data_name(table: Table, folder: Path) -> str:
-    """A known name as it is; a path from the file's folder, in full."""
-    name: str = table.get("name", TEXT, "")
-    known = (*SIMULATED, *OFFICIAL)
-    if not name or name in known or name.startswith("moabb:"):
-        return name
-    path = folder / Path(name).expanduser()
-    if not path.exists():
-        near = nearest(name, known)
-        hint = f" Did you mean {near!r}?" if near else ""
-        table.wrong(f"there is no data set {name!r}, and no file or folder {path}.{hint}")
-    return str(path.resolve())
 
 
 def _protocol(table: Table) -> dict[str, Any]:

@@ -73,7 +73,12 @@ def to_parquet(
             "Parquet files need pyarrow: pip install 'spdtokens[parquet]'. Or write CSV."
         ) from error
     names, rows = _table(results, predictions)
-    kinds = {"number": pa.float64(), "whole": pa.int64(), "text": pa.string()}
+    kinds = {
+        "number": pa.float64(),
+        "probability": pa.float32(),
+        "whole": pa.int64(),
+        "text": pa.string(),
+    }
     schema = pa.schema([(name, kinds[_kind(name)]) for name in names])
 
     def write(file: Path) -> None:
@@ -112,7 +117,10 @@ def run_row(result: RunResult) -> Row:
 
 
 def trial_rows(result: RunResult) -> Iterator[Row]:
-    """Every test trial of a run: which, its label, what was predicted, and the probabilities."""
+    """Every test trial of a run: which, its label, what was predicted, and the probabilities.
+
+    These stay float32: as Python's floats they would be written with twice the digits.
+    """
     spec = result.spec
     run = {
         "key": spec.key,
@@ -127,7 +135,7 @@ def trial_rows(result: RunResult) -> Iterator[Row]:
         result.ids.tolist(),
         result.y.tolist(),
         np.argmax(result.probabilities, 1).tolist(),
-        result.probabilities.tolist(),
+        result.probabilities,
         strict=True,
     )
     for name, y, predicted, p in columns:
@@ -144,6 +152,8 @@ def _kind(name: str) -> str:
     """Kind of a column, known by its name so that an empty one has it too."""
     if name in _WHOLE or name.startswith("n_"):
         return "whole"
+    if name.startswith("p_"):
+        return "probability"
     return "text" if name in _TEXT or name.startswith("origin_") else "number"
 
 
