@@ -12,7 +12,7 @@ from spdtokens.evaluation.batches import batches
 from spdtokens.evaluation.execute import execute
 from spdtokens.evaluation.metrics import default_metric, get_metric
 from spdtokens.evaluation.plan import Choice, Question, Source, plan, settings_values
-from spdtokens.evaluation.runs import RunResult, RunSpec
+from spdtokens.evaluation.runs import RunResult, RunSpec, as_text
 from spdtokens.evaluation.summary import Row, summarise
 from spdtokens.training.engine import Listener
 
@@ -105,9 +105,9 @@ def by_choice(question: Question, specs: Sequence[RunSpec]) -> dict[str, list[Ru
     """Runs by the name that tables show, in the order of the question."""
     found: dict[str, list[RunSpec]] = {}
     for choice in question.choices:
-        settings = settings_values(choice.settings)
+        mine = (choice.method, as_text(settings_values(choice.settings)))
         found[choice.title] = [
-            spec for spec in specs if (spec.method, spec.settings) == (choice.method, settings)
+            spec for spec in specs if (spec.method, as_text(spec.settings)) == mine
         ]
     return found
 

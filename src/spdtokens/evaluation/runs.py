@@ -62,8 +62,12 @@ class RunSpec:
 
     @cached_property
     def key(self) -> str:
-        """Digest of all that determines the run. The data set counts by content, not by name."""
-        values = {k: v for k, v in asdict(self).items() if k not in ("dataset", "subjects")}
+        """Digest of all that determines the run.
+
+        The data set counts by content, not by name; settings by what they mean for the method.
+        """
+        named = ("dataset", "subjects", "settings")
+        values = {k: v for k, v in asdict(self).items() if k not in named}
         return hashlib.blake2b(as_text(values).encode(), digest_size=16).hexdigest()
 
     @cached_property

@@ -148,6 +148,29 @@ def summarise(results: Mapping[str, Sequence[RunResult]], metric: str) -> list[R
     ]
 
 
+def unit_scores(
+    results: Mapping[str, Sequence[RunResult]], metric: str
+) -> tuple[str, dict[str, NDArray[np.float64]]]:
+    """What methods are paired by, ``'subjects'`` or ``'folds'``, and each one's scores (n,).
+
+    Only subjects, or folds, of which every method has a run.
+    """
+    tables = {name: _Scores(runs, metric) for name, runs in results.items() if runs}
+    shared = set.intersection(*(set(table.folds) for table in tables.values()))
+    order = [fold for fold in next(iter(tables.values())).folds if fold in shared]
+    subjects = list(dict.fromkeys(subject for subject, _ in order))
+    by_fold = {
+        name: {fold: _mean(row) for fold, row in zip(table.folds, table.test, strict=True)}
+        for name, table in tables.items()
+    }
+    if len(subjects) < 2:
+        return "folds", {n: np.array([by_fold[n][fold] for fold in order]) for n in tables}
+    return "subjects", {
+        name: np.array([_mean([found[f] for f in order if f[0] == s]) for s in subjects])
+        for name, found in by_fold.items()
+    }
+
+
 class _Scores:
     """Scores of one method as (subject, fold) x seed."""
 

@@ -75,7 +75,6 @@ def to_parquet(
     names, rows = _table(results, predictions)
     kinds = {
         "number": pa.float64(),
-        "probability": pa.float32(),
         "whole": pa.int64(),
         "text": pa.string(),
     }
@@ -117,10 +116,7 @@ def run_row(result: RunResult) -> Row:
 
 
 def trial_rows(result: RunResult) -> Iterator[Row]:
-    """Every test trial of a run: which, its label, what was predicted, and the probabilities.
-
-    These stay float32: as Python's floats they would be written with twice the digits.
-    """
+    """Every test trial of a run: which, its label, what was predicted, and the probabilities."""
     spec = result.spec
     run = {
         "key": spec.key,
@@ -152,8 +148,6 @@ def _kind(name: str) -> str:
     """Kind of a column, known by its name so that an empty one has it too."""
     if name in _WHOLE or name.startswith("n_"):
         return "whole"
-    if name.startswith("p_"):
-        return "probability"
     return "text" if name in _TEXT or name.startswith("origin_") else "number"
 
 

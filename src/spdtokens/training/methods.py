@@ -208,7 +208,11 @@ class Method:
 
     def configuration(self, dataset: Dataset, settings: Settings) -> dict[str, Any]:
         """Everything but the data that determines a run, as plain values."""
-        values: dict[str, Any] = {"bands": settings.bands}
+        values: dict[str, Any] = {} if dataset.is_covariance else self.options(dataset, settings)
+        if not isinstance(values.get("bands", ""), str):
+            values["bands"] = [list(pair) for pair in values["bands"]]
+        if self.has_seed:
+            values["device"] = settings.device
         if self.family == "token transformer":
             preset = settings.resolved_preset()
             values |= {"network": asdict(preset.config), "recipe": asdict(preset.recipe)}

@@ -1,0 +1,226 @@
+"""``spdtokens study``: an experiment as a file, and the store of its runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from spdtokens.cli.app import AsJson, app, errors_told, print_json
+
+if TYPE_CHECKING:
+    from spdtokens.study.run import Plan
+    from spdtokens.study.store import RunStore
+
+study = typer.Typer(help="Run an experiment that is described in a file.", no_args_is_help=True)
+app.add_typer(study, name="study")
+
+File = Annotated[Path, typer.Argument(help="A TOML file: see docs/studies.md.")]
+Store = Annotated[
+    Path | None, typer.Option(help="Where runs are kept; beside FILE, with .sqlite, by default.")
+]
+AnyCode = Annotated[
+    bool,
+    typer.Option("--any-code", help="Count runs made by other code of spdtokens as done."),
+]
+
+
+class Kind(Enum):
+    """What the rows of an exported table are."""
+
+    RUNS = "runs"
+    TRIALS = "trials"
+
+
+def _planned(file: Path, any_code: bool) -> Plan:
+    from spdtokens.study.config import read_study
+    from spdtokens.study.run import plan_study
+
+    return plan_study(read_study(file), any_code=any_code)
+
+
+def _store(file: Path, store: Path | None, *, must_exist: bool = True) -> RunStore:
+    from spdtokens.study.errors import StudyError
+    from spdtokens.study.store import RunStore
+
+    path = store or file.with_suffix(".sqlite")
+    if must_exist and not path.exists():
+        raise StudyError(f"There is no store {path} yet: spdtokens study run {file}.")
+    return RunStore(path)
+
+
+@study.command()
+def run(
+    file: File,
+    store: Store = None,
+    workers: Annotated[
+        int, typer.Option(min=0, help="Processes; 0 to train in this one, runs batched together.")
+    ] = 0,
+    cluster: Annotated[str | None, typer.Option(help="A Dask scheduler: tcp://host:8786.")] = None,
+    any_code: AnyCode = False,
+) -> None:
+    """Do the runs of a study that are not in its store yet."""
+    from spdtokens.evaluation.metrics import default_metric
+    from spdtokens.study.executors import Cluster, Executor, InProcess, Processes
+    from spdtokens.study.progress import StudyBar
+    from spdtokens.study.run import run_study
+
+    if workers and cluster:
+        raise typer.BadParameter("--workers and --cluster exclude each other.")
+    with errors_told():
+        planned = _planned(file, any_code)
+        executor: Executor
+        if cluster:
+            executor = Cluster(cluster)
+        else:
+            executor = Processes(workers) if workers else InProcess(planned.source)
+        first = planned.study.questions[0]
+        paradigm = planned.source.dataset(first.dataset, first.selection).paradigm
+        metric = planned.study.metric or default_metric(paradigm)
+        with _store(file, store, must_exist=False) as runs:
+            try:
+                with StudyBar(metric) as bar:
+                    progress = run_study(planned, runs, executor, tell=bar.tell)
+            except KeyboardInterrupt:
+                left = len(planned.missing(runs))
+                typer.echo(
+                    f"Stopped. {len(planned.once()) - left} runs are in {runs.path}, {left} are "
+                    "left; the same command goes on.",
+                    err=True,
+                )
+                raise typer.Exit(130) from None
+            for failure in progress.failures:
+                typer.echo(f"Failed: {failure}", err=True)
+            typer.echo(
+                f"{progress.total} runs: {progress.before} were there, {progress.done} done now, "
+                f"{len(progress.failures)} failed. Store: {runs.path}"
+            )
+    if progress.failures:
+        raise typer.Exit(1)
+
+
+@study.command()
+def status(
+    file: File, store: Store = None, any_code: AnyCode = False, as_json: AsJson = False
+) -> None:
+    """How much of a study is done."""
+    from spdtokens.study.show import status_table
+
+    with errors_told():
+        planned = _planned(file, any_code)
+        with _store(file, store) as runs:
+            missing = Counter(spec.method for spec in planned.missing(runs))
+            total = Counter(spec.method for spec in planned.once())
+            codes = runs.codes()
+    if as_json:
+        rows = [{"method": m, "done": n - missing[m], "total": n} for m, n in total.items()]
+        print_json({"methods": rows, "codes": codes})
+    else:
+        Console().print(status_table(total, missing, codes, planned.code))
+
+
+@study.command()
+def show(
+    file: File,
+    store: Store = None,
+    metric: Annotated[str | None, typer.Option(help="Instead of the study's.")] = None,
+    any_code: AnyCode = False,
+    as_json: AsJson = False,
+) -> None:
+    """The tables of a study, as far as it is done."""
+    from dataclasses import replace
+
+    from spdtokens.evaluation.metrics import get_metric
+    from spdtokens.evaluation.show import as_json as rows_as_json
+    from spdtokens.evaluation.show import summary_table
+
+    with errors_told():
+        planned = _planned(file, any_code)
+        if metric is not None:
+            get_metric(metric)
+            planned = replace(planned, study=replace(planned.study, metric=metric))
+        with _store(file, store) as runs:
+            found = planned.evaluations(runs)
+    if as_json:
+        print_json(
+            {
+                "tables": [
+                    {
+                        "dataset": answer.question.dataset,
+                        "protocol": answer.question.protocol,
+                        "access": answer.question.access,
+                        "alignment": answer.question.alignment,
+                        **rows_as_json(answer.rows),
+                    }
+                    for answer in found
+                ]
+            }
+        )
+        return
+    for answer in found:
+        question = answer.question
+        name = planned.source.dataset(question.dataset, question.selection).name
+        Console().print(summary_table(answer.rows, question, name))
+
+
+@study.command()
+def export(
+    file: File,
+    out: Annotated[Path, typer.Option(help="A .csv or .parquet file.")],
+    rows: Annotated[Kind, typer.Option(help="One row a run, or one a test trial.")] = Kind.RUNS,
+    store: Store = None,
+    any_code: AnyCode = False,
+) -> None:
+    """Write a study's runs, or every test trial with its probabilities, as a table."""
+    from spdtokens.study.export import to_csv, to_parquet
+
+    writers = {".csv": to_csv, ".parquet": to_parquet}
+    if out.suffix not in writers:
+        raise typer.BadParameter(f"{out} ends neither in .csv nor in .parquet.")
+    with errors_told():
+        planned = _planned(file, any_code)
+        with _store(file, store) as runs:
+            found = runs.results([spec.key for spec in planned.once()], planned.code)
+        writers[out.suffix](found, out, predictions=rows is Kind.TRIALS)
+    typer.echo(f"{len(found)} runs written to {out}.")
+
+
+@study.command()
+def compare(
+    file: File,
+    reference: Annotated[
+        str | None, typer.Option(help="Label or name of a method; the first by default.")
+    ] = None,
+    metric: Annotated[str | None, typer.Option(help="Instead of the study's.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the figures of differences.")] = None,
+    store: Store = None,
+    any_code: AnyCode = False,
+    as_json: AsJson = False,
+) -> None:
+    """Whether methods differ: several tests over subjects or folds, effect sizes, figures."""
+    from dataclasses import replace
+
+    from spdtokens._files import output_folder
+    from spdtokens.study.comparison import comparisons, write_figures
+    from spdtokens.study.show import comparison_table
+
+    with errors_told():
+        folder = None if out is None else output_folder(out)
+        planned = _planned(file, any_code)
+        if metric is not None:
+            planned = replace(planned, study=replace(planned.study, metric=metric))
+        with _store(file, store) as runs:
+            found = planned.evaluations(runs)
+        tables = [comparisons(answer, reference) for answer in found if answer.rows]
+        written = [] if folder is None else write_figures(tables, folder)
+    if as_json:
+        print_json({"comparisons": [table.values() for table in tables]})
+    else:
+        for table in tables:
+            Console().print(comparison_table(table))
+        for path in written:
+            typer.echo(f"Written: {path}")
