@@ -28,7 +28,7 @@ $(INSTALLED_DEV): pyproject.toml constraints.txt | $(BIN)/python
 install: $(INSTALLED) ## install spdtokens into .venv
 
 demo: $(INSTALLED) ## decode simulated motor imagery, trained on one session, tested on the next
-	$(BIN)/spdtokens evaluate sim-mi --subject 1 --subject 2 --subject 3 --seeds 3
+	$(BIN)/spdtokens evaluate --dataset sim-mi --subjects 1,2,3 --seeds 3
 
 theory: $(INSTALLED) ## check the paper's theory numerically and draw it
 	$(BIN)/spdtokens theory --out $(OUT)
@@ -54,6 +54,7 @@ bench: $(INSTALLED_DEV) ## speed against the field's libraries, same run
 	$(BIN)/spdtokens bench train
 	$(BIN)/spdtokens bench latency
 	$(BIN)/spdtokens bench methods
+	$(BIN)/spdtokens bench study
 
 clean: ## remove what make made
 	rm -rf $(VENV) $(OUT) build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -212,21 +212,26 @@ def covariance_folder(tmp_path: Path) -> Path:
 
 
 def test_evaluate(covariance_folder: Path) -> None:
-    command = ["evaluate", str(covariance_folder), "--seeds", "2", "--epochs", "3"]
+    command = ["evaluate", "--dataset", str(covariance_folder), "--seeds", "2", "--epochs", "3"]
     result = runner.invoke(app, [*command, "--json"])
     assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
-    assert [row["method"] for row in found["summary"]] == [
+    rows = json.loads(result.stdout)["results"]
+    assert [row["method"] for row in rows] == [
         "token-log-euclidean",
         "token-bures-wasserstein",
         "token-euclidean",
         "ts-lr",
     ]
-    assert {score["seed"] for score in found["scores"]} == {42, 123, None}
-    assert found["summary"][-1]["test"] > 80
-    shown = runner.invoke(app, [*command, "--method", "token-euclidean"])
-    assert "6/6" in shown.stderr  # two seeds, three epochs
-    for word in ("token-euclidean", "train", "test", "chance", "50.0", "40/40"):
+    keys = {"method", "metric", "score", "std", "train_score", "chance", "n_test", "n_runs"}
+    assert keys | {"p_value"} <= set(rows[0])
+    assert [row["n_runs"] for row in rows] == [2, 2, 2, 1]
+    assert {row["n_test"] for row in rows} == {40}
+    assert 0.8 < rows[-1]["score"] <= 1
+    assert rows[0]["p_value"] is None
+    assert 0 <= rows[-1]["p_value"] <= 1
+    shown = runner.invoke(app, [*command, "--method", "ts-lr,token-euclidean"])
+    assert "2/2" in shown.stderr  # two seeds
+    for word in ("token-euclidean", "train", "test", "chance", "50.0", "McNemar", "target access"):
         assert word in shown.stdout
 
 
@@ -234,24 +239,61 @@ def test_evaluate(covariance_folder: Path) -> None:
     ("options", "message"),
     [
         (["--method", "lda"], "There is no method 'lda'"),
+        (["--method", ""], "No method is named"),
+        (["--method", "eegnet"], "Eegnet needs signals"),
         (["--preset", "best"], "There is no preset 'best'"),
-        (["--subject", "7"], "has no subject '7'"),
+        (["--subjects", "7"], "has no subject '7'"),
         (["--device", "tpu9"], "There is no device 'tpu9'"),
+        (["--protocol", "session-transfr"], "Did you mean 'session-transfer'?"),
+        (["--target-access", "all"], "unlabeled_full"),
+        (["--alignment", "center"], "recentre"),
+        (["--alignment", "recentre"], "shows none before the test"),
+        (["--folds", "3"], "session-transfer has no option 'folds'"),
+        (["--metric", "acc"], "There is no metric 'acc'"),
+        (["--paradigm", "eeg"], "There is no paradigm 'eeg'"),
+        (["--classes", "rest,mov"], "Did you mean 'move'?"),
+        (["--where", "imagined=1"], "nothing called 'imagined'"),
     ],
 )
 def test_evaluate_refuses_in_a_line(covariance_folder: Path, options, message) -> None:
-    result = runner.invoke(app, ["evaluate", str(covariance_folder), *options])
-    assert result.exit_code == 1
+    command = ["evaluate", "--dataset", str(covariance_folder), "--method", "ts-lr", *options]
+    result = runner.invoke(app, command)
+    assert result.exit_code == 1, result.output
     assert result.stderr.startswith("Error: ")
     assert message in result.stderr
     assert "Traceback" not in result.output
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--window", "1"], "two numbers"),
+        (["--stimulus-hz", "a,b"], "numbers with commas"),
+        (["--bands", "8-13-20"], "look like 8-13,13-30"),
+        (["--where", "imagined"], "NAME=VALUE"),
+    ],
+)
+def test_evaluate_explains_how_options_are_written(covariance_folder: Path, options, message):
+    result = runner.invoke(app, ["evaluate", "--dataset", str(covariance_folder), *options])
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.replace("│", " ").split())
+
+
 def test_evaluate_needs_an_earlier_session(covariance_folder: Path) -> None:
     (covariance_folder / "sub-01_ses-2.npz").unlink()
-    result = runner.invoke(app, ["evaluate", str(covariance_folder)])
+    result = runner.invoke(app, ["evaluate", "--dataset", str(covariance_folder)])
     assert result.exit_code == 1
-    assert "one session only" in result.stderr
+    assert "Subject 01 has 1 session(s)" in result.stderr
+
+
+def test_protocols_are_listed() -> None:
+    found = json.loads(runner.invoke(app, ["protocols", "--json"]).stdout)
+    names = [protocol["name"] for protocol in found["protocols"]]
+    assert {"session-transfer", "blocks", "leave-one-subject-out"} <= set(names)
+    assert "online" in [access["name"] for access in found["access"]]
+    table = runner.invoke(app, ["protocols"], env={"COLUMNS": "140"}).stdout
+    for name in names:
+        assert name in table
 
 
 def test_methods_are_listed() -> None:

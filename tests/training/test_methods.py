@@ -9,11 +9,11 @@ from functools import cache
 
 import numpy as np
 import pytest
+from spdtokens.evaluation.transfer import session_transfer
 
 from spdtokens._errors import UserError
 from spdtokens._extras import how_to_install
 from spdtokens.data import Dataset, Recording
-from spdtokens.evaluation.transfer import session_transfer
 from spdtokens.training.methods import METHODS, Method, MethodError, Settings, get_method
 from spdtokens.training.network_classifier import NetworkClassifier
 from spdtokens.training.recipe import TrainingError

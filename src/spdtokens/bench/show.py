@@ -92,3 +92,31 @@ def methods_cost_table(rows: list[dict[str, Any]], batch: int) -> Table:
             cells.append("-" if value is None else format(value, spec))
         table.add_row(row["name"], *cells)
     return table
+
+
+def study_table(found: dict[str, Any]) -> Table:
+    """What ``bench study`` found."""
+    table = Table(
+        title=f"{found['runs']} runs ({found['subjects']} subjects, {found['seeds']} seeds, 3 "
+        f"embeddings, {found['epochs']} epochs), {found['threads']} thread(s)",
+        caption="From signals to stored scores. The obvious loop is extrapolated from "
+        f"{found['obvious_is_extrapolated_from_epochs']} epochs measured in the same process, and "
+        "gets covariances, scores and storing for nothing.",
+    )
+    for name in ("", "minutes", f"hours for {found['projected_runs']} runs", "peak memory"):
+        table.add_column(name, justify="left" if not name else "right")
+    table.add_row(
+        "study",
+        f"{found['seconds'] / 60:.1f}",
+        f"{found['projected_hours']:.2f}",
+        f"{found['peak_megabytes']:.0f} MB",
+    )
+    table.add_row(
+        "obvious loop",
+        f"{found['obvious_seconds'] / 60:.1f}",
+        f"{found['projected_obvious_hours']:.2f}",
+        "",
+    )
+    table.add_section()
+    table.add_row("speedup", f"{found['speedup']:.1f}x", "", "")
+    return table

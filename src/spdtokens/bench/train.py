@@ -120,6 +120,11 @@ def memory_per_run(shape: Shape) -> dict[str, float]:
 
 def _peak_megabytes(shape: Shape) -> float:
     start_training(shape).advance(1)
+    return peak_megabytes()
+
+
+def peak_megabytes() -> float:
+    """Largest memory of this process so far."""
     status = Path("/proc/self/status")
     if status.exists():  # what getrusage reports there began with the parent's memory
         (peak,) = (row.split()[1] for row in status.read_text().splitlines() if "VmHWM" in row)

@@ -170,3 +170,24 @@ def methods(
             Console(stderr=True, markup=False).print(
                 f"{method.name} is not installed and was left out: {how_to_install(method.extra)}"
             )
+
+
+@bench_app.command()
+def study(
+    as_json: AsJson = False,
+    subjects: Annotated[int, typer.Option(min=1, help="Simulated subjects.")] = 9,
+    seeds: Annotated[int, typer.Option(min=1, max=5, help="Seeds a subject.")] = 5,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs a run.")] = 50,
+    threads: Threads = None,
+) -> None:
+    """Time a whole study of three embeddings against the obvious loop run by run."""
+    from spdtokens.bench.show import study_table
+    from spdtokens.bench.study import StudySize, bench_study
+
+    console = Console(stderr=True)
+    with console.status("A study of noise in the shape of BCI2a"):
+        found = bench_study(StudySize(subjects, seeds, epochs), threads)
+    if as_json:
+        print_json(found)
+    else:
+        Console().print(study_table(found))

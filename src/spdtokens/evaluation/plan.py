@@ -143,7 +143,9 @@ def check_question(question: Question, dataset: Dataset) -> None:
         if reason is not None:
             raise MethodError(f"{reason[0].upper()}{reason[1:]}. Leave it out.")
         resolve_device(choice.settings.device)
-        method.configuration(dataset, choice.settings)  # a wrong preset is refused here
+        # Wrong values are refused even where the method has no use for them.
+        choice.settings.resolved_preset()
+        method.configuration(dataset, choice.settings)
         method.options(dataset, choice.settings)
         if method.has_seed and not question.seeds:
             raise EvaluationError(f"{method.name} needs at least one seed.")
