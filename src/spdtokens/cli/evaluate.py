@@ -80,6 +80,9 @@ def evaluate(
     bands: Annotated[
         str, typer.Option(help="auto, a preset of bands, or pairs in Hz: 8-13,13-30.")
     ] = "auto",
+    covariance: Annotated[
+        str, typer.Option(help="auto, sample, oas, lwf, ..., erp or xdawn.")
+    ] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     as_json: AsJson = False,
 ) -> None:
@@ -95,6 +98,7 @@ def evaluate(
     with errors_told():
         settings = Settings(
             bands=parsed_bands(bands),
+            covariance=covariance,
             preset=preset,
             recipe=recipe.value,
             epochs=epochs,

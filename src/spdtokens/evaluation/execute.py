@@ -216,8 +216,10 @@ class _Tokens:
         access = get_access(spec.access)
         self.parts = prepare(spec, self.fold, access, self.trials, method, settings)
         self.alpha, self.first = engine.alpha, first
-        self.n_chans = self.parts.train.X.shape[-1]
-        self.tokenizer = engine.tokenizer().fit(self.parts.train.X)
+        train = self.parts.train
+        options = {} if train.X.ndim == 4 else method.options(self.trials.dataset, settings)
+        self.tokenizer = engine.tokenizer(**options).fit(train.X, train.y)
+        self.n_chans = self.tokenizer.covariances(train.X[:1]).shape[-1]
         self.pooled = [self.parts.train]
         if self.parts.validation is not None:
             self.pooled.append(self.parts.validation)

@@ -11,12 +11,13 @@ from spdtokens.evaluation.plan import Choice
 from spdtokens.models.config import TransformerConfig
 from spdtokens.signal.bands import PRESETS as BANDS_BY_NAME
 from spdtokens.signal.bands import resolve_bands
+from spdtokens.signal.covariance import ESTIMATORS, PROTOTYPES
 from spdtokens.study.reading import BANDS, NUMBER, PAIR, TABLE, TEXT, TRUTH, WHOLE, Kind, Table
 from spdtokens.training.methods import METHODS, Method, RecipeName, Settings
 from spdtokens.training.presets import PRESETS, resolve_preset
 from spdtokens.training.recipe import Recipe
 
-KEYS = ("name", "label", "bands", "preset", "changes", "recipe", "epochs", "device")
+KEYS = ("name", "label", "bands", "covariance", "preset", "changes", "recipe", "epochs", "device")
 #: Values of a preset that can be changed, with an example of each from which its kind is known.
 CHANGEABLE = {
     field.name: 1 if field.default is None else field.default
@@ -32,6 +33,7 @@ def read_choice(table: Table) -> Choice:
     name = table.choice("name", METHODS, "", what="method")
     settings = Settings(
         bands=_bands(table),
+        covariance=table.choice("covariance", ("auto", *ESTIMATORS, *PROTOTYPES), "auto"),
         preset=table.choice("preset", PRESETS, "paper"),
         changes=_changes(table),
         recipe=table.choice("recipe", get_args(RecipeName), "published"),

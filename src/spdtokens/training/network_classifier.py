@@ -49,6 +49,8 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
     windows : sequence of pairs, optional
     tmin : float
     stimulus_frequencies : sequence of float
+    covariance : str
+        Estimator, as in :class:`spdtokens.Tokenizer`; raw networks have none.
     recipe : {'published', 'common'}
         The recipe published with the network, or the paper's common one: Adam 1e-3, batches of 64,
         50 epochs, last epoch.
@@ -78,6 +80,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         windows: Sequence[Window] | None = None,
         tmin: float = 0.0,
         stimulus_frequencies: Sequence[float] = (),
+        covariance: str = "sample",
         recipe: Literal["published", "common"] = "published",
         epochs: int | None = None,
         validation: float = 0.125,
@@ -91,6 +94,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         self.windows = windows
         self.tmin = tmin
         self.stimulus_frequencies = stimulus_frequencies
+        self.covariance = covariance
         self.recipe = recipe
         self.epochs = epochs
         self.validation = validation
@@ -128,7 +132,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         seed = seed_of(self.random_state)
         self.preparation_ = self._preparation(network).fit(X, y)
         inputs = self._inputs(X)
-        shape = self._shape(inputs, network)
+        shape = self._shape(X, inputs, network)
         if validation is None:
             share = self.validation if recipe.needs_validation else None
             plan = held_back(seed, codes, groups, share)
@@ -201,7 +205,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         }
         if network.input == "raw":
             return StandardTrials(**options)
-        return Tokenizer(network.embedding, unit_free=True, **options)
+        return Tokenizer(network.embedding, unit_free=True, covariance=self.covariance, **options)
 
     def _inputs(self, X: ArrayLike) -> Tensor:
         network = self._network()
@@ -212,12 +216,14 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         inputs: Tensor = as_tensor(prepared).float()
         return inputs
 
-    def _shape(self, inputs: Tensor, network: Network) -> TrialShape:
-        n_chans = self.preparation_.n_features_in_
+    def _shape(self, X: ArrayLike, inputs: Tensor, network: Network) -> TrialShape:
+        n_classes = len(self.classes_)
         if network.input == "raw":
             assert self.sfreq is not None
-            return TrialShape(n_chans, len(self.classes_), inputs.shape[-1], self.sfreq)
-        return TrialShape(n_chans, len(self.classes_), n_tokens=inputs.shape[1])
+            return TrialShape(inputs.shape[1], n_classes, inputs.shape[-1], self.sfreq)
+        # With prototypes a matrix has more rows than the trial channels.
+        C = self.preparation_.covariances(np.asarray(X)[:1])
+        return TrialShape(C.shape[-1], n_classes, n_tokens=inputs.shape[1])
 
 
 def _calibrated(module: nn.Module, inputs: Tensor) -> nn.Module:
