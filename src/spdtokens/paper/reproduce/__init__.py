@@ -1,0 +1,14 @@
+"""The paper's tables and figures, each an experiment that can be run again."""
+
+from spdtokens.paper.reproduce.experiments import EXPERIMENTS, Cell, Experiment
+from spdtokens.paper.reproduce.run import Extent, Reproduced, Reproduction, Value
+
+__all__ = [
+    "EXPERIMENTS",
+    "Cell",
+    "Experiment",
+    "Extent",
+    "Reproduced",
+    "Reproduction",
+    "Value",
+]
