@@ -111,8 +111,13 @@ def _paradigm(name: str | None) -> Paradigm | None:
 def _window(
     dataset: Dataset, paradigm: Paradigm, asked: tuple[float, float] | None
 ) -> tuple[float, float]:
-    if dataset.is_covariance or asked is None:
+    if asked is None:
         return later_window(dataset.window, dataset.tmin, paradigm)
+    if dataset.is_covariance:
+        raise DataError(
+            f"A window was given, but {dataset.name} holds covariance matrices, in which time is "
+            "gone. Leave it out."
+        )
     begin, end = asked
     if not dataset.tmin <= begin < end:
         raise DataError(
@@ -162,7 +167,10 @@ def _wanted(
         found = known[name].astype(str) == str(value)
         if not found.any():
             values = ", ".join(np.unique(known[name].astype(str))[:10])
-            raise DataError(f"No trial has {name} = {value}. There are: {values}.")
+            raise DataError(
+                f"Subject {recording.subject}, session {recording.session}: no trial has {name} = "
+                f"{value}. There are: {values}."
+            )
         wanted &= found
     return wanted
 

@@ -11,10 +11,11 @@ from spdtokens.data import Dataset
 from spdtokens.evaluation.batches import batches
 from spdtokens.evaluation.execute import execute
 from spdtokens.evaluation.metrics import default_metric, get_metric
-from spdtokens.evaluation.plan import Choice, Question, Source, plan, settings_values
+from spdtokens.evaluation.plan import Choice, Question, Source, plan
 from spdtokens.evaluation.runs import RunResult, RunSpec, as_text
 from spdtokens.evaluation.summary import Row, summarise
 from spdtokens.training.engine import Listener
+from spdtokens.training.methods import get_method
 
 #: Given the number of runs to come, returns what to tell of each advance.
 Bar = Callable[[str, int], Listener | None]
@@ -93,22 +94,29 @@ def answer(
     if metric is not None:
         get_metric(metric)
     specs = plan(question, source)
-    done: list[RunResult] = []
-    for choice, mine in by_choice(question, specs).items():
-        listener = bar(choice, len(mine))
-        for batch in batches(mine):
-            done += execute(batch, source, listener)
-    return evaluation_of(question, source, done, metric)
+    done: dict[str, RunResult] = {}
+    dataset = source.dataset(question.dataset, question.selection)
+    for choice, mine in by_choice(question, dataset, specs).items():
+        new = [spec for spec in mine if spec.key not in done]
+        listener = bar(choice, len(new))
+        for batch in batches(new):
+            done |= {result.spec.key: result for result in execute(batch, source, listener)}
+    return evaluation_of(question, source, list(done.values()), metric)
 
 
-def by_choice(question: Question, specs: Sequence[RunSpec]) -> dict[str, list[RunSpec]]:
-    """Runs by the name that tables show, in the order of the question."""
+def by_choice(
+    question: Question, dataset: Dataset, specs: Sequence[RunSpec]
+) -> dict[str, list[RunSpec]]:
+    """Runs by the name that tables show, in the order of the question.
+
+    By what settings mean for the method: a run may have been done under others that mean the same.
+    """
+    texts = [(spec.method, as_text(spec.configuration)) for spec in specs]
     found: dict[str, list[RunSpec]] = {}
     for choice in question.choices:
-        mine = (choice.method, as_text(settings_values(choice.settings)))
-        found[choice.title] = [
-            spec for spec in specs if (spec.method, as_text(spec.settings)) == mine
-        ]
+        configuration = get_method(choice.method).configuration(dataset, choice.settings)
+        mine = (choice.method, as_text(configuration))
+        found[choice.title] = [s for s, text in zip(specs, texts, strict=True) if text == mine]
     return found
 
 
@@ -119,6 +127,6 @@ def evaluation_of(
     dataset = source.dataset(question.dataset, question.selection)
     metric = metric or default_metric(dataset.paradigm)
     by_key = {result.spec.key: result for result in results}
-    named = by_choice(question, [result.spec for result in by_key.values()])
+    named = by_choice(question, dataset, [result.spec for result in by_key.values()])
     grouped = {name: [by_key[spec.key] for spec in specs] for name, specs in named.items()}
     return Evaluation(question, grouped, summarise(grouped, metric))

@@ -98,8 +98,7 @@ def open_fold(spec: RunSpec, source: Source) -> tuple[Fold, Trials]:
         raise EvaluationError(f"{spec.dataset}: subject {spec.subject} has no fold {spec.fold}.")
     fold = with_access(fold, trials.table, get_access(spec.access))
     check_fold(fold, trials.table, trials.dataset.classes)
-    found = trials.hash_of(np.concatenate(list(fold.parts().values())))
-    if found != spec.data_hash:
+    if trials.hash_of(fold.rows) != spec.data_hash:
         raise EvaluationError(
             f"{spec.dataset}: the recordings of subject {spec.subject} are not those the run was "
             "planned with. They were changed since, or this machine has others."
@@ -119,15 +118,15 @@ def _alone(spec: RunSpec, source: Source, method: Method, settings: Settings) ->
         held = parts.validation
         validation = None if held is None else (held.X, held.y)
         classifier.fit(parts.train.X, parts.train.y, parts.train.groups, validation)
-        curves, epoch = classifier.history_, classifier.epoch_
+        curves, epoch, own = classifier.history_, classifier.epoch_, classifier.held_back_
     else:
         classifier.fit(parts.train.X, parts.train.y)
-        curves, epoch = {}, None
+        curves, epoch, own = {}, None, None
     return _result(
         spec,
         fold,
         trials,
-        parts,
+        parts if own is None else parts.holding_back(own),
         lambda part: class_probabilities(classifier, part.X),
         start,
         curves=curves,
@@ -160,11 +159,12 @@ def _together(
     start = time.perf_counter()
     opened: dict[tuple[str, str], _Tokens] = {}
     first = 0
-    for spec in specs:
-        where = (spec.subject, spec.fold)
-        if where not in opened:
-            opened[where] = _Tokens(spec, source, method, settings, engine, first)
-            first += opened[where].n_pooled
+    with _one_thread():
+        for spec in specs:
+            where = (spec.subject, spec.fold)
+            if where not in opened:
+                opened[where] = _Tokens(spec, source, method, settings, engine, first)
+                first += opened[where].n_pooled
     mine = [opened[spec.subject, spec.fold] for spec in specs]
     device = resolve_device(settings.device)
     pool = _pool(list(opened.values()), device)
@@ -173,30 +173,32 @@ def _together(
         any_fold.n_chans, len(any_fold.trials.dataset.classes), n_tokens=pool.tokens.shape[1]
     )
     epochs = engine.recipe.epochs
+    plans = [tokens.plan(spec.seed or 0, engine) for spec, tokens in zip(specs, mine, strict=True)]
     runs = train_runs(
         engine.build(shape),
         pool,
-        [tokens.plan(spec.seed or 0, engine) for spec, tokens in zip(specs, mine, strict=True)],
+        [tokens.in_pool(plan) for tokens, plan in zip(mine, plans, strict=True)],
         engine.recipe,
         listener=None if listener is None else lambda done: listener(done / epochs),
     )
     spent = (time.perf_counter() - start) / len(specs)
     results = []
-    for spec, tokens, run in zip(specs, mine, runs, strict=True):
-        begin = time.perf_counter() - spent  # each carries its share of what was done together
-        network = run.model.double()
-        results.append(
-            _result(
-                spec,
-                tokens.fold,
-                tokens.trials,
-                tokens.parts,
-                partial(tokens.probabilities, network),
-                begin,
-                curves=run.curves,
-                epoch=run.epoch,
+    with _one_thread():
+        for spec, tokens, run, plan in zip(specs, mine, runs, plans, strict=True):
+            begin = time.perf_counter() - spent  # each carries its share of what was done together
+            network = run.model.double()
+            results.append(
+                _result(
+                    spec,
+                    tokens.fold,
+                    tokens.trials,
+                    tokens.used(plan),
+                    partial(tokens.probabilities, network),
+                    begin,
+                    curves=run.curves,
+                    epoch=run.epoch,
+                )
             )
-        )
     return results
 
 
@@ -238,14 +240,23 @@ class _Tokens:
         return tokens, geometric_bias(torch.from_numpy(C), self.alpha)
 
     def plan(self, seed: int, engine: Together) -> RunPlan:
-        n = len(self.parts.train)
+        """What a run trains on and validates on, by place in the fold."""
+        train = self.parts.train
         if self.parts.validation is not None:
-            train, validation = np.arange(n), np.arange(n, self.n_pooled)
-            return RunPlan(seed, self.first + train, self.first + validation)
+            return RunPlan(seed, np.arange(len(train)), np.arange(len(train), self.n_pooled))
         share = HELD_BACK if engine.recipe.needs_validation else None
-        own = held_back(seed, self.parts.train.y, self.parts.train.groups, share)
-        held = None if own.validation is None else self.first + own.validation
-        return RunPlan(seed, self.first + own.train, held)
+        return held_back(seed, train.y, train.groups, share)
+
+    def in_pool(self, plan: RunPlan) -> RunPlan:
+        """The same by place in the pool."""
+        held = None if plan.validation is None else self.first + plan.validation
+        return RunPlan(plan.seed, self.first + plan.train, held)
+
+    def used(self, plan: RunPlan) -> Parts:
+        """Parts as the run used them."""
+        if self.parts.validation is not None or plan.validation is None:
+            return self.parts
+        return self.parts.holding_back(plan.validation)
 
     def probabilities(self, network: torch.nn.Module, part: Part) -> NDArray[np.float64]:
         tokens, bias = self.tokens(part)
@@ -289,7 +300,12 @@ def _result(
         train=scores(parts.train),
         validation={} if parts.validation is None else scores(parts.validation),
         test=all_scores(parts.test.y, probabilities),
-        sizes={name: len(rows) for name, rows in fold.parts().items()},
+        sizes={
+            "train": len(parts.train),
+            "validation": 0 if parts.validation is None else len(parts.validation),
+            "calibration": len(fold.calibration),
+            "test": len(parts.test),
+        },
         curves=curves,
         epoch=epoch,
         leaky=fold.leaky,

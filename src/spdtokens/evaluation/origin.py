@@ -36,7 +36,7 @@ def git_revision() -> str:
     home = Path(spdtokens.__file__).parent
     try:
         where = _git(home, "rev-parse", "--show-toplevel")
-        if Path(where) / "src" / "spdtokens" != home:
+        if Path(where, "src", "spdtokens").resolve() != home.resolve():
             return ""  # a repository of somebody else around an installed package
         changed = bool(_git(home, "status", "--porcelain", "--untracked-files=no"))
         return _git(home, "rev-parse", "--short=12", "HEAD") + ("+" if changed else "")

@@ -45,6 +45,10 @@ class Part:
         """Groups; None where every trial is one, so that a split may spread classes evenly."""
         return None if len(np.unique(self.group)) == len(self.group) else self.group
 
+    def at(self, places: Index) -> Part:
+        """Some of the trials."""
+        return Part(self.rows[places], self.X[places], self.y[places], self.group[places])
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -54,16 +58,31 @@ class Parts:
     validation: Part | None
     test: Part
 
+    def holding_back(self, held: Index) -> Parts:
+        """With some of the training trials, by their place, as those that validated."""
+        kept = np.setdiff1d(np.arange(len(self.train)), held)
+        return replace(self, train=self.train.at(kept), validation=self.train.at(held))
+
 
 def with_access(fold: Fold, table: TrialTable, access: Access) -> Fold:
-    """The fold with the first trials of each tested session set apart for calibration."""
-    if not access.calibrates:
+    """The fold with the first trials of each tested session set apart for calibration.
+
+    Those that share samples with a scored trial are neither seen nor scored.
+    """
+    if not access.calibrates or not len(fold.test):
         return fold
     calibration, test = [], []
     for session in dict.fromkeys(table.session[fold.test].tolist()):
         rows = fold.test[table.session[fold.test] == session]
         first, rest = calibration_split(np.arange(len(rows)), table.group[rows], access)
-        calibration.append(rows[first])
+        seen = np.setdiff1d(rows[first], table.overlapping(rows[first], rows[rest]))
+        if not len(seen):
+            raise EvaluationError(
+                f"Subject {fold.subject}, fold {fold.name}: every trial that access "
+                f"{access.name!r} shows of session {session} shares samples with one that is "
+                "scored. Use an access to more trials, or to none."
+            )
+        calibration.append(seen)
         test.append(rows[rest])
     return replace(fold, calibration=np.concatenate(calibration), test=np.concatenate(test))
 
@@ -71,7 +90,7 @@ def with_access(fold: Fold, table: TrialTable, access: Access) -> Fold:
 def check_alignment(
     fold: Fold, table: TrialTable, alignment: str, domain: str, access: Access
 ) -> None:
-    """Refuse an alignment that would need more of the target than may be seen.
+    """Refuse an alignment that would need more of the target than may be seen, or cannot be done.
 
     Raises
     ------
@@ -81,10 +100,21 @@ def check_alignment(
     known = set(domains(table, fold.train, domain).tolist())
     if how.metric is None:
         return
-    for target in dict.fromkeys(domains(table, fold.test, domain).tolist()):
+    where = f"Subject {fold.subject}, fold {fold.name}: alignment {how.name!r}"
+    targets = dict.fromkeys(domains(table, fold.test, domain).tolist())
+    if how.rotates and len(fold.validation):
+        raise EvaluationError(
+            f"{where} would turn to class means that know the labels of validation trials. Use a "
+            "protocol without validation, or another alignment."
+        )
+    if how.rotates and len(targets) > 1 and known.intersection(targets):
+        raise EvaluationError(
+            f"{where} turns one {domain} to all others, and several that are tested are also "
+            f"trained on ({', '.join(targets)}). Use leave-one-session-out, or alignment rescale."
+        )
+    for target in targets:
         if target in known:
             continue
-        where = f"Subject {fold.subject}, fold {fold.name}: alignment {how.name!r}"
         if how.rotates and not access.labelled:
             raise EvaluationError(
                 f"{where} needs labelled trials of {domain} {target}, and access {access.name!r} "
@@ -169,11 +199,6 @@ def _aligned(
     """
     of = {name: domains(table, rows, spec.domain) for name, rows in fold.parts().items()}
     known = [name for name in ("train", "validation") if name in X]
-    if spec.alignment == "rotate" and len(known) > 1:
-        raise EvaluationError(
-            "Alignment 'rotate' would turn to class means that know the labels of validation "
-            "trials. Use a protocol without validation, or another alignment."
-        )
     rows = np.concatenate([fold.parts()[name] for name in known])
     source = {
         "C_train": np.concatenate([references[name] for name in known]),

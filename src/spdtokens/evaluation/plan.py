@@ -6,18 +6,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-import numpy as np
-
 from spdtokens.data import Dataset, Selection, load_dataset, select
 from spdtokens.evaluation.access import get_access
+from spdtokens.evaluation.alignment import ALIGNMENTS, get_alignment
 from spdtokens.evaluation.errors import EvaluationError
 from spdtokens.evaluation.folds import Fold, check_fold
 from spdtokens.evaluation.parts import check_alignment, with_access
 from spdtokens.evaluation.protocols import get_protocol
 from spdtokens.evaluation.runs import RunSpec
-from spdtokens.evaluation.trials import Trials
+from spdtokens.evaluation.trials import Memory, Trials
 from spdtokens.training.device import resolve_device
-from spdtokens.training.methods import MethodError, Settings, get_method
+from spdtokens.training.methods import Method, MethodError, Settings, get_method
 from spdtokens.training.recipe import SEEDS
 
 
@@ -82,6 +81,7 @@ class Source:
         self._given = dict(given or {})
         self._datasets: dict[tuple[str, Selection], Dataset] = {}
         self._trials: dict[tuple[str, Selection, tuple[str, ...]], Trials] = {}
+        self._memory = Memory()
 
     def dataset(self, name: str, selection: Selection) -> Dataset:
         """A data set by name or path, with a selection applied."""
@@ -95,7 +95,7 @@ class Source:
         """Trials of some subjects of a data set."""
         key = (name, selection, subjects)
         if key not in self._trials:
-            self._trials[key] = Trials(self.dataset(name, selection), subjects)
+            self._trials[key] = Trials(self.dataset(name, selection), subjects, self._memory)
         return self._trials[key]
 
 
@@ -110,23 +110,28 @@ def plan(question: Question, source: Source) -> list[RunSpec]:
     access = get_access(question.access)
     dataset = source.dataset(question.dataset, question.selection)
     check_question(question, dataset)
-    everybody = tuple(question.subjects) or dataset.subjects
-    found: list[tuple[Fold, Trials]] = []
+    for subject in question.subjects:
+        dataset.sessions(subject)  # an unknown one is refused here
+    # In the order of the data set: no result depends on how the question names them.
+    everybody = tuple(s for s in dataset.subjects if s in (question.subjects or dataset.subjects))
+    found: list[tuple[Fold, Trials, str]] = []
     for subject in everybody:
         mine = everybody if protocol.sees_others else (subject,)
         trials = source.trials(question.dataset, question.selection, mine)
         for fold in protocol.folds(trials.table, subject, **options):
-            check_fold(fold, trials.table, dataset.classes)
             seen = with_access(fold, trials.table, access)
             check_fold(seen, trials.table, dataset.classes)
             check_alignment(seen, trials.table, question.alignment, question.domain, access)
-            found.append((seen, trials))
-    return [
-        _spec(question, options, choice, seed, fold, trials)
+            found.append((seen, trials, trials.hash_of(seen.rows)))
+    seeds = tuple(dict.fromkeys(question.seeds))
+    specs = [
+        _spec(question, options, choice, seed, fold, trials, data_hash)
         for choice in question.choices
-        for fold, trials in found
-        for seed in (question.seeds if get_method(choice.method).has_seed else (None,))
+        for fold, trials, data_hash in found
+        for seed in (seeds if get_method(choice.method).has_seed else (None,))
     ]
+    # Choices that differ in settings their method does not use are one run.
+    return list({spec.key: spec for spec in specs}.values())
 
 
 def check_question(question: Question, dataset: Dataset) -> None:
@@ -147,8 +152,21 @@ def check_question(question: Question, dataset: Dataset) -> None:
         choice.settings.resolved_preset()
         method.configuration(dataset, choice.settings)
         method.options(dataset, choice.settings)
-        if method.has_seed and not question.seeds:
-            raise EvaluationError(f"{method.name} needs at least one seed.")
+        if method.has_seed and (not question.seeds or min(question.seeds) < 0):
+            raise EvaluationError(f"{method.name} needs at least one seed, none of them negative.")
+        _check_linear(method, choice.settings, dataset, question.alignment)
+
+
+def _check_linear(method: Method, settings: Settings, dataset: Dataset, alignment: str) -> None:
+    how = get_alignment(alignment)
+    signals = not dataset.is_covariance and method.covariance_options(dataset, settings) is None
+    if signals and not how.linear:
+        linear = ", ".join(a.name for a in ALIGNMENTS.values() if a.linear)
+        raise EvaluationError(
+            f"{method.name} works on signals, and alignment {how.name!r} changes covariances in a "
+            f"way that no linear map of signals does. Use one of: {linear}; or leave "
+            f"{method.name} out."
+        )
 
 
 def settings_values(settings: Settings) -> dict[str, Any]:
@@ -166,6 +184,7 @@ def _spec(
     seed: int | None,
     fold: Fold,
     trials: Trials,
+    data_hash: str,
 ) -> RunSpec:
     return RunSpec(
         dataset=question.dataset,
@@ -182,5 +201,5 @@ def _spec(
         settings=settings_values(choice.settings),
         configuration=get_method(choice.method).configuration(trials.dataset, choice.settings),
         seed=seed,
-        data_hash=trials.hash_of(np.concatenate(list(fold.parts().values()))),
+        data_hash=data_hash,
     )

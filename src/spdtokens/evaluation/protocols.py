@@ -6,6 +6,7 @@ Adding one is a function from the table of trials and a subject to folds, and a 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -170,8 +171,9 @@ def _split_70_15_15(table: TrialTable, subject: str, ungrouped: bool) -> list[Fo
     _enough(len(rows if ungrouped else np.unique(table.group[rows])), 20, subject)
     parts = _stratified(table, rows, 20, ungrouped=ungrouped)
     train, validation, test = rows[parts < 14], rows[(parts >= 14) & (parts < 17)], rows[parts > 16]
-    split = np.isin(table.group[train], table.group[np.concatenate([validation, test])]).any()
-    leaky = "segments of one trial are both trained on and tested" if ungrouped and split else ""
+    groups = [np.unique(table.group[part]) for part in (train, validation, test)]
+    split = ungrouped and len(np.unique(np.concatenate(groups))) < sum(map(len, groups))
+    leaky = "segments of one trial are in more than one part of the split" if split else ""
     return [Fold(subject, "70-15-15", train, test, validation, leaky=leaky)]
 
 
@@ -208,8 +210,11 @@ def _stratified(
     splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=SPLIT_SEED)
     parts = np.empty(len(rows), dtype=np.int64)
     try:
-        for number, (_, test) in enumerate(splitter.split(rows, table.y[rows], groups)):
-            parts[test] = number
+        with warnings.catch_warnings():
+            # A rare class cannot be in every part; one that is missing from training is refused.
+            warnings.filterwarnings("ignore", "The least populated class")
+            for number, (_, test) in enumerate(splitter.split(rows, table.y[rows], groups)):
+                parts[test] = number
     except ValueError as error:
         raise EvaluationError(f"Cannot split {len(rows)} trials in {folds}: {error}") from error
     return parts

@@ -64,10 +64,13 @@ class RunSpec:
     def key(self) -> str:
         """Digest of all that determines the run.
 
-        The data set counts by content, not by name; settings by what they mean for the method.
+        The data set and what was selected of it count by content, not by name; settings by what
+        they mean for the method; domains only where trials are aligned.
         """
-        named = ("dataset", "subjects", "settings")
-        values = {k: v for k, v in asdict(self).items() if k not in named}
+        idle = {"dataset", "selection", "subjects", "settings"}
+        if self.alignment == "none":
+            idle.add("domain")
+        values = {k: v for k, v in asdict(self).items() if k not in idle}
         return hashlib.blake2b(as_text(values).encode(), digest_size=16).hexdigest()
 
     @cached_property
@@ -109,7 +112,8 @@ class RunResult:
     train, validation, test : dict of str to float
         Every metric by name; ``validation`` is empty where no trials validated.
     sizes : dict of str to int
-        Trials of each part.
+        Trials of each part. Labelled trials of the target are trained on, so they count as
+        ``train`` and as ``calibration``; what a recipe holds back of them as ``validation``.
     curves : dict of str to ndarray, shape (epochs,)
         Empty for methods that have none.
     epoch : int or None

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from spdtokens.evaluation.metrics import METRICS
@@ -28,7 +29,7 @@ def summary_table(rows: Sequence[Row], question: Question, name: str) -> Table:
         "" if question.alignment == "none" else f", {question.alignment} by {question.domain}"
     )
     table = Table(
-        title=f"{name}: {question.protocol}, target access {seen}",
+        title=f"{escape(name)}: {question.protocol}, target access {seen}",
         caption=_caption(rows),
         box=box.SIMPLE,
     )
@@ -38,11 +39,12 @@ def summary_table(rows: Sequence[Row], question: Question, name: str) -> Table:
     for row in rows:
         value = _number(row.score, row.metric)
         mark = " [red]leaky[/]" if row.leaky else ""
+        style = "bold" if row.score > row.chance_bound else "dim"
         p = row.p_holm
         table.add_row(
-            row.method + mark,
+            escape(row.method) + mark,
             _number(row.train_score, row.metric),
-            f"[bold]{value}[/]" if row.score > row.chance_bound else f"[dim]{value}[/]",
+            f"[{style}]{value}[/]" if np.isfinite(row.chance_bound) else value,
             _number(row.std, row.metric),
             _number(row.chance, row.metric),
             str(row.n_test),
@@ -70,7 +72,8 @@ def _caption(rows: Sequence[Row]) -> str:
         return "No runs."
     row = rows[0]
     unit = " in percent" if row.metric in PERCENT else ""
-    text = f"{METRICS[row.metric].title.capitalize()}{unit}: mean over seeds, then folds, then "
+    title = METRICS[row.metric].title
+    text = f"{title[0].upper()}{title[1:]}{unit}: mean over seeds, then folds, then "
     text += f"subjects ({max(r.n_seeds for r in rows)} seeds, {row.n_folds} folds, "
     text += f"{row.n_subjects} subjects; {row.n_train:.0f} training trials a run). "
     spreads = dict.fromkeys(r.spread_over for r in rows if r.spread_over)
@@ -81,7 +84,7 @@ def _caption(rows: Sequence[Row]) -> str:
     tests = dict.fromkeys(r.comparison.test for r in rows if r.comparison)
     if tests:
         named = ", ".join(TESTS[test] for test in tests)
-        text += f"p against {row.method} by a {named}, Holm-corrected. "
+        text += f"p against {escape(row.method)} by a {named}, Holm-corrected. "
     leaks = dict.fromkeys(r.leaky for r in rows if r.leaky)
     if leaks:
         text += f"[red]Leaky: {'; '.join(leaks)}; these scores flatter.[/] "

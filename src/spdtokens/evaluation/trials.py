@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spdtokens.data import Dataset, Recording
+from spdtokens.evaluation.errors import EvaluationError
 
 Index = NDArray[np.int64]
 #: Bytes of signals, and of what is computed from them, that are kept in memory.
@@ -28,6 +29,8 @@ class TrialTable:
         ``'subject/session/number'``, unique.
     subject, session, run : ndarray of str, shape (n,)
         Of a session the name tells nothing about that of another subject.
+    recording : ndarray of int, shape (n,)
+        Number of the recording, from 0, in the order of the table.
     group : ndarray of int, shape (n,)
         Unique over all recordings.
     y : ndarray of int, shape (n,)
@@ -39,6 +42,7 @@ class TrialTable:
     subject: NDArray[np.str_]
     session: NDArray[np.str_]
     run: NDArray[np.str_]
+    recording: NDArray[np.int64]
     group: NDArray[np.int64]
     y: NDArray[np.int64]
     start: NDArray[np.int64]
@@ -53,19 +57,42 @@ class TrialTable:
 
     def overlapping(self, these: Index, those: Index) -> Index:
         """Those of ``these`` that share samples of a recording with one of ``those``."""
-        found = [
-            i
-            for i in these
-            if self.start[i] >= 0
-            and np.any(
-                (self.subject[those] == self.subject[i])
-                & (self.session[those] == self.session[i])
-                & (self.start[those] >= 0)
-                & (self.start[those] < self.stop[i])
-                & (self.stop[those] > self.start[i])
-            )
-        ]
-        return np.array(found, dtype=np.int64)
+        found = np.zeros(len(these), dtype=bool)
+        known = those[self.start[those] >= 0]
+        for number in np.intersect1d(self.recording[these], self.recording[known]):
+            others = known[self.recording[known] == number]
+            mine = (self.recording[these] == number) & (self.start[these] >= 0)
+            # Of those that begin before a trial ends, some have not ended when it begins.
+            begun = np.searchsorted(np.sort(self.start[others]), self.stop[these[mine]], "left")
+            ended = np.searchsorted(np.sort(self.stop[others]), self.start[these[mine]], "right")
+            found[mine] = begun > ended
+        return these[found]
+
+
+class Memory:
+    """Arrays by name, the least recently used forgotten when they become too many.
+
+    Parameters
+    ----------
+    limit : int
+        Bytes of all arrays together; one array is kept, however large.
+    """
+
+    def __init__(self, limit: int = KEPT_BYTES) -> None:
+        self.limit, self.nbytes = limit, 0
+        self._kept: OrderedDict[Hashable, NDArray[Any]] = OrderedDict()
+
+    def get(self, name: Hashable, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+        """The array of a name, made if it is not there."""
+        if name in self._kept:
+            self._kept.move_to_end(name)
+            return self._kept[name]
+        array = make()
+        self._kept[name] = array
+        self.nbytes += array.nbytes
+        while len(self._kept) > 1 and self.nbytes > self.limit:
+            self.nbytes -= self._kept.popitem(last=False)[1].nbytes
+        return array
 
 
 class Trials:
@@ -79,111 +106,129 @@ class Trials:
     dataset : Dataset
     subjects : sequence of str
         All by default.
+    memory : Memory, optional
+        Shared with the trials of other data sets, so that all together keep to its limit.
 
     Attributes
     ----------
     table : TrialTable
-    hashes : dict of (str, str) to str
-        Digest of every recording: its trials, labels, runs and groups, and what the data set says.
+    hashes : list of str
+        Digest of every recording: who, its trials, labels, runs, groups and onsets, and what the
+        data set says.
     """
 
-    def __init__(self, dataset: Dataset, subjects: Sequence[str] = ()) -> None:
+    def __init__(
+        self, dataset: Dataset, subjects: Sequence[str] = (), memory: Memory | None = None
+    ) -> None:
         self.dataset = dataset
         self.subjects = tuple(subjects) or dataset.subjects
-        self._kept: OrderedDict[Any, NDArray[Any]] = OrderedDict()
-        self._first: dict[tuple[str, str], int] = {}
-        self.hashes: dict[tuple[str, str], str] = {}
+        self._memory = memory or Memory()
+        self._where = [(s, session) for s in self.subjects for session in dataset.sessions(s)]
+        self._first: list[int] = []
+        self.hashes: list[str] = []
         parts: list[TrialTable] = []
         first = groups = 0
-        for subject in self.subjects:
-            for session in dataset.sessions(subject):
-                recording = dataset.load(subject, session)
-                part = _rows(recording, groups)
-                self.hashes[subject, session] = _digest(dataset, recording)
-                self._first[subject, session] = first
-                self._keep((subject, session), recording.X)
-                groups += len(np.unique(recording.group))
-                first += len(part)
-                parts.append(part)
+        for number, (subject, session) in enumerate(self._where):
+            recording = dataset.load(subject, session)
+            part = _rows(dataset, recording, number, groups)
+            self.hashes.append(_digest(dataset, recording, part))
+            self._first.append(first)
+            self._memory.get(self._name(number), lambda X=recording.X: X)  # type: ignore[misc]
+            groups += len(np.unique(recording.group))
+            first += len(part)
+            parts.append(part)
         names = TrialTable.__dataclass_fields__
         columns = {name: np.concatenate([getattr(p, name) for p in parts]) for name in names}
         self.table = TrialTable(**columns)
+        if len(np.unique(self.table.id)) < len(self.table):
+            raise EvaluationError(
+                f"{dataset.name}: two trials have the same name. Subjects are named once, and "
+                "without slashes."
+            )
 
     def hash_of(self, rows: Index) -> str:
-        """Digest of the recordings that these trials come from."""
-        pairs = sorted(set(zip(self.table.subject[rows], self.table.session[rows], strict=True)))
-        text = " ".join(self.hashes[str(subject), str(session)] for subject, session in pairs)
+        """Digest of the recordings that these trials come from, in order."""
+        text = " ".join(self.hashes[number] for number in np.unique(self.table.recording[rows]))
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def signals(self, rows: Index) -> NDArray[Any]:
         """Trials (n, channels, samples), or covariances where the data set has only these."""
-        return self.computed(rows, None, lambda X: X)
+        return self._gathered(rows, self._signals)
 
     def computed(
-        self, rows: Index, name: Any, compute: Callable[[NDArray[Any]], NDArray[Any]]
+        self, rows: Index, name: Hashable, compute: Callable[[NDArray[Any]], NDArray[Any]]
     ) -> NDArray[Any]:
         """What a function makes of trials, each recording done once.
 
         Parameters
         ----------
         rows : ndarray of int, shape (n,)
+            In any order, any of them repeatedly.
         name : hashable
-            Of the function; None for the signals themselves.
+            Of the function.
         compute : callable
             From trials (n, ...) to an array (n, ...); trials do not influence each other.
         """
-        parts, where = [], []
-        pairs = list(zip(self.table.subject[rows], self.table.session[rows], strict=True))
-        for pair in dict.fromkeys(pairs):
-            key = (str(pair[0]), str(pair[1]))
-            at = np.array([i for i, other in enumerate(pairs) if other == pair])
-            made = self._made(key, name, compute)
-            parts.append(made[rows[at] - self._first[key]])
-            where.append(at)
-        result = np.empty((len(rows), *parts[0].shape[1:]), dtype=parts[0].dtype)
-        for at, part in zip(where, parts, strict=True):
-            result[at] = part
+
+        def made(number: int) -> NDArray[Any]:
+            return self._memory.get(
+                (*self._name(number), name), lambda: compute(self._signals(number))
+            )
+
+        return self._gathered(rows, made)
+
+    def _gathered(self, rows: Index, made: Callable[[int], NDArray[Any]]) -> NDArray[Any]:
+        of = self.table.recording[rows]
+        result: NDArray[Any] | None = None
+        for number in np.unique(of):
+            array, mine = made(int(number)), of == number
+            if result is None:
+                result = np.empty((len(rows), *array.shape[1:]), dtype=array.dtype)
+            result[mine] = array[rows[mine] - self._first[number]]
+        if result is None:
+            raise EvaluationError(f"{self.dataset.name}: no trials were asked for.")
         return result
 
-    def _made(
-        self, key: tuple[str, str], name: Any, compute: Callable[[NDArray[Any]], NDArray[Any]]
-    ) -> NDArray[Any]:
-        full = key if name is None else (*key, name)
-        if full in self._kept:
-            self._kept.move_to_end(full)
-            return self._kept[full]
-        if name is None:
-            return self._keep(full, self.dataset.load(*key).X)
-        return self._keep(full, compute(self._made(key, None, compute)))
+    def _signals(self, number: int) -> NDArray[Any]:
+        return self._memory.get(
+            self._name(number), lambda: self.dataset.load(*self._where[number]).X
+        )
 
-    def _keep(self, key: Any, X: NDArray[Any]) -> NDArray[Any]:
-        self._kept[key] = X
-        while len(self._kept) > 1 and sum(a.nbytes for a in self._kept.values()) > KEPT_BYTES:
-            self._kept.popitem(last=False)
-        return X
+    def _name(self, number: int) -> tuple[Hashable, ...]:
+        # Two data sets may have one name, as do parts of one; whoever shares the memory keeps them.
+        return (id(self.dataset), *self._where[number])
 
 
-def _rows(recording: Recording, groups: int) -> TrialTable:
+def _rows(dataset: Dataset, recording: Recording, number: int, groups: int) -> TrialTable:
     n = len(recording)
     where = f"{recording.subject}/{recording.session}"
-    start = recording.about.get("onset")
-    start = np.full(n, -1) if start is None else np.asarray(start)
-    samples = recording.X.shape[-1]
+    start = np.asarray(recording.about.get("onset", np.full(n, -1)))
+    if start.shape != (n,) or start.dtype.kind not in "iu":
+        raise EvaluationError(
+            f"{dataset.name}, subject {recording.subject}, session {recording.session}: 'onset' is "
+            f"the sample at which each of {n} trials begins, a whole number; got {start.dtype} of "
+            f"shape {start.shape}. Multiply seconds by the samples a second, or leave it out."
+        )
+    if dataset.is_covariance:
+        start = np.full(n, -1)  # how long a trial was is not known
     return TrialTable(
         id=np.array([f"{where}/{i}" for i in range(n)], dtype=np.str_),
         subject=np.full(n, recording.subject),
         session=np.full(n, recording.session),
         run=recording.run.astype(np.str_),
+        recording=np.full(n, number),
         group=groups + np.unique(recording.group, return_inverse=True)[1].astype(np.int64),
         y=recording.y,
         start=start.astype(np.int64),
-        stop=np.where(start < 0, -1, start + samples).astype(np.int64),
+        stop=np.where(start < 0, -1, start + recording.X.shape[-1]).astype(np.int64),
     )
 
 
-def _digest(dataset: Dataset, recording: Recording) -> str:
+def _digest(dataset: Dataset, recording: Recording, rows: TrialTable) -> str:
     digest = hashlib.blake2b(digest_size=16)
     about = (
+        recording.subject,
+        recording.session,
         dataset.classes,
         dataset.ch_names,
         dataset.sfreq,
@@ -194,6 +239,6 @@ def _digest(dataset: Dataset, recording: Recording) -> str:
         recording.run.tolist(),
     )
     digest.update(repr(about).encode())
-    for array in (recording.X, recording.y, recording.group):
+    for array in (recording.X, recording.y, recording.group, rows.start):
         digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()

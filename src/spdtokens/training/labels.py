@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -58,10 +59,13 @@ def held_back(
         raise TrainingError(
             f"validation is the share of trials to hold back, in (0, 1), not {share!r}."
         )
-    splitter = StratifiedShuffleSplit if groups is None else GroupShuffleSplit
-    # Of few trials more may be held back than asked: one of every class.
-    least = 0 if groups is not None else len(np.unique(codes)) / len(codes)
-    split = splitter(1, test_size=max(share, least), random_state=seed % 2**32)
+    chance = seed % 2**32
+    if groups is None:
+        # Of few trials more may be held back than asked: one of every class.
+        n = max(math.ceil(share * len(codes)), len(np.unique(codes)))
+        split = StratifiedShuffleSplit(1, test_size=n, random_state=chance)
+    else:
+        split = GroupShuffleSplit(1, test_size=share, random_state=chance)
     try:
         train, validation = next(split.split(everything, codes, groups))
     except ValueError as error:

@@ -198,7 +198,7 @@ class Method:
     def bands_for(self, dataset: Dataset, settings: Settings) -> BandSpec:
         """Bands for a data set.
 
-        The user's; else the method's own, around the stimuli for SSVEP; else those of the paradigm:
+        The method's own, around the stimuli for SSVEP; else the user's; else those of the paradigm:
         for potentials 1-24 Hz (nothing, if already filtered); for classical methods 8-30 Hz of
         motor imagery and the stimuli of SSVEP; for networks, one token a trial, 4-40 Hz.
         """

@@ -69,6 +69,8 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
     history_ : dict of str to ndarray, shape (epochs,)
     epoch_ : int
         From 1: the epoch that was kept.
+    held_back_ : ndarray of int or None
+        Trials given to ``fit`` that were validated on instead; None if there were none.
     """
 
     def __init__(
@@ -136,7 +138,9 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         if validation is None:
             share = self.validation if recipe.needs_validation else None
             plan = held_back(seed, codes, groups, share)
+            self.held_back_ = plan.validation
         else:
+            self.held_back_ = None
             inputs, codes, plan = self._with_validation(inputs, codes, seed, *validation)
         with training_bar(network.name, recipe.epochs, enabled=bool(self.verbose)) as listener:
             self.module_, self.history_, self.epoch_ = train_module(
