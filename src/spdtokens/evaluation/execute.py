@@ -92,7 +92,7 @@ def open_fold(spec: RunSpec, source: Source) -> tuple[Fold, Trials]:
     selection = Selection.of(spec.selection)
     trials = source.trials(spec.dataset, selection, spec.subjects)
     protocol = get_protocol(spec.protocol)
-    folds = protocol.folds(trials.table, spec.subject, **spec.protocol_options)
+    folds = source.folds(trials, spec.subject, protocol, spec.protocol_options)
     fold = next((fold for fold in folds if fold.name == spec.fold), None)
     if fold is None:
         raise EvaluationError(f"{spec.dataset}: subject {spec.subject} has no fold {spec.fold}.")

@@ -12,7 +12,7 @@ from spdtokens.evaluation.alignment import ALIGNMENTS, get_alignment
 from spdtokens.evaluation.errors import EvaluationError
 from spdtokens.evaluation.folds import Fold, check_fold
 from spdtokens.evaluation.parts import check_alignment, with_access
-from spdtokens.evaluation.protocols import get_protocol
+from spdtokens.evaluation.protocols import Protocol, get_protocol
 from spdtokens.evaluation.runs import RunSpec
 from spdtokens.evaluation.trials import Memory, Trials
 from spdtokens.training.device import resolve_device
@@ -81,6 +81,7 @@ class Source:
         self._given = dict(given or {})
         self._datasets: dict[tuple[str, Selection], Dataset] = {}
         self._trials: dict[tuple[str, Selection, tuple[str, ...]], Trials] = {}
+        self._folds: dict[tuple[Any, ...], list[Fold]] = {}
         self._memory = Memory()
 
     def dataset(self, name: str, selection: Selection) -> Dataset:
@@ -97,6 +98,15 @@ class Source:
         if key not in self._trials:
             self._trials[key] = Trials(self.dataset(name, selection), subjects, self._memory)
         return self._trials[key]
+
+    def folds(
+        self, trials: Trials, subject: str, protocol: Protocol, options: Mapping[str, int | bool]
+    ) -> list[Fold]:
+        """Folds of a subject, made once for all methods and seeds."""
+        key = (id(trials), subject, protocol.name, *sorted(protocol.checked(options).items()))
+        if key not in self._folds:
+            self._folds[key] = protocol.folds(trials.table, subject, **options)
+        return self._folds[key]
 
 
 def plan(question: Question, source: Source) -> list[RunSpec]:
@@ -118,7 +128,7 @@ def plan(question: Question, source: Source) -> list[RunSpec]:
     for subject in everybody:
         mine = everybody if protocol.sees_others else (subject,)
         trials = source.trials(question.dataset, question.selection, mine)
-        for fold in protocol.folds(trials.table, subject, **options):
+        for fold in source.folds(trials, subject, protocol, options):
             seen = with_access(fold, trials.table, access)
             check_fold(seen, trials.table, dataset.classes)
             check_alignment(seen, trials.table, question.alignment, question.domain, access)

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.model_selection import StratifiedGroupKFold
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from spdtokens.evaluation.errors import EvaluationError
 from spdtokens.evaluation.folds import Fold
@@ -22,6 +22,8 @@ from spdtokens.evaluation.trials import Index, TrialTable
 Folds = Callable[..., list[Fold]]
 #: Of shuffled splits; fixed, so that every method and seed of training meets the same split.
 SPLIT_SEED = 42
+#: Of 20 parts, 3 and 3; far apart, as rare classes and what is left by rounding are in neighbours.
+VALIDATES, TESTS = (3, 10, 16), (6, 13, 19)
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,8 @@ def _split_70_15_15(table: TrialTable, subject: str, ungrouped: bool) -> list[Fo
     rows = table.of(subject)
     _enough(len(rows if ungrouped else np.unique(table.group[rows])), 20, subject)
     parts = _stratified(table, rows, 20, ungrouped=ungrouped)
-    train, validation, test = rows[parts < 14], rows[(parts >= 14) & (parts < 17)], rows[parts > 16]
+    held = [np.isin(parts, numbers) for numbers in (VALIDATES, TESTS)]
+    validation, test, train = rows[held[0]], rows[held[1]], rows[~(held[0] | held[1])]
     groups = [np.unique(table.group[part]) for part in (train, validation, test)]
     split = ungrouped and len(np.unique(np.concatenate(groups))) < sum(map(len, groups))
     leaky = "segments of one trial are in more than one part of the split" if split else ""
@@ -206,14 +209,18 @@ def _stratified(
     table: TrialTable, rows: Index, folds: int, *, ungrouped: bool = False
 ) -> NDArray[np.int64]:
     """A part (n,) for every trial; classes spread evenly, groups whole unless asked otherwise."""
-    groups = rows if ungrouped else table.group[rows]
-    splitter = StratifiedGroupKFold(folds, shuffle=True, random_state=SPLIT_SEED)
+    groups = table.group[rows]
+    alone = ungrouped or len(np.unique(groups)) == len(groups)
+    # Without groups the same, but a thousand times faster and more even.
+    kind = StratifiedKFold if alone else StratifiedGroupKFold
+    splitter = kind(folds, shuffle=True, random_state=SPLIT_SEED)
     parts = np.empty(len(rows), dtype=np.int64)
     try:
         with warnings.catch_warnings():
             # A rare class cannot be in every part; one that is missing from training is refused.
             warnings.filterwarnings("ignore", "The least populated class")
-            for number, (_, test) in enumerate(splitter.split(rows, table.y[rows], groups)):
+            split = splitter.split(rows, table.y[rows], None if alone else groups)
+            for number, (_, test) in enumerate(split):
                 parts[test] = number
     except ValueError as error:
         raise EvaluationError(f"Cannot split {len(rows)} trials in {folds}: {error}") from error
