@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from spdtokens.data import Recording, load_dataset
+from spdtokens.evaluation import Choice, EvaluationError, Question, evaluate
+from spdtokens.evaluation.answer import answer, by_choice, evaluation_of
+from spdtokens.evaluation.plan import Source, plan
+from spdtokens.training.methods import Settings
+from tests.evaluation.made import SETTINGS, choices, covariances, evaluated, signals
+
+REAL = Path(__file__).parents[3] / "shared" / "data" / "bci2a-a09-covariances"
+QUICK = ("token-log-euclidean", "token-cholesky", "mdm", "ts-lr", "spdnet", "spd-token-mlp")
+
+
+def test_one_row_a_method_and_every_run_kept() -> None:
+    found = evaluated(covariances(), *QUICK, seeds=(1, 2))
+    assert [row.method for row in found.rows] == list(QUICK)
+    for row in found.rows:
+        results = found.results[row.method]
+        seeds = 1 if row.method in ("mdm", "ts-lr") else 2
+        assert len(results) == row.n_runs == 2 * seeds
+        assert row.score == pytest.approx(np.mean([r.test["accuracy"] for r in results]))
+        assert row.train_score == pytest.approx(np.mean([r.train["accuracy"] for r in results]))
+        assert row.n_test == 48
+        assert {r.spec.subject for r in results} == {"1", "10"}
+    assert all(row.score > row.chance_bound for row in found.rows if row.method in ("mdm", "ts-lr"))
+
+
+def test_the_metric_is_that_of_the_paradigm_or_asked_for() -> None:
+    erp = signals(paradigm="erp", filtered=(1.0, 40.0))
+    assert evaluated(erp, "xdawn-ts-lr").rows[0].metric == "roc_auc"
+    assert evaluated(signals(), "mdm").rows[0].metric == "accuracy"
+    row = evaluated(signals(), "mdm", metric="kappa").rows[0]
+    assert (row.metric, row.chance) == ("kappa", 0)
+    with pytest.raises(EvaluationError, match="no metric 'auc'"):
+        evaluated(signals(), "mdm", metric="auc")
+
+
+def test_runs_done_under_settings_that_mean_the_same_are_found() -> None:
+    """A store has them under other idle settings: of ts-lr the epochs do not matter."""
+    source = Source({"made-up": signals()})
+    before = Question("made-up", (Choice("ts-lr", SETTINGS),))
+    results = answer(before, source).results["ts-lr"]
+    after = Question("made-up", (Choice("ts-lr", Settings(epochs=99), "mine"),))
+    assert {s.key for s in plan(after, source)} == {r.spec.key for r in results}
+    found = evaluation_of(after, source, results)
+    assert [row.method for row in found.rows] == ["mine"]
+    assert found.rows[0].n_runs == 2
+
+
+def test_choices_that_mean_the_same_share_their_runs() -> None:
+    told: list[tuple[str, int]] = []
+    settings = replace(SETTINGS, epochs=7)
+    found = evaluate(
+        signals(),
+        [Choice("mdm", SETTINGS), Choice("mdm", settings, "again"), Choice("ts-lr", settings)],
+        bar=lambda title, total: told.append((title, total)),  # type: ignore[func-returns-value]
+    )
+    assert told == [("mdm", 2), ("again", 0), ("ts-lr", 2)]
+    assert found.rows[0].score == found.rows[1].score
+    assert [row.n_runs for row in found.rows] == [2, 2, 2]
+    comparison = found.rows[1].comparison
+    assert comparison is not None
+    assert comparison.p_value == 1
+
+
+def test_settings_that_matter_are_told_apart() -> None:
+    source = Source({"made-up": signals()})
+    other = replace(SETTINGS, bands="broadband")
+    question = Question("made-up", (Choice("mdm", SETTINGS), Choice("mdm", other, "wide")))
+    dataset = source.dataset("made-up", question.selection)
+    named = by_choice(question, dataset, plan(question, source))
+    assert [len(specs) for specs in named.values()] == [2, 2]
+    assert not {s.key for s in named["mdm"]} & {s.key for s in named["wide"]}
+
+
+def test_a_leak_that_is_asked_for_is_marked() -> None:
+    def segments(recording: Recording) -> Recording:
+        return replace(recording, group=np.arange(24) // 4)
+
+    question: dict[str, Any] = {"protocol": "split-70-15-15", "subjects": ("1",)}
+    leaky = evaluated(
+        signals(change=segments), "mdm", protocol_options={"ungrouped": True}, **question
+    )
+    (row,) = leaky.rows
+    assert row.leaky == "segments of one trial are in more than one part of the split"
+    assert row.values()["leaky"] == row.leaky
+    honest = evaluated(signals(), "mdm", protocol_options={"ungrouped": True}, **question)
+    assert honest.rows[0].leaky == ""
+
+
+def test_a_data_set_by_path(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    for session in "ab":
+        r = covariances().load("1", session)
+        np.savez(folder / f"sub-1_ses-{session}.npz", C=r.X, y=r.y, classes=np.array(["a", "b"]))
+    found = evaluate(folder, ["mdm"])
+    expected = evaluated(covariances(), "mdm", subjects=("1",))
+    np.testing.assert_array_equal(
+        found.results["mdm"][0].probabilities, expected.results["mdm"][0].probabilities
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not REAL.is_dir(), reason="the real recordings are not beside this checkout")
+def test_the_papers_configuration_on_the_papers_data() -> None:
+    """Near 99 / 72, 77 / 62 and 76 / 60, within what five seeds tell."""
+    methods = ["token-log-euclidean", "token-bures-wasserstein", "token-euclidean", "ts-lr"]
+    found = evaluate(load_dataset(REAL), choices(*methods, settings=Settings()))
+    rows = {row.method: row for row in found.rows}
+    assert rows["token-log-euclidean"].train_score > 0.9
+    for method in methods[:3]:
+        assert 0.5 < rows[method].score < rows["ts-lr"].score  # classical wins
+        assert rows[method].train_score - rows[method].score > 0.1  # and so does memory
