@@ -120,6 +120,13 @@ def check_alignment(
                 f"{where} needs labelled trials of {domain} {target}, and access {access.name!r} "
                 "gives none. Use labeled_20p or labeled_50p, or alignment recentre or rescale."
             )
+        labels = table.y[fold.calibration[domains(table, fold.calibration, domain) == target]]
+        if how.rotates and len(np.unique(labels)) < 2:
+            raise EvaluationError(
+                f"{where} compares class means, and the {len(labels)} trials of {domain} {target} "
+                "that are seen with labels are of one class. Use labeled_50p, or alignment "
+                "recentre or rescale."
+            )
         if not access.share and not access.online:
             raise EvaluationError(
                 f"{where} needs trials of {domain} {target}, and access {access.name!r} shows none "
