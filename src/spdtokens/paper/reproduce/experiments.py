@@ -180,7 +180,8 @@ def _varied(
     def cells(_counts: dict[str, int]) -> Iterator[Cell]:
         for row, value in values.items():
             for role in (BCI2A, BCICHA):
-                choice = _token("bures-wasserstein", role, epochs=100, **{name: value})
+                more: dict[str, Any] = {name: value}
+                choice = _token("bures-wasserstein", role, epochs=100, **more)
                 printed = _printed(table, row, _one_subject(role))
                 column = _one_subject(role)
                 yield Cell(row, column, role, choice, role.subject, reported=printed)

@@ -191,9 +191,7 @@ class Reproduction:
         method = get_method(choice.method)
         if self.extent.network_epochs is None or method.together or not method.has_seed:
             return choice
-        return replace(
-            choice, settings=replace(choice.settings, epochs=self.extent.network_epochs)
-        )
+        return replace(choice, settings=replace(choice.settings, epochs=self.extent.network_epochs))
 
     def _table(self, experiment: Experiment, store: RunStore) -> Reproduced:
         values: dict[tuple[str, str], Value] = {}

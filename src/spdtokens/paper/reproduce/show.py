@@ -1,0 +1,134 @@
+"""Reproduced tables for people, as Markdown, LaTeX and JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from rich import box
+from rich.table import Table
+
+from spdtokens._files import written_whole
+from spdtokens.paper.reproduce.run import Extent, Reproduced, Value
+
+#: Between our training score, our test score and what the paper prints.
+HEADER = "train / test / reported"
+
+
+def extent_note(extent: Extent) -> str:
+    """What was left out, and which data stand for the paper's."""
+    data = "simulated data" if extent.data == "sim" else "the paper's data sets"
+    if extent.is_whole:
+        return f"All subjects and 5 seeds, {data}."
+    parts = []
+    if extent.subjects is not None:
+        parts.append(f"at most {extent.subjects} subjects")
+    parts.append(f"{extent.seeds} seeds")
+    if extent.network_epochs is not None:
+        parts.append(f"{extent.network_epochs} epochs for networks that train one by one")
+    return f"QUICK: {', '.join(parts)}; {data}."
+
+
+def cell_text(value: Value) -> str:
+    """``train / test / reported``, in percent."""
+    return " / ".join(
+        (_percent(value.train), _percent(value.test, value.std), value.reported or "-")
+    )
+
+
+def _percent(score: float, std: float = float("nan")) -> str:
+    if not np.isfinite(score):
+        return "-"
+    spread = f" ± {100 * std:.1f}" if np.isfinite(std) else ""
+    return f"{100 * score:.1f}{spread}"
+
+
+def rich_table(found: Reproduced) -> Table:
+    """For a terminal: a line each for train, test and reported."""
+    experiment = found.experiment
+    label = f" ({experiment.label})" if experiment.label else ""
+    table = Table(
+        title=f"{experiment.title}{label}",
+        caption=" ".join((extent_note(found.extent), experiment.note)).strip(),
+        box=box.SIMPLE,
+    )
+    table.add_column("")
+    table.add_column("", no_wrap=True)
+    for column in found.columns:
+        table.add_column(column, justify="right")
+    for row in found.rows:
+        values = [found.values.get((row, column)) for column in found.columns]
+        table.add_row(row, "train", *("" if v is None else _percent(v.train) for v in values))
+        shown = ("" if v is None else f"[bold]{_percent(v.test, v.std)}[/]" for v in values)
+        table.add_row("", "test", *shown)
+        if any(v is not None and v.reported for v in values):
+            table.add_row(
+                "", "[dim]reported[/]", *("" if v is None else v.reported for v in values)
+            )
+    return table
+
+
+def markdown(found: Reproduced) -> str:
+    """A table of GitHub's Markdown with a heading and notes."""
+    lines = [f"### {found.experiment.title}", ""]
+    if found.experiment.label:
+        lines += [f"The paper's `{found.experiment.label}`. ", ""]
+    lines += [
+        " ".join((extent_note(found.extent), found.experiment.note)).strip(),
+        f"Cells: {HEADER}, accuracy in percent, ± over subjects or seeds.",
+        "",
+        "| | " + " | ".join(found.columns) + " |",
+        "|---|" + "---|" * len(found.columns),
+    ]
+    for row in found.rows:
+        values = [found.values.get((row, column)) for column in found.columns]
+        cells = ("" if value is None else cell_text(value) for value in values)
+        lines.append(f"| {row} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def latex(found: Reproduced) -> str:
+    """A booktabs table."""
+    rows = []
+    for row in found.rows:
+        values = [found.values.get((row, column)) for column in found.columns]
+        cells = ["" if value is None else _tex(cell_text(value)) for value in values]
+        rows.append(" & ".join([_tex(row), *cells]) + r" \\")
+    head = " & ".join(["", *map(_tex, found.columns)]) + r" \\"
+    note = _tex(" ".join((extent_note(found.extent), found.experiment.note)).strip())
+    return "\n".join(
+        [
+            r"\begin{table}",
+            rf"\caption{{{_tex(found.experiment.title)}. {_tex(HEADER)}. {note}}}",
+            rf"\begin{{tabular}}{{l{'c' * len(found.columns)}}}",
+            r"\toprule",
+            head,
+            r"\midrule",
+            *rows,
+            r"\bottomrule",
+            r"\end{tabular}",
+            r"\end{table}",
+            "",
+        ]
+    )
+
+
+def _tex(text: str) -> str:
+    for sign, escaped in (("\\", r"\textbackslash "), ("&", r"\&"), ("%", r"\%"), ("_", r"\_")):
+        text = text.replace(sign, escaped)
+    return text.replace("+-", "±").replace("±", r"$\pm$").replace("<", "$<$")
+
+
+def write_tables(tables: list[Reproduced], folder: Path) -> list[Path]:
+    """Each table as Markdown and LaTeX, and all of them as JSON."""
+    written = []
+    texts = {f"{t.experiment.name}.md": markdown(t) for t in tables}
+    texts |= {f"{t.experiment.name}.tex": latex(t) for t in tables}
+    texts["tables.json"] = json.dumps({"tables": [t.plain() for t in tables]}, indent=2) + "\n"
+    for name, text in texts.items():
+        path = folder / name
+        with written_whole(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+        written.append(path)
+    return written
