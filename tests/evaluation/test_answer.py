@@ -15,7 +15,7 @@ from spdtokens.training.methods import Settings
 from tests.evaluation.made import SETTINGS, choices, covariances, evaluated, signals
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "bci2a-a09-covariances"
-QUICK = ("token-log-euclidean", "token-cholesky", "mdm", "ts-lr", "spdnet", "spd-token-mlp")
+QUICK = ("token-log-euclidean", "mdm", "ts-lr", "spd-token-mlp")
 
 
 def test_one_row_a_method_and_every_run_kept() -> None:

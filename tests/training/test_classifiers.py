@@ -204,7 +204,7 @@ def test_checkpoint_and_progress_bar(tmp_path: Path, capsys: pytest.CaptureFixtu
         ({"preset": "best"}, TrainingError, "no preset 'best'. There are: paper"),
         ({"ensemble": 0}, TrainingError, "ensemble is a whole number from 1"),
         ({"validation": 1.5}, TrainingError, "validation is the share"),
-        ({"validation": 0.01}, TrainingError, "Cannot hold back 1% of 60 trials"),
+        ({"validation": 0.99}, TrainingError, "Cannot hold back 99% of 60 trials"),
         ({"keep": "best"}, TrainingError, "pass validation"),
         ({"random_state": -1}, TrainingError, "random_state is not negative"),
         ({"batch_size": 1, "n_tokens": 1}, TrainingError, "BN-Embed cannot train on them"),

@@ -9,11 +9,11 @@ from functools import cache
 
 import numpy as np
 import pytest
-from spdtokens.evaluation.transfer import session_transfer
 
 from spdtokens._errors import UserError
 from spdtokens._extras import how_to_install
 from spdtokens.data import Dataset, Recording
+from spdtokens.evaluation import Choice, evaluate
 from spdtokens.training.methods import METHODS, Method, MethodError, Settings, get_method
 from spdtokens.training.network_classifier import NetworkClassifier
 from spdtokens.training.recipe import TrainingError
@@ -158,7 +158,7 @@ def test_a_method_without_its_extra_is_refused_before_any_work(
     with pytest.raises(MethodError, match=f"Tsmnet is not installed .*{command}"):
         method.classifier(dataset, SETTINGS)
     with pytest.raises(MethodError, match=command):
-        session_transfer(dataset, ["ts-lr", "tsmnet"], settings=SETTINGS)
+        evaluate(dataset, [Choice(name, SETTINGS) for name in ("ts-lr", "tsmnet")])
     with pytest.raises(TrainingError, match=command):
         NetworkClassifier("tsmnet", sfreq=SFREQ).fit(np.zeros((4, 2, 64)), [0, 1, 0, 1])
     marks = with_reason(method).marks  # type: ignore[attr-defined]
