@@ -1,6 +1,14 @@
 """The command line: parse, call, print."""
 
-from spdtokens.cli import bench, data, evaluate, reproduce, study, theory  # noqa: F401
+from spdtokens.cli import (  # noqa: F401  (they add their commands)
+    audit,
+    bench,
+    data,
+    evaluate,
+    reproduce,
+    study,
+    theory,
+)
 from spdtokens.cli.app import app
 
 __all__ = ["app"]

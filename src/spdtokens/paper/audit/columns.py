@@ -123,7 +123,7 @@ def _caption(paper: Paper) -> Outcome:
         judge(caption == printed, "cannot be both"),
         f"BCIcha gains {caption:+} in the caption of a table, {printed:+} in its last row and in "
         "the abstract",
-        f"its columns average {means[0]:.2f} and {means[1]:.2f}, which is {means[1] - means[0]:+.2f}",
+        f"its columns average {means[0]:.2f} and {means[1]:.2f}: {means[1] - means[0]:+.2f}",
         {"difference_of_means": float(means[1] - means[0])},
     )
 

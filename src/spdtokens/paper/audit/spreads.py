@@ -151,8 +151,8 @@ def _kinds(paper: Paper) -> Outcome:
         fair = 1 - three_all[SUBJECTS] / one_all[SUBJECTS]
         shown.append(
             f"{split.data}: {one} is of {' or '.join(one_kind) or 'neither'}, {three} of "
-            f"{' or '.join(three_kind) or 'neither'}; means of subjects {one_all[SUBJECTS]:.2f} and "
-            f"{three_all[SUBJECTS]:.2f} ({fair:.0%})"
+            f"{' or '.join(three_kind) or 'neither'}; means of subjects {one_all[SUBJECTS]:.2f} "
+            f"and {three_all[SUBJECTS]:.2f} (-{fair:.0%})"
         )
         numbers[split.data] = {"one": one_kind, "three": three_kind, "of_subjects": fair}
     return Outcome(
