@@ -1,1 +1,1 @@
-"""The paper as data: its theory checked numerically; later its tables, figures and the audit."""
+"""The paper as data: its tables, its theory checked numerically, and the audit of its numbers."""

@@ -40,12 +40,12 @@ def _panel(axes: Axes, split: Split, values: list[Reported], max_n: int) -> None
     axes.plot(split.train, shares[split.train - 1], "o", color=BLUE, ms=7, gid="train")
     best = max(shares[n - 1] for n in test)
     axes.annotate(
-        f"{told} test trials: {best:.0%} fit" + (" at most" if len(test) > 1 else ""),
-        (test[-1], best), (0, 22), textcoords="offset points", color=ORANGE, ha="center",
-        fontsize=9, arrowprops={"arrowstyle": "-", "color": ORANGE, "lw": 0.8, "shrinkB": 4},
+        f"{told} test trials: {100 * best:.0f} % fit" + (" at most" if len(test) > 1 else ""),
+        (test[-1], best), (test[-1], 0.62), color=ORANGE, fontsize=9,
+        arrowprops={"arrowstyle": "-", "color": ORANGE, "lw": 0.8, "relpos": (0, 0)},
     )  # fmt: skip
     axes.annotate(
-        f"{split.train} training trials: {shares[split.train - 1]:.0%} fit",
+        f"{split.train} training trials: {100 * shares[split.train - 1]:.0f} % fit",
         (split.train, shares[split.train - 1]), (-9, 0), textcoords="offset points", color=BLUE,
         ha="right", va="center", fontsize=9,
     )  # fmt: skip

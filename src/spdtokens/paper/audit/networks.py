@@ -90,7 +90,8 @@ def _one_size(paper: Paper) -> Outcome:
     return Outcome(
         judge(set(sizes.values()) == {int(printed)}, "cannot be both"),
         f"one size, {printed:,}, beside accuracies on three data sets",
-        ", ".join(f"{d} {n:,}" for d, n in sizes.items()),
+        ", ".join(f"{d} {n:,}" for d, n in sizes.items())
+        + f": {sum(n == printed for n in sizes.values())} of {len(sizes)}",
         {"parameters": sizes},
     )
 
@@ -135,8 +136,9 @@ def _geometric(paper: Paper) -> Outcome:
         judge(not any(gains) or float(with_bias) != 1.0, "cannot be both"),
         f"gains of {', '.join(f'{gain:+}' for gain in gains)} points by distances in the scores of "
         "one token",
-        f"a softmax over one score is {float(with_bias):g} whatever is added to it: with one set "
-        f"of seeds the gain is 0; time is {', '.join(f'{ratio:.1f}' for ratio in times)} times",
+        f"a softmax over one score is {float(with_bias):g} whatever is added to it, so with one "
+        f"set of seeds the gain is 0; {sum(map(bool, gains))} of {len(gains)} printed are not. It "
+        f"takes {', '.join(f'{ratio:.1f}' for ratio in times)} times as long",
         {"gains": [float(gain) for gain in gains], "time_ratio": [float(r) for r in times]},
     )
 

@@ -59,6 +59,8 @@ def read_report(path: Path) -> list[Row]:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ReportError(f"{path} is not UTF-8 text; save it as CSV in UTF-8.") from error
+    except FileNotFoundError as error:
+        raise ReportError(f"There is no file {path}.") from error
     except IsADirectoryError as error:
         raise ReportError(f"{path} is a folder; give a CSV file.") from error
     lines = [(i, line) for i, line in enumerate(text.splitlines(), 1) if line.strip()]
