@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -53,6 +52,15 @@ def _store(file: Path, store: Path | None, *, must_exist: bool = True) -> RunSto
     return RunStore(path)
 
 
+def _tell_missing(file: Path, planned: Plan, runs: RunStore) -> None:
+    left = len(planned.missing(runs))
+    if left:
+        typer.echo(
+            f"{left} of {len(planned.once())} runs are not done yet: spdtokens study run {file}",
+            err=True,
+        )
+
+
 @study.command()
 def run(
     file: File,
@@ -64,41 +72,44 @@ def run(
     any_code: AnyCode = False,
 ) -> None:
     """Do the runs of a study that are not in its store yet."""
-    from spdtokens.evaluation.metrics import default_metric
+    from contextlib import ExitStack
+
     from spdtokens.study.executors import Cluster, Executor, InProcess, Processes
     from spdtokens.study.progress import StudyBar
     from spdtokens.study.run import run_study
 
     if workers and cluster:
         raise typer.BadParameter("--workers and --cluster exclude each other.")
-    with errors_told():
+    with errors_told(), ExitStack() as stack:
+        # Before the data sets are opened, which may take long: a wrong address is told at once.
+        many = stack.enter_context(Cluster(cluster)) if cluster else None
         planned = _planned(file, any_code)
-        executor: Executor
-        if cluster:
-            executor = Cluster(cluster)
-        else:
-            executor = Processes(workers) if workers else InProcess(planned.source)
-        first = planned.study.questions[0]
-        paradigm = planned.source.dataset(first.dataset, first.selection).paradigm
-        metric = planned.study.metric or default_metric(paradigm)
-        with _store(file, store, must_exist=False) as runs:
-            try:
-                with StudyBar(metric) as bar:
-                    progress = run_study(planned, runs, executor, tell=bar.tell)
-            except KeyboardInterrupt:
-                left = len(planned.missing(runs))
-                typer.echo(
-                    f"Stopped. {len(planned.once()) - left} runs are in {runs.path}, {left} are "
-                    "left; the same command goes on.",
-                    err=True,
-                )
-                raise typer.Exit(130) from None
-            for failure in progress.failures:
-                typer.echo(f"Failed: {failure}", err=True)
+        runs = stack.enter_context(_store(file, store, must_exist=False))
+        executor: Executor = many or (Processes(workers) if workers else InProcess(planned.source))
+        if many is not None and many.n_workers == 0:
             typer.echo(
-                f"{progress.total} runs: {progress.before} were there, {progress.done} done now, "
-                f"{len(progress.failures)} failed. Store: {runs.path}"
+                f"No worker has joined yet; waiting. Start some: dask worker {many.address} "
+                "--nthreads 1",
+                err=True,
             )
+        try:
+            with StudyBar(planned.metric_of(planned.study.questions[0])) as bar:
+                progress = run_study(planned, runs, executor, tell=bar.tell, listener=bar.listen)
+        except KeyboardInterrupt:
+            left = len(planned.missing(runs))
+            typer.echo(
+                f"Stopped. {len(planned.once()) - left} runs are in {runs.path}, {left} are left; "
+                "the same command goes on.",
+                err=True,
+            )
+            raise typer.Exit(130) from None
+        for failure in progress.failures:
+            typer.echo(f"Failed: {failure}", err=True)
+        others = f"{progress.elsewhere} by another process, " if progress.elsewhere else ""
+        typer.echo(
+            f"{progress.total} runs: {progress.before} were there, {progress.done} done now, "
+            f"{others}{len(progress.failures)} failed. Store: {runs.path}"
+        )
     if progress.failures:
         raise typer.Exit(1)
 
@@ -113,12 +124,15 @@ def status(
     with errors_told():
         planned = _planned(file, any_code)
         with _store(file, store) as runs:
-            missing = Counter(spec.method for spec in planned.missing(runs))
-            total = Counter(spec.method for spec in planned.once())
+            left = {spec.key for spec in planned.missing(runs)}
             codes = runs.codes()
+    titled = planned.by_title()
+    total = {title: len(specs) for title, specs in titled.items()}
+    missing = {title: sum(s.key in left for s in specs) for title, specs in titled.items()}
     if as_json:
         rows = [{"method": m, "done": n - missing[m], "total": n} for m, n in total.items()]
-        print_json({"methods": rows, "codes": codes})
+        done = sum(total.values()) - len(left)
+        print_json({"done": done, "total": sum(total.values()), "methods": rows, "codes": codes})
     else:
         Console().print(status_table(total, missing, codes, planned.code))
 
@@ -145,6 +159,7 @@ def show(
             planned = replace(planned, study=replace(planned.study, metric=metric))
         with _store(file, store) as runs:
             found = planned.evaluations(runs)
+            _tell_missing(file, planned, runs)
     if as_json:
         print_json(
             {
@@ -152,6 +167,7 @@ def show(
                     {
                         "dataset": answer.question.dataset,
                         "protocol": answer.question.protocol,
+                        "protocol_options": dict(answer.question.protocol_options),
                         "access": answer.question.access,
                         "alignment": answer.question.alignment,
                         **rows_as_json(answer.rows),
@@ -184,7 +200,7 @@ def export(
     with errors_told():
         planned = _planned(file, any_code)
         with _store(file, store) as runs:
-            found = runs.results([spec.key for spec in planned.once()], planned.code)
+            found = planned.results(runs)
         writers[out.suffix](found, out, predictions=rows is Kind.TRIALS)
     typer.echo(f"{len(found)} runs written to {out}.")
 
@@ -205,17 +221,23 @@ def compare(
     from dataclasses import replace
 
     from spdtokens._files import output_folder
+    from spdtokens.evaluation.metrics import get_metric
     from spdtokens.study.comparison import comparisons, write_figures
+    from spdtokens.study.errors import StudyError
     from spdtokens.study.show import comparison_table
 
     with errors_told():
         folder = None if out is None else output_folder(out)
         planned = _planned(file, any_code)
         if metric is not None:
+            get_metric(metric)
             planned = replace(planned, study=replace(planned.study, metric=metric))
         with _store(file, store) as runs:
             found = planned.evaluations(runs)
+            _tell_missing(file, planned, runs)
         tables = [comparisons(answer, reference) for answer in found if answer.rows]
+        if not tables:
+            raise StudyError(f"No run is done yet: spdtokens study run {file}.")
         written = [] if folder is None else write_figures(tables, folder)
     if as_json:
         print_json({"comparisons": [table.values() for table in tables]})

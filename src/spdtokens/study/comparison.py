@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ from numpy.typing import NDArray
 from spdtokens._files import written_whole
 from spdtokens.evaluation.answer import Evaluation
 from spdtokens.evaluation.difference_plots import critical_difference, paired_differences
-from spdtokens.evaluation.statistics import compare, effect_size, holm
+from spdtokens.evaluation.plan import Question
+from spdtokens.evaluation.runs import RunResult
+from spdtokens.evaluation.statistics import compare, effect_size, holm, mcnemar
 from spdtokens.evaluation.summary import unit_scores
 from spdtokens.study.errors import StudyError
 
@@ -70,73 +73,123 @@ class Comparisons:
         }
 
 
-def comparisons(answer: Evaluation, reference: str | None) -> Comparisons:
+def comparisons(answer: Evaluation, reference: str | None = None) -> Comparisons:
     """Compare all methods of an answer with one of them, the first by default.
+
+    Parameters
+    ----------
+    answer : Evaluation
+        With runs of one method at least.
+    reference : str, optional
+        As tables show it.
 
     Raises
     ------
     StudyError
-        If there is no such method.
+        If there is no such method, or it has no runs yet.
     """
     metric = answer.rows[0].metric
     over, scores = unit_scores(answer.results, metric)
     reference = reference or next(iter(scores))
+    if reference not in answer.results:
+        has = ", ".join(answer.results)
+        raise StudyError(f"No method of the study is called {reference!r}. It has: {has}.")
     if reference not in scores:
-        raise StudyError(f"No method is called {reference!r}. There are: {', '.join(scores)}.")
+        raise StudyError(f"{reference} has no runs yet, so nothing can be compared with it.")
     others = [name for name in scores if name != reference]
     base = scores[reference]
-    question = answer.question
-    p_values = {
-        test: holm([compare(scores[name], base, test).p_value for name in others])
-        for test in _tests(over)
-    }
-    if over == "folds":
-        sizes = [(r.sizes["train"], r.sizes["test"]) for r in answer.results[reference]]
-        n_train, n_test = (round(float(np.mean(column))) for column in zip(*sizes, strict=True))
-        found = [
-            compare(scores[o], base, "corrected_resampled_t", n_train=n_train, n_test=n_test)
-            for o in others
-        ]
-        p_values["corrected_resampled_t"] = holm([one.p_value for one in found])
     return Comparisons(
-        title=f"{Path(question.dataset).name}, {question.protocol}, {question.access}",
+        title=_title(answer.question),
         metric=metric,
         reference=reference,
         over=over,
         n=len(base),
         scores=scores,
         methods=others,
-        differences=np.array([np.nanmean(scores[name] - base) for name in others]),
+        differences=np.array([_mean(scores[name] - base) for name in others]),
         effects=np.array([effect_size(scores[name], base) for name in others]),
-        p_values=p_values,
+        p_values={
+            test: holm([_p_value(test, answer.results, scores, name, reference) for name in others])
+            for test in _tests(over, len(base))
+        },
     )
 
 
-def _tests(over: str) -> tuple[str, ...]:
+def _tests(over: str, n: int) -> tuple[str, ...]:
     """Folds of one subject share training trials: tests that take them as independent mislead."""
-    return ("paired_t", "wilcoxon", "permutation") if over == "subjects" else ()
+    if over == "subjects":
+        return ("paired_t", "wilcoxon", "permutation")
+    return ("mcnemar",) if n == 1 else ("corrected_resampled_t",)
 
 
-def write_figures(tables: list[Comparisons], folder: Path) -> list[Path]:
+def _p_value(
+    test: str,
+    results: Mapping[str, Sequence[RunResult]],
+    scores: Mapping[str, NDArray[np.float64]],
+    name: str,
+    reference: str,
+) -> float:
+    if test == "mcnemar":
+        (fold,) = {_fold(r) for r in results[name]} & {_fold(r) for r in results[reference]}
+        return mcnemar(_correct(results[name], fold), _correct(results[reference], fold)).p_value
+    options: dict[str, int] = {}
+    if test == "corrected_resampled_t":
+        sizes = [(r.sizes["train"], r.sizes["test"]) for r in results[reference]]
+        n_train, n_test = (round(float(np.mean(column))) for column in zip(*sizes, strict=True))
+        options = {"n_train": n_train, "n_test": n_test}
+    return compare(scores[name], scores[reference], test, **options).p_value
+
+
+def _fold(result: RunResult) -> tuple[str, str]:
+    return result.spec.subject, result.spec.fold
+
+
+def _correct(results: Sequence[RunResult], fold: tuple[str, str]) -> NDArray[np.bool_]:
+    """Whether the mean probability over seeds is highest for the right class, by trial."""
+    mine = [result for result in results if _fold(result) == fold]
+    correct: NDArray[np.bool_] = (
+        np.mean([r.probabilities for r in mine], axis=0).argmax(1) == mine[0].y
+    )
+    return correct
+
+
+def _title(question: Question) -> str:
+    """All that tells two questions of a study apart, but the selection."""
+    options = [f"{name} {value}" for name, value in question.protocol_options.items()]
+    aligned = [] if question.alignment == "none" else [f"{question.alignment} {question.domain}"]
+    parts = [Path(question.dataset).name, question.protocol, *options, question.access, *aligned]
+    return ", ".join(parts)
+
+
+def write_figures(tables: Sequence[Comparisons], folder: Path) -> list[Path]:
     """Paired differences of each table, and ranks where there are subjects enough."""
-    written = []
-    for table in tables:
-        name = re.sub(r"[^a-z0-9]+", "-", table.title.lower()).strip("-")
-        if not table.methods or table.n < 2:
+    written: list[Path] = []
+    for number, table in enumerate(tables, 1):
+        known = np.isfinite(list(table.scores.values())).all(0)
+        if not table.methods or known.sum() < 2:
             continue
+        scores = {name: values[known] for name, values in table.scores.items()}
         figures = {
             "differences": paired_differences(
-                table.scores, table.reference, metric=table.metric, over=table.over
+                scores, table.reference, metric=table.metric, over=table.over
             )
         }
-        if table.over == "subjects" and len(table.scores) > 2:
-            figures["ranks"] = critical_difference(table.scores, over=table.over)
-        for kind, figure in figures.items():
-            path = folder / f"{name}-{kind}.png"
-            with written_whole(path) as temporary:
+        if table.over == "subjects" and len(scores) > 2:
+            figures["ranks"] = critical_difference(scores, over=table.over)
+        stem = re.sub(r"[^a-z0-9]+", "-", table.title.lower()).strip("-")
+        names = [f"{stem}-{kind}.png" for kind in figures]
+        if {folder / name for name in names} & set(written):  # differ in the selection only
+            names = [f"{stem}-{number}-{kind}.png" for kind in figures]
+        for name, figure in zip(names, figures.values(), strict=True):
+            with written_whole(folder / name) as temporary:
                 figure.savefig(temporary, dpi=150)
-            written.append(path)
+            written.append(folder / name)
     return written
+
+
+def _mean(values: NDArray[np.float64]) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else float("nan")
 
 
 def _plain(value: float) -> float | None:

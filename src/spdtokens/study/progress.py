@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from datetime import timedelta
 from typing import Self
 
 import numpy as np
@@ -12,7 +12,6 @@ from rich.progress import Progress as Bars
 from rich.text import Text
 
 from spdtokens.study.run import Progress
-from spdtokens.study.work import Done
 
 
 class _RateColumn(ProgressColumn):
@@ -21,48 +20,67 @@ class _RateColumn(ProgressColumn):
     def render(self, task: Task) -> Text:
         """Nothing before the first run is done."""
         fresh = task.completed - task.fields["before"]
-        if not fresh or not task.elapsed or task.total is None:
+        if fresh <= 0 or not task.elapsed or task.total is None:
             return Text("")
         rate = fresh / task.elapsed
-        left = time.strftime("%H:%M:%S", time.gmtime((task.total - task.completed) / rate))
+        left = timedelta(seconds=round(max(0.0, task.total - task.completed) / rate))
         return Text(f"{60 * rate:.1f} runs/min, {left} left")
 
 
 class StudyBar:
-    """A bar on standard error while a study runs; nothing where that is no terminal."""
+    """A bar on standard error while a study runs; nothing where that is no terminal.
 
-    def __init__(self, metric: str) -> None:
+    Parameters
+    ----------
+    metric : str
+        Whose mean over the runs done now is shown.
+    console : Console, optional
+        Instead of standard error.
+    """
+
+    def __init__(self, metric: str, console: Console | None = None) -> None:
+        console = console or Console(stderr=True)
         self._metric = metric
-        self._scores: list[float] = []
+        self._sure = self._parts = 0.0  # runs that are stored, and parts of those under way
         self._bars = Bars(
             TextColumn("{task.description}"),
-            BarColumn(),
+            BarColumn(bar_width=20),
             TextColumn("{task.completed:.0f}/{task.total:.0f} runs"),
             TimeElapsedColumn(),
             _RateColumn(),
             TextColumn("{task.fields[score]}"),
-            console=Console(stderr=True),
-            disable=not Console(stderr=True).is_terminal,
+            console=console,
+            disable=not console.is_terminal,
         )
+        self._task = self._bars.add_task("study", total=0, visible=False, before=0, score="")
 
     def __enter__(self) -> Self:
-        self._task = self._bars.add_task("study", total=None, before=0, score="")
         self._bars.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._bars.stop()
 
-    def tell(self, progress: Progress, done: Done) -> None:
+    def tell(self, progress: Progress) -> None:
         """Move the bar to where the study is."""
-        found = [result.test[self._metric] for result in done.results]
-        self._scores += [score for score in found if np.isfinite(score)]
-        mean = f"mean {self._metric} {np.mean(self._scores):.3f}" if self._scores else ""
-        failed = f", {len(progress.failures)} failed" if progress.failures else ""
+        found = np.array([scores[self._metric] for scores in progress.scores])
+        found = found[np.isfinite(found)]
+        mean = f"mean {self._metric} {found.mean():.3f}" if len(found) else ""
+        failed = f"{len(progress.failures)} failed" if progress.failures else ""
+        others = progress.before + progress.elsewhere
+        self._sure, self._parts = others + progress.done + len(progress.failures), 0.0
         self._bars.update(
             self._task,
             total=progress.total,
-            completed=progress.before + progress.done + len(progress.failures),
-            before=progress.before,
-            score=mean + failed,
+            completed=self._sure,
+            visible=True,
+            before=others,
+            score=", ".join(filter(None, (mean, failed))),
         )
+
+    def listen(self, part: float) -> None:
+        """Move the bar by a part of a run that is under way."""
+        self._parts += part
+        # What failed is begun again, so that parts may add up to more than there is.
+        total = self._bars.tasks[0].total or 0.0
+        self._bars.update(self._task, completed=min(self._sure + self._parts, total))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from spdtokens.evaluation.answer import Evaluation, evaluation_of
+from spdtokens.evaluation.answer import Evaluation, by_choice
 from spdtokens.evaluation.batches import batches
+from spdtokens.evaluation.metrics import default_metric
 from spdtokens.evaluation.origin import code_digest
-from spdtokens.evaluation.plan import Source, plan
-from spdtokens.evaluation.runs import RunSpec
-from spdtokens.study.config import Study
+from spdtokens.evaluation.plan import Question, Source, plan
+from spdtokens.evaluation.runs import RunResult, RunSpec
+from spdtokens.evaluation.summary import summarise
+from spdtokens.study.config import Study, check_study
+from spdtokens.study.errors import StudyError
 from spdtokens.study.executors import Batch, Executor
 from spdtokens.study.store import RunStore
 from spdtokens.study.work import Done, Failure
@@ -27,13 +30,26 @@ class Progress:
         Runs of the study, and those that were in the store when it began.
     done : int
         Runs stored since.
+    elsewhere : int
+        Runs that another process has stored meanwhile.
     failures : list of Failure
+    scores : list of dict of str to float
+        Test scores of runs done now, every metric by name.
     """
 
     total: int
     before: int
     done: int = 0
+    elsewhere: int = 0
     failures: list[Failure] = field(default_factory=list)
+    scores: list[Mapping[str, float]] = field(default_factory=list)
+
+    def add(self, done: Done, new: int) -> None:
+        """Count a batch of which so many results were new."""
+        self.done += new
+        self.elsewhere += len(done.results) - new
+        self.failures += done.failures
+        self.scores += [result.test for result in done.results]
 
 
 @dataclass(frozen=True)
@@ -65,17 +81,51 @@ class Plan:
         done = store.done([spec.key for spec in runs], self.code)
         return [spec for spec in runs if spec.key not in done]
 
+    def by_title(self) -> dict[str, list[RunSpec]]:
+        """Every run once, by the name that tables show for its method."""
+        found: dict[str, list[RunSpec]] = {}
+        seen: set[str] = set()
+        for question, specs in zip(self.study.questions, self.specs, strict=True):
+            for title, mine in by_choice(question, specs).items():
+                new = {spec.key: spec for spec in mine if spec.key not in seen}
+                found.setdefault(title, []).extend(new.values())
+                seen |= set(new)
+        return found
+
+    def results(self, store: RunStore) -> list[RunResult]:
+        """What there is of the study's runs, every run once."""
+        return _stored(self.once(), store, self.code)
+
+    def metric_of(self, question: Question) -> str:
+        """The study's metric, or what suits the data."""
+        dataset = self.source.dataset(question.dataset, question.selection)
+        return self.study.metric or default_metric(dataset.paradigm)
+
     def evaluations(self, store: RunStore) -> list[Evaluation]:
         """The answer to each question, as far as there are results."""
         found = []
         for question, specs in zip(self.study.questions, self.specs, strict=True):
-            results = store.results([spec.key for spec in specs], self.code)
-            found.append(evaluation_of(question, self.source, results, self.study.metric))
+            results = {
+                title: _stored(mine, store, self.code)
+                for title, mine in by_choice(question, specs).items()
+            }
+            rows = summarise(results, self.metric_of(question))
+            found.append(Evaluation(question, results, rows))
         return found
 
 
+def _stored(specs: Sequence[RunSpec], store: RunStore, code: str | None) -> list[RunResult]:
+    """Results of runs, under the specs given.
+
+    A store knows a run by what its settings mean: it may have been made by a study that said the
+    same in other words, or had the same recordings in another folder.
+    """
+    named = {spec.key: spec for spec in specs}
+    return [replace(r, spec=named[r.spec.key]) for r in store.results(named, code)]
+
+
 def plan_study(study: Study, source: Source | None = None, *, any_code: bool = False) -> Plan:
-    """All runs of a study, each fold checked for leaks; nothing is trained yet.
+    """All runs of a study, all of it checked, each fold for leaks; nothing is trained yet.
 
     Parameters
     ----------
@@ -85,6 +135,7 @@ def plan_study(study: Study, source: Source | None = None, *, any_code: bool = F
         Whether results by other code count as done.
     """
     source = source or Source()
+    check_study(study, source)
     specs = tuple(tuple(plan(question, source)) for question in study.questions)
     return Plan(study, source, specs, None if any_code else code_digest())
 
@@ -94,30 +145,62 @@ def run_study(
     store: RunStore,
     executor: Executor,
     *,
-    tell: Callable[[Progress, Done], None] = lambda _progress, _done: None,
+    tell: Callable[[Progress], None] = lambda _progress: None,
     listener: Listener | None = None,
 ) -> Progress:
     """Do the runs that are missing and store each batch when it is done.
 
     Killed at any moment, only batches under way are lost; run again, only they are done.
+
+    Parameters
+    ----------
+    planned : Plan
+    store : RunStore
+    executor : Executor
+    tell : callable
+        Told before the first batch and after every one.
+    listener : callable, optional
+        Told of parts of runs that are done, by executors that know.
+
+    Raises
+    ------
+    StudyError
+        If a worker has other code than this process, unless the plan takes results by any; its
+        results are not stored.
     """
     missing = planned.missing(store)
     total = len(planned.once())
     progress = Progress(total, total - len(missing))
+    tell(progress)
+
+    def still_missing() -> Iterator[Batch]:
+        for batch in batches(missing):
+            done = store.done([spec.key for spec in batch], planned.code)
+            left = [spec for spec in batch if spec.key not in done]
+            progress.elsewhere += len(batch) - len(left)
+            if left:
+                yield left
 
     def report(done: Done) -> None:
-        progress.done += store.add(done.results)
-        progress.failures += done.failures
-        tell(progress, done)
+        _check_code(done, planned)
+        new = store.add(done.results)
+        progress.add(done, new)
+        tell(progress)
 
-    executor.run(_still_missing(batches(missing), planned, store), report, listener)
+    executor.run(still_missing(), report, listener)
+    tell(progress)
     return progress
 
 
-def _still_missing(wanted: Sequence[Batch], planned: Plan, store: RunStore) -> Iterator[Batch]:
-    """Batches without what another process has done meanwhile."""
-    for batch in wanted:
-        done = store.done([spec.key for spec in batch], planned.code)
-        left = [spec for spec in batch if spec.key not in done]
-        if left:
-            yield left
+def _check_code(done: Done, planned: Plan) -> None:
+    """Refuse what the plan would not find again."""
+    for result in done.results:
+        code = result.origin.get("code")
+        if planned.code is not None and code != planned.code:
+            revision = result.origin.get("git") or "no git revision"
+            raise StudyError(
+                f"The worker on {done.worker} has other code of spdtokens ({code}, {revision}) "
+                f"than this process ({planned.code}). Its results were not stored; all others are kept. "
+                "Install the same spdtokens there and run the same command again, or take results "
+                "by any code with --any-code."
+            )
