@@ -76,7 +76,8 @@ class Processes:
         waiting: set[Future[Done]] = set()
         try:
             for batch in batches:
-                waiting.add(pool.submit(attempt_in_worker, _sent(batch)))
+                with _interrupts_held():  # a worker that begins here has them blocked for good
+                    waiting.add(pool.submit(attempt_in_worker, _sent(batch)))
                 if len(waiting) >= AHEAD * self._workers:
                     _report_finished(waiting, report)
             while waiting:
@@ -152,7 +153,7 @@ class Cluster:
         listener: Listener | None,  # noqa: ARG002
     ) -> None:
         """Sent as there is room; those of a worker that dies are done by another."""
-        done = self._distributed.as_completed()
+        done = self._distributed.as_completed(loop=self._client.loop)
         sent: set[Any] = set()
         left = True
         try:
@@ -201,6 +202,19 @@ class Cluster:
             f"The Dask scheduler at {self.address} has gone. What was done is kept; when there is "
             "a scheduler again, the same command goes on."
         )
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C waits until the block is left; processes that begin in it never see one."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _begin_worker() -> None:

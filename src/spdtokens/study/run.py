@@ -200,7 +200,7 @@ def _check_code(done: Done, planned: Plan) -> None:
             revision = result.origin.get("git") or "no git revision"
             raise StudyError(
                 f"The worker on {done.worker} has other code of spdtokens ({code}, {revision}) "
-                f"than this process ({planned.code}). Its results were not stored; all others are kept. "
-                "Install the same spdtokens there and run the same command again, or take results "
-                "by any code with --any-code."
+                f"than this process ({planned.code}). Its results were not stored; all others are "
+                "kept. Install the same spdtokens there and run the same command again, or take "
+                "results by any code with --any-code."
             )
