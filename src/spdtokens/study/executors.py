@@ -26,6 +26,8 @@ from spdtokens.training.engine import Listener
 Batch = list[RunSpec]
 #: Batches that wait at each worker, so that none is ever idle.
 AHEAD = 2
+#: Seconds to wait for the scheduler.
+PATIENCE = 10.0
 
 
 class Executor(Protocol):
@@ -123,7 +125,9 @@ class Cluster:
             )
         self.address = address if "://" in address else f"tcp://{address}"
         try:
-            self._client = self._distributed.Client(self.address, timeout=10, set_as_default=False)
+            self._client = self._distributed.Client(
+                self.address, timeout=PATIENCE, set_as_default=False
+            )
         except (OSError, ValueError, TimeoutError) as error:
             raise StudyError(
                 f"No Dask scheduler answers at {self.address} ({error}). Start one: dask "
