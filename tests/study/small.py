@@ -27,19 +27,26 @@ from spdtokens.study.store import RunStore
 from tests.study.made import assert_same
 
 ROOT = Path(__file__).parents[2]
-TEXT = """
-seeds = 6
+#: Many families, since a family's runs are done together: batches of 2, 2 and then always 4 runs.
+VARIANTS = 10
+TEXT = (
+    """
+seeds = 2
 datasets = ["data"]
 protocols = ["session-transfer"]
 methods = [
     {name = "ts-lr"},
     {name = "mdm"},
     {name = "token-log-euclidean", epochs = 3, changes = {d_model = 16, n_layers = 1, n_heads = 2}},
-    {name = "spd-token-mlp", epochs = 50},
-]
 """
-#: Runs of two subjects: two methods without seeds, two with six.
-RUNS = 2 * (1 + 1 + 6 + 6)
+    + "".join(
+        f'    {{name = "spd-token-mlp", label = "mlp {i}", epochs = {10 + i}}},\n'
+        for i in range(VARIANTS)
+    )
+    + "]"
+)
+#: Of two subjects: two methods without seeds, the others with two.
+RUNS = 2 * (1 + 1 + 2 * (1 + VARIANTS))
 #: Seconds after which something hangs; far more than anything takes on a busy machine.
 LIMIT = 240
 

@@ -1,0 +1,170 @@
+"""``spdtokens study`` as a user runs it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+from spdtokens.cli import app
+from spdtokens.study.progress import StudyBar
+from spdtokens.study.run import Progress
+from tests.study.small import write_study
+
+TEXT = """
+datasets = ["data"]
+protocols = ["session-transfer"]
+seeds = 2
+methods = ["mdm", "ts-lr", {name = "spd-token-mlp", epochs = 2, label = "small mlp"}]
+"""
+RUNS = 3 * (1 + 1 + 2)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return write_study(tmp_path / "study", TEXT, subjects=3)
+
+
+def study(command: str, file: Path, *options: str) -> Result:
+    return CliRunner().invoke(app, ["study", command, str(file), *options], env={"COLUMNS": "100"})
+
+
+def told(result: Result) -> str:
+    """Of standard error, with lines as they fall joined."""
+    return " ".join(result.stderr.split())
+
+
+def test_run_status_show_export_compare(file: Path, tmp_path: Path) -> None:
+    store = file.with_suffix(".sqlite")
+    for command in ("status", "show", "compare"):
+        early = study(command, file)
+        assert early.exit_code == 1
+        assert told(early) == f"Error: There is no store {store} yet: spdtokens study run {file}."
+    ran = study("run", file)
+    assert ran.exit_code == 0, ran.output
+    assert ran.stdout == (f"{RUNS} runs: 0 were there, {RUNS} done now, 0 failed. Store: {store}\n")
+    assert ran.stderr == ""  # no terminal, no bar
+    assert study("run", file).stdout.startswith(f"{RUNS} runs: {RUNS} were there, 0 done now")
+
+    state = json.loads(study("status", file, "--json").stdout)
+    assert (state["done"], state["total"]) == (RUNS, RUNS)
+    assert state["methods"] == [
+        {"method": "mdm", "done": 3, "total": 3},
+        {"method": "ts-lr", "done": 3, "total": 3},
+        {"method": "small mlp", "done": 6, "total": 6},
+    ]
+    assert list(state["codes"].values()) == [RUNS]
+    assert "small mlp" in study("status", file).stdout
+
+    (table,) = json.loads(study("show", file, "--json", "--metric", "kappa").stdout)["tables"]
+    assert [row["method"] for row in table["results"]] == ["mdm", "ts-lr", "small mlp"]
+    assert {row["metric"] for row in table["results"]} == {"kappa"}
+    shown = study("show", file)
+    assert shown.stderr == ""
+    assert "session-transfer, target access train" in shown.stdout
+
+    out = tmp_path / "runs.csv"
+    assert study("export", file, "--out", str(out)).stdout == f"{RUNS} runs written to {out}.\n"
+    with out.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    mine = [float(row["test_accuracy"]) for row in rows if row["method"] == "mdm"]
+    (table,) = json.loads(study("show", file, "--json").stdout)["tables"]
+    assert table["results"][0]["score"] == pytest.approx(np.mean(mine))
+    trials = tmp_path / "trials.csv"
+    assert study("export", file, "--out", str(trials), "--rows", "trials").exit_code == 0
+    assert len(trials.read_text().splitlines()) == 1 + 24 * RUNS
+
+    compared = study("compare", file, "--reference", "ts-lr", "--out", str(tmp_path / "figures"))
+    assert compared.exit_code == 0, compared.output
+    assert "difference to ts-lr" in compared.stdout
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {
+        "data-session-transfer-train-differences.png",
+        "data-session-transfer-train-ranks.png",
+    }
+    (found,) = json.loads(study("compare", file, "--json").stdout)["comparisons"]
+    assert (found["reference"], found["over"], found["n"]) == ("mdm", "subjects", 3)
+    assert [row["method"] for row in found["methods"]] == ["ts-lr", "small mlp"]
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "code", "message"),
+    [
+        ("run", ["--workers", "2", "--cluster", "h:1"], 2, "exclude each other"),
+        ("run", ["--cluster", "nowhere"], 1, "'nowhere' is not the address of a Dask scheduler"),
+        ("run", ["--store", "/nowhere/s.sqlite"], 1, "There is no folder /nowhere"),
+        ("export", ["--out", "runs.xlsx"], 2, "neither in .csv nor in .parquet"),
+        ("show", ["--metric", "luck"], 1, "There is no metric 'luck'"),
+        ("compare", ["--metric", "luck"], 1, "There is no metric 'luck'"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(
+    file: Path, command: str, options: list[str], code: int, message: str
+) -> None:
+    result = study(command, file, *options)
+    assert result.exit_code == code
+    assert message in told(result).replace("│ ", "")
+    assert "Traceback" not in result.output
+
+
+def test_ctrl_c_says_how_to_go_on(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tell = StudyBar.tell
+
+    def interrupt(bar: StudyBar, progress: Progress) -> None:
+        tell(bar, progress)
+        if progress.done == 7:
+            signal.raise_signal(signal.SIGINT)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(StudyBar, "tell", interrupt)
+        stopped = study("run", file)
+    store = file.with_suffix(".sqlite")
+    assert stopped.exit_code == 130
+    assert stopped.stderr == (
+        f"Stopped. 7 runs are in {store}, {RUNS - 7} are left; the same command goes on.\n"
+    )
+    # What there is can be looked at, and it is said that it is not all.
+    for command in ("show", "compare"):
+        partly = study(command, file)
+        assert partly.exit_code == 0, partly.output
+        assert f"{RUNS - 7} of {RUNS} runs are not done yet" in told(partly)
+    assert f"{RUNS} runs: 7 were there, {RUNS - 7} done now" in study("run", file).stdout
+
+
+def test_a_run_that_fails_is_told_and_tried_again(file: Path) -> None:
+    recording = file.parent / "data" / "sub-02_ses-1.npz"
+    whole = recording.read_bytes()
+    with np.load(recording) as opened:
+        arrays = dict(opened)
+    arrays["C"][5] = np.nan
+    np.savez(recording, **arrays)
+    for before in (0, 8):
+        ran = study("run", file)
+        assert ran.exit_code == 1
+        assert f"{RUNS} runs: {before} were there, {8 - before} done now, 4 failed" in ran.stdout
+        failed = ran.stderr.splitlines()
+        assert [line.split(": ")[1] for line in failed if line.startswith("Failed: ")] == [
+            "data, mdm, subject 02, 1 -> 2",
+            "data, ts-lr, subject 02, 1 -> 2",
+            "data, spd-token-mlp, subject 02, 1 -> 2, seed 42",
+            "data, spd-token-mlp, subject 02, 1 -> 2, seed 123",
+        ]
+        assert "Traceback" not in ran.output
+    recording.write_bytes(whole)
+    mended = study("run", file)
+    assert (mended.exit_code, mended.stderr) == (0, "")
+    assert f"{RUNS} runs: 8 were there, 4 done now, 0 failed" in mended.stdout
+
+
+def test_compare_without_a_run(file: Path) -> None:
+    from spdtokens.study.store import RunStore
+
+    RunStore(file.with_suffix(".sqlite")).close()
+    result = study("compare", file)
+    assert result.exit_code == 1
+    assert f"Error: No run is done yet: spdtokens study run {file}." in told(result)
+    assert "No runs." in study("show", file).stdout
