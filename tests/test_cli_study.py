@@ -116,7 +116,7 @@ def test_ctrl_c_says_how_to_go_on(file: Path, monkeypatch: pytest.MonkeyPatch) -
 
     def interrupt(bar: StudyBar, progress: Progress) -> None:
         tell(bar, progress)
-        if progress.done == 7:
+        if progress.done == 6:
             signal.raise_signal(signal.SIGINT)
 
     with monkeypatch.context() as patched:
@@ -125,14 +125,14 @@ def test_ctrl_c_says_how_to_go_on(file: Path, monkeypatch: pytest.MonkeyPatch) -
     store = file.with_suffix(".sqlite")
     assert stopped.exit_code == 130
     assert stopped.stderr == (
-        f"Stopped. 7 runs are in {store}, {RUNS - 7} are left; the same command goes on.\n"
+        f"Stopped. 6 runs are in {store}, {RUNS - 6} are left; the same command goes on.\n"
     )
     # What there is can be looked at, and it is said that it is not all.
     for command in ("show", "compare"):
         partly = study(command, file)
         assert partly.exit_code == 0, partly.output
-        assert f"{RUNS - 7} of {RUNS} runs are not done yet" in told(partly)
-    assert f"{RUNS} runs: 7 were there, {RUNS - 7} done now" in study("run", file).stdout
+        assert f"{RUNS - 6} of {RUNS} runs are not done yet" in told(partly)
+    assert f"{RUNS} runs: 6 were there, {RUNS - 6} done now" in study("run", file).stdout
 
 
 def test_a_run_that_fails_is_told_and_tried_again(file: Path) -> None:
@@ -148,10 +148,10 @@ def test_a_run_that_fails_is_told_and_tried_again(file: Path) -> None:
         assert f"{RUNS} runs: {before} were there, {8 - before} done now, 4 failed" in ran.stdout
         failed = ran.stderr.splitlines()
         assert [line.split(": ")[1] for line in failed if line.startswith("Failed: ")] == [
-            "data, mdm, subject 02, 1 -> 2",
-            "data, ts-lr, subject 02, 1 -> 2",
-            "data, spd-token-mlp, subject 02, 1 -> 2, seed 42",
-            "data, spd-token-mlp, subject 02, 1 -> 2, seed 123",
+            "data, mdm, subject 02, fold 2",
+            "data, ts-lr, subject 02, fold 2",
+            "data, spd-token-mlp, subject 02, fold 2, seed 42",
+            "data, spd-token-mlp, subject 02, fold 2, seed 123",
         ]
         assert "Traceback" not in ran.output
     recording.write_bytes(whole)

@@ -27,7 +27,7 @@ methods = [
 
 def test_a_failure_says_which_run() -> None:
     assert str(Failure(SPEC, "it rained")) == (
-        "sim-mi, token-log-euclidean, subject 1, block 1, seed 0: it rained"
+        "sim-mi, token-log-euclidean, subject 1, fold block 1, seed 0: it rained"
     )
 
 

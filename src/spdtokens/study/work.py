@@ -28,7 +28,7 @@ class Failure:
         spec = self.spec
         seed = "" if spec.seed is None else f", seed {spec.seed}"
         where = f"{Path(spec.dataset).name}, {spec.method}, subject {spec.subject}"
-        return f"{where}, {spec.fold}{seed}: {self.reason}"
+        return f"{where}, fold {spec.fold}{seed}: {self.reason}"
 
 
 @dataclass(frozen=True)
