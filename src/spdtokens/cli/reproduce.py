@@ -85,7 +85,7 @@ def reproduce(
                 try:
                     with StudyBar("accuracy") as bar:
                         executor = _executor(reproduction.source, workers)
-                        progress = reproduction.run(store, executor, bar.tell)
+                        progress = reproduction.run(store, executor, bar.tell, bar.listen)
                 except KeyboardInterrupt:
                     typer.echo(f"Stopped. Runs are in {store.path}; the same command goes on.")
                     raise typer.Exit(130) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from spdtokens.data import Dataset
 from spdtokens.evaluation.answer import Evaluation, by_choice
 from spdtokens.evaluation.batches import batches
 from spdtokens.evaluation.metrics import default_metric
@@ -86,7 +87,7 @@ class Plan:
         found: dict[str, list[RunSpec]] = {}
         seen: set[str] = set()
         for question, specs in zip(self.study.questions, self.specs, strict=True):
-            for title, mine in by_choice(question, specs).items():
+            for title, mine in by_choice(question, self._dataset(question), specs).items():
                 new = {spec.key: spec for spec in mine if spec.key not in seen}
                 found.setdefault(title, []).extend(new.values())
                 seen |= set(new)
@@ -98,8 +99,10 @@ class Plan:
 
     def metric_of(self, question: Question) -> str:
         """The study's metric, or what suits the data."""
-        dataset = self.source.dataset(question.dataset, question.selection)
-        return self.study.metric or default_metric(dataset.paradigm)
+        return self.study.metric or default_metric(self._dataset(question).paradigm)
+
+    def _dataset(self, question: Question) -> Dataset:
+        return self.source.dataset(question.dataset, question.selection)
 
     def evaluations(self, store: RunStore) -> list[Evaluation]:
         """The answer to each question, as far as there are results."""
@@ -107,7 +110,7 @@ class Plan:
         for question, specs in zip(self.study.questions, self.specs, strict=True):
             results = {
                 title: _stored(mine, store, self.code)
-                for title, mine in by_choice(question, specs).items()
+                for title, mine in by_choice(question, self._dataset(question), specs).items()
             }
             rows = summarise(results, self.metric_of(question))
             found.append(Evaluation(question, results, rows))

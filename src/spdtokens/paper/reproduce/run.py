@@ -19,7 +19,7 @@ from spdtokens.study.config import Study
 from spdtokens.study.executors import Executor
 from spdtokens.study.run import Plan, Progress, run_study
 from spdtokens.study.store import RunStore
-from spdtokens.study.work import Done
+from spdtokens.training.engine import Listener
 from spdtokens.training.methods import get_method
 from spdtokens.training.recipe import SEEDS
 
@@ -159,10 +159,11 @@ class Reproduction:
         self,
         store: RunStore,
         executor: Executor,
-        tell: Callable[[Progress, Done], None] = lambda _progress, _done: None,
+        tell: Callable[[Progress], None] = lambda _progress: None,
+        listener: Listener | None = None,
     ) -> Progress:
         """Do what is missing."""
-        return run_study(self.planned, store, executor, tell=tell)
+        return run_study(self.planned, store, executor, tell=tell, listener=listener)
 
     def tables(self, store: RunStore) -> list[Reproduced]:
         """Every table, as far as there are results."""
