@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import pytest
+
+from spdtokens.data import load_dataset
+from spdtokens.evaluation.plan import Question, check_question
+from spdtokens.paper.reproduce import EXPERIMENTS, Experiment
+from spdtokens.paper.reproduce.roles import BCI2A, BCICHA, MAMEM, ROLES
+from spdtokens.paper.tables import TABLES, paper_table
+
+COUNTS = {"BCI2a": 9, "BCIcha": 16, "MAMEM": 11}
+
+
+def cells(name: str) -> list:
+    return list(EXPERIMENTS[name].cells(COUNTS))
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS.values(), ids=lambda e: e.name)
+def test_every_cell_can_be_run_on_the_simulated_sets(experiment: Experiment) -> None:
+    found = list(experiment.cells(COUNTS))
+    assert len({(cell.row, cell.column) for cell in found}) == len(found)
+    for cell in found:
+        dataset = load_dataset(cell.role.sim)
+        assert len(dataset.subjects) == COUNTS[cell.role.name]
+        check_question(Question(cell.role.sim, (cell.choice,)), dataset)
+
+
+@pytest.mark.parametrize(
+    ("name", "table"),
+    [
+        ("all-subjects", "all-subjects"),
+        ("geometry", "geometry"),
+        ("multiband", "multiband"),
+        ("multiband-bci2a", "multiband-bci2a"),
+        ("multiband-bcicha", "multiband-bcicha"),
+        ("multiband-mamem", "multiband-mamem"),
+        ("subjects-bci2a", "subjects-bci2a"),
+        ("subjects-bcicha", "subjects-bcicha"),
+        ("subjects-mamem", "subjects-mamem"),
+        ("bn-embed", "bn-embed"),
+        ("geometric-attention", "geometric-attention"),
+        ("depth", "depth"),
+        ("heads", "heads"),
+        ("baselines", "baselines"),
+        ("cross-subject", "cross-subject"),
+    ],
+)
+def test_the_papers_values_stand_beside_ours(name: str, table: str) -> None:
+    """Every accuracy the paper prints with a spread, where our rows and columns have it."""
+    paper = paper_table(table)
+    assert EXPERIMENTS[name].label == paper.label
+    mine = {(cell.row, cell.column): cell.reported for cell in cells(name) if cell.reported}
+    printed = {
+        (row, column): paper.cell(row, column).text
+        for row in paper.names
+        for column in paper.columns[1:]
+        if "+-" in paper.cell(row, column).text and not row.startswith("Overall")
+    }
+    assert mine == printed
+
+
+def test_every_table_of_accuracies_has_an_experiment() -> None:
+    without = {"datasets", "efficiency", "text", "theory"}  # not accuracies of runs
+    assert set(TABLES) - without <= set(EXPERIMENTS)
+
+
+def test_the_papers_configuration() -> None:
+    for role, bands in ((BCI2A, "broadband"), (BCICHA, "none"), (MAMEM, "none")):
+        settings = role.settings()
+        assert settings.bands == bands
+        preset = settings.resolved_preset()
+        assert (preset.recipe.epochs, preset.recipe.learning_rate) == (50, 1e-3)
+        assert role.settings(multiband=True).bands == "paper3"
+    assert MAMEM.settings().resolved_preset().config.d_model == 64
+    assert {cell.choice.settings.epochs for cell in cells("depth")} == {100}
+    depths = [cell.choice.settings.resolved_preset().config.n_layers for cell in cells("depth")]
+    assert depths == [2, 2, 4, 4, 6, 6, 8, 8]
+    heads = {cell.choice.settings.resolved_preset().config.n_heads for cell in cells("heads")}
+    assert heads == {4, 8, 16}
+    with_bn = {
+        cell.column: cell.choice.settings.resolved_preset().config.bn_embed
+        for cell in cells("bn-embed")
+    }
+    assert with_bn == {"With BN": True, "Without BN": False}
+    assert {cell.protocol for cell in cells("cross-subject")} == {"leave-one-subject-out"}
+    assert [role.name for role in ROLES] == ["BCI2a", "BCIcha", "MAMEM"]
