@@ -50,7 +50,7 @@ class PaperFigure:
 
 def architecture(_extent: Extent, _source: Source) -> Figure:
     """From a trial to a class, with the sizes of BCI2a."""
-    figure = Figure(figsize=(9.2, 2.9), layout="constrained")
+    figure = Figure(figsize=(9.2, 2.0), layout="constrained")
     axes = figure.add_subplot()
     axes.set_axis_off()
     steps = (
@@ -75,12 +75,12 @@ def architecture(_extent: Extent, _source: Source) -> Figure:
             color="white",
             bbox={"boxstyle": "round,pad=0.45", "facecolor": colour, "edgecolor": "none"},
         )
-        axes.text(i, 0.30, size, ha="center", va="top", fontsize=8.5)
+        axes.text(i, 0.36, size, ha="center", va="top", fontsize=8.5)
         if i:
             axes.annotate(
                 "", (i - 0.40, 0.62), (i - 0.60, 0.62), arrowprops={"arrowstyle": "-|>", "lw": 1}
             )
-    axes.set(xlim=(-0.6, len(steps) - 0.4), ylim=(-0.05, 1.0))
+    axes.set(xlim=(-0.6, len(steps) - 0.4), ylim=(-0.1, 0.85))
     axes.set_title("Only the token (orange) differs between the three geometries", fontsize=11)
     return figure
 
