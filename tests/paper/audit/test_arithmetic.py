@@ -58,7 +58,7 @@ def test_possible_spreads_are_numpys() -> None:
     assert list(found["n - 1"]) == [pytest.approx(np.std(seeds, ddof=1))]
     assert list(found["n"]) == [pytest.approx(np.std(seeds))]
     twice = np.std(np.concatenate([seeds, seeds]), ddof=1)
-    assert list(found["n - 1, every seed twice"]) == [pytest.approx(twice)]
+    assert list(found["seeds counted twice"]) == [pytest.approx(twice)]
     assert possible_spreads(Reported(Decimal("50.00"), 5), 252) is None
 
 

@@ -11,6 +11,7 @@ import pytest
 from spdtokens.paper import theory
 from spdtokens.paper.audit import CHECKS, VERDICTS, Paper
 from spdtokens.paper.audit.formulas import FORMULAS
+from spdtokens.paper.tables import TABLES, paper_table
 from spdtokens.paper.theory.claim import Claim, Finding
 
 BY_ID = {check.id: check for check in CHECKS}
@@ -44,6 +45,16 @@ def test_a_finding_is_plain_data(name: str) -> None:
     assert found["verdict"] in VERDICTS
     assert found["printed"]
     assert found["arithmetic"]
+
+
+def test_places_are_labels_of_the_paper() -> None:
+    tables = {paper_table(name).label for name in TABLES}
+    sections = {cell.text for cell in paper_table("text").column("Section")}
+    known = tables | sections | {"app:datasets", "app:architecture_rationale"}
+    for check in CHECKS:
+        if check.id not in FORMULAS:
+            places = set(check.where.split("; "))
+            assert {p for p in places if not p.startswith("fig:")} <= known, check.id
 
 
 @pytest.mark.parametrize("name", FORMULAS)

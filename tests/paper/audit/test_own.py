@@ -170,3 +170,4 @@ def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:
     told = [line.strip() for line in shown[1].splitlines() if line.strip()]
     printed = [line.strip() for line in result.stdout.splitlines()]
     assert all(line in printed for line in told)
+    assert f"{len(audit.CHECKS)} checks" in page

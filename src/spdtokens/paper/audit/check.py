@@ -110,6 +110,11 @@ class Check:
         }
 
 
+def labels(*tables: str) -> str:
+    """The paper's labels of tables that we name."""
+    return "; ".join(paper_table(name).label for name in tables)
+
+
 def judge(holds: bool, otherwise: Verdict = "does not hold") -> Verdict:
     """``holds``, or what it is if not."""
     return "holds" if holds else otherwise

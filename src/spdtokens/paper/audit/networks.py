@@ -12,7 +12,7 @@ from spdtokens.models.raw import ATCNet, EEGNet
 from spdtokens.models.raw.base import MultiHead
 from spdtokens.paper.audit.check import Check, Outcome, Paper, half_step, judge, rounds_to
 
-CROP = "app:implementation_details"
+SETUP = "app:implementation_details"
 OURS = ("Log-Euc (Ours)", "BWSPD-Transformer (Ours)")
 
 
@@ -314,9 +314,9 @@ def _tokens(paper: Paper) -> Outcome:
 
 
 CHECKS = [
-    Check("parameters-standard", CROP, "The count of the network as described.", _standard),
-    Check("parameters-small", CROP, "The count of MAMEM's network as described.", _small),
-    Check("parameters-largest", CROP, "No network of the paper has more.", _largest),
+    Check("parameters-standard", SETUP, "The count of the network as described.", _standard),
+    Check("parameters-small", SETUP, "The count of MAMEM's network as described.", _small),
+    Check("parameters-largest", SETUP, "No network of the paper has more.", _largest),
     Check(
         "parameters-one-size",
         "tab:sota_comparison",

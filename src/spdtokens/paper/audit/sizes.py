@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from spdtokens.paper.audit.check import Check, Outcome, Paper, Verdict, judge
+from spdtokens.paper.audit.check import Check, Outcome, Paper, Verdict, judge, labels
 from spdtokens.paper.audit.granularity import (
     Reported,
     chance_to_fit,
@@ -223,8 +223,8 @@ def _classical(paper: Paper) -> Outcome:
         judge(on_test == n),
         f"{n} means over subjects of TS+LR, FgMDM and MDM",
         f"{on_test} of {n} fit the trials tested on, {on_train} those trained on; smallest n that "
-        f"fits a data set's three: {sizes}. So one table sets these test accuracies beside values "
-        "that fit training sizes",
+        f"fits a data set's three: {sizes}"
+        + ("; the same table prints values that fit training sizes" if on_test == n else ""),
         found,
     )
 
@@ -233,7 +233,7 @@ CHECKS = [
     *(
         Check(
             f"granularity-{split.key}",
-            "tab:per_subject_log_euclidean; tab:multiband",
+            labels(f"subjects-{split.key}", f"multiband-{split.key}"),
             "An accuracy of n test trials is k / n, a mean of five seeds k / (5 n).",
             partial(_headline, split=split),
         )
@@ -241,13 +241,13 @@ CHECKS = [
     ),
     Check(
         "granularity-ablations",
-        "tab:geometry_ablation; tab:structure_ablation",
+        labels("geometry", "geometric-attention", "depth", "heads"),
         "The same, for one subject of each data set.",
         _ablations,
     ),
     Check(
         "granularity-others",
-        "tab:bn_embed_ablation; tab:sota_comparison",
+        labels("bn-embed", "baselines"),
         "The same, for BN-Embed and the methods compared with.",
         _others,
     ),

@@ -8,12 +8,13 @@ from functools import partial
 
 import numpy as np
 
-from spdtokens.paper.audit.check import Check, Outcome, Paper, judge, rounds_to
+from spdtokens.paper.audit.check import Check, Outcome, Paper, judge, labels, rounds_to
 from spdtokens.paper.audit.granularity import Reported
 from spdtokens.paper.audit.sizes import SEEDS, SPLITS, Split
 
-#: What the sum of squares of five seeds is divided by. Twice: each seed counted twice, 10 - 1.
-CONVENTIONS = {"n - 1": 4.0, "n": 5.0, "n - 1, every seed twice": 4.5}
+#: What the sum of squares of five seeds is divided by. Twice: ten numbers, each of which stands
+#: twice, have twice the sum, divided by 10 - 1.
+CONVENTIONS = {"n - 1": 4.0, "n": 5.0, "seeds counted twice": 4.5}
 #: Of what an overall standard deviation can be.
 RUNS, SUBJECTS = "all runs", "means of subjects"
 #: Wrong answers of five seeds beyond which all conventions find a fit, so none is told apart.
@@ -99,8 +100,8 @@ def _convention(paper: Paper, split: Split) -> Outcome:
         for where, row in counts.items()
     }
     shown = "; ".join(
-        f"{where}: of {row['rows']} rows "
-        + ", ".join(f"{row[name]} with {name}" for name in CONVENTIONS)
+        f"{where}, {row['rows']} rows: "
+        + ", ".join(f"{row[name]} fit {name}" for name in CONVENTIONS)
         for where, row in counts.items()
     )
     usual = [{"n - 1", "n"} & set(names) for names in fitting.values()]
@@ -108,8 +109,8 @@ def _convention(paper: Paper, split: Split) -> Outcome:
     return Outcome(
         judge(one_rule, "cannot be both" if all(usual) else "does not hold"),
         "standard deviations of five seeds",
-        f"right answers out of {split.train} that give mean, worst and best seed have these "
-        f"standard deviations: {shown}",
+        f"of the right answers out of {split.train} that give mean, worst and best seed, divided "
+        f"by what: {shown}",
         counts,
     )
 
@@ -215,7 +216,7 @@ CHECKS = [
     *(
         Check(
             f"seed-spread-{split.key}",
-            "tab:per_subject_log_euclidean; tab:multiband",
+            labels(f"subjects-{split.key}", f"multiband-{split.key}"),
             "Five whole numbers of right answers give mean, worst, best and standard deviation.",
             partial(_convention, split=split),
         )
