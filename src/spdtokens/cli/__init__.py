@@ -5,6 +5,7 @@ from spdtokens.cli import (  # noqa: F401  (they add their commands)
     bench,
     data,
     evaluate,
+    report,
     reproduce,
     study,
     theory,

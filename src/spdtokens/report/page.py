@@ -1,0 +1,120 @@
+"""The report as one HTML page that needs nothing but itself."""
+
+from __future__ import annotations
+
+from html import escape
+from importlib.resources import files
+from string import Template
+
+import spdtokens
+from spdtokens.report.facts import Facts
+from spdtokens.report.numbers import counted
+from spdtokens.report.pictures import Group, groups
+from spdtokens.report.provenance import question_table
+from spdtokens.report.report import Report, question_tables
+from spdtokens.report.sentences import sentences
+from spdtokens.report.svg import drawing, inline_svg
+from spdtokens.report.table import Table, to_html
+
+#: A sentence that begins so must not be overlooked.
+WARNINGS = ("Leaky", "Unfinished", "No runs yet")
+
+
+def page(report: Report) -> str:
+    """The whole page."""
+    body = [_summary(report), *(_section(facts) for facts in report.found), _provenance(report)]
+    written = report.written.strftime("%Y-%m-%d %H:%M UTC")
+    return Template(_text("page.html")).substitute(
+        version=escape(spdtokens.__version__),
+        title=escape(report.name),
+        style=_text("page.css").strip(),
+        script=_text("page.js").strip(),
+        body="\n".join(body),
+        footer=escape(f"Written by spdtokens {spdtokens.__version__} on {written}."),
+    )
+
+
+def _text(name: str) -> str:
+    return (files("spdtokens.report") / name).read_text(encoding="utf-8")
+
+
+def _summary(report: Report) -> str:
+    methods = len({row.method for facts in report.found for row in facts.rows})
+    scope = (
+        f"{counted(methods, 'method')}, "
+        f"{counted(len(report.found), 'data set and protocol', 'data sets and protocols')}, "
+        f"{counted(len(report.runs), 'run')}."
+    )
+    lines = [f"<p>{scope}</p>"]
+    if report.warning:
+        lines.append(f'<p class="warn">{escape(report.warning)}</p>')
+    lines.append('<h2 class="first" id="summary">Summary</h2>')
+    for facts in report.found:
+        title = f"{facts.number}. {facts.title}"
+        lines.append(f'<h3><a href="#section-{facts.number}">{escape(title)}</a></h3>')
+        lines.append(_bullets(sentences(facts)))
+    if len(report.found) > 1:
+        lines.append(to_html(report.overview))
+    return "\n".join([*lines, _contents(report)])
+
+
+def _contents(report: Report) -> str:
+    links = [(f"section-{facts.number}", facts.title) for facts in report.found]
+    links.append(("provenance", "Where the numbers come from"))
+    items = "".join(f'<li><a href="#{name}">{escape(text)}</a></li>' for name, text in links)
+    return f'<nav aria-label="Sections"><h3>Sections</h3><ol>{items}</ol></nav>'
+
+
+def _bullets(found: list[str]) -> str:
+    marks = [' class="warn"' if text.startswith(WARNINGS) else "" for text in found]
+    items = (f"<li{mark}>{escape(text)}</li>" for mark, text in zip(marks, found, strict=True))
+    return f"<ul>{''.join(items)}</ul>"
+
+
+def _section(facts: Facts) -> str:
+    title = f"{facts.number}. {facts.title}"
+    lines = [f'<h2 id="section-{facts.number}">{escape(title)}</h2>']
+    if not facts.rows:
+        return "\n".join([*lines, _bullets(sentences(facts))])
+    lines += [to_html(table) for table in question_tables(facts)]
+    with drawing():
+        for i, group in enumerate(groups(facts)):
+            lines.append(_figures(group, f"f{facts.number}-{i}"))
+    return "\n".join(lines)
+
+
+def _figures(group: Group, name: str) -> str:
+    items = []
+    for i, picture in enumerate(group.pictures):
+        svg = inline_svg(picture.figure, picture.label, f"{name}-{i}")
+        # Above a small figure the caption is its title, below a large one its explanation.
+        words = f"<figcaption>{escape(picture.caption)}</figcaption>"
+        box = f'<div class="scroll">{svg}</div>'
+        inside = words + box if group.small else box + words
+        items.append(f"<figure>{inside}</figure>")
+    note = f'<p class="note">{escape(group.note)}</p>' if group.note else ""
+    kind = "figures small" if group.small else "figures"
+    figures = "\n".join(items)
+    return f'<h3>{escape(group.title)}</h3>{note}\n<div class="{kind}">\n{figures}\n</div>'
+
+
+def _provenance(report: Report) -> str:
+    lines = [
+        '<h2 id="provenance">Where the numbers come from</h2>',
+        "<p>Every number of this page comes from the runs of one study. These commands do what is "
+        "missing of it and show the same numbers again:</p>",
+        f"<pre><code>{escape(chr(10).join(report.commands))}</code></pre>",
+        _prose(report.origin),
+        *(_folded(question_table(facts)) for facts in report.found),
+        "<h3>The study</h3>",
+        f"<pre><code>{escape(report.source)}</code></pre>",
+    ]
+    return "\n".join(lines)
+
+
+def _prose(table: Table) -> str:
+    return f'<div class="prose">{to_html(table)}</div>'
+
+
+def _folded(table: Table) -> str:
+    return f"<details><summary>{escape(table.title)}</summary>{_prose(table)}</details>"

@@ -1,0 +1,121 @@
+"""A report's content, before it is written down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+
+from spdtokens.evaluation.origin import code_digest
+from spdtokens.evaluation.runs import RunResult
+from spdtokens.report.errors import ReportError
+from spdtokens.report.facts import Facts, facts_of
+from spdtokens.report.numbers import counted
+from spdtokens.report.provenance import commands, foreign, origin_table, question_table
+from spdtokens.report.table import Table
+from spdtokens.report.tables import differences_table, methods_table, overview_table, units_table
+from spdtokens.study.comparison import comparisons
+from spdtokens.study.run import Plan
+from spdtokens.study.store import RunStore
+
+
+@dataclass(frozen=True)
+class Report:
+    """What there is to report of a study.
+
+    Attributes
+    ----------
+    name : str
+        Of the study.
+    source : str
+        Its file, as it stands.
+    commands : list of str
+        That make every number again.
+    found : list of Facts
+        Of each question.
+    written : datetime
+    """
+
+    name: str
+    source: str
+    commands: list[str]
+    found: list[Facts]
+    written: datetime
+
+    @cached_property
+    def runs(self) -> list[RunResult]:
+        """Every run once."""
+        by_key = {run.spec.key: run for facts in self.found for run in facts.runs}
+        return list(by_key.values())
+
+    @property
+    def warning(self) -> str:
+        """What the reader should know of the code that made the numbers; empty if all is well."""
+        n = foreign(self.runs, code_digest())
+        if not n:
+            return ""
+        return (
+            f"{n} of {counted(len(self.runs), 'run')} were made by other code than the spdtokens "
+            "that wrote this report; the same command today may give other numbers."
+        )
+
+    @property
+    def overview(self) -> Table:
+        """One row a question."""
+        return overview_table(self.found)
+
+    @property
+    def origin(self) -> Table:
+        """Of all runs."""
+        return origin_table(self.runs)
+
+    def tables(self) -> list[Table]:
+        """Every table, in the order of the page."""
+        found = [self.overview] if len(self.found) > 1 else []
+        for facts in self.found:
+            found += [*question_tables(facts), question_table(facts)]
+        return [*found, self.origin]
+
+
+def question_tables(facts: Facts) -> list[Table]:
+    """The tables of scores of one question; none before its first run."""
+    if not facts.rows:
+        return []
+    found = [methods_table(facts), units_table(facts)]
+    complete = facts.units.complete()
+    n = len(next(iter(complete.values())))
+    if facts.units.paired and len(complete) > 1 and n > 1:
+        found.append(differences_table(facts, comparisons(facts.answer, None)))
+    return found
+
+
+def make_report(planned: Plan, store: RunStore) -> Report:
+    """All that a store knows of a study.
+
+    Parameters
+    ----------
+    planned : Plan
+        See :func:`spdtokens.study.run.plan_study`.
+    store : RunStore
+
+    Raises
+    ------
+    ReportError
+        If the store has no run of the study.
+    """
+    study = planned.study
+    found = facts_of(planned, store)
+    if not any(facts.rows for facts in found):
+        others = ""
+        if planned.code is not None and set(store.codes()) - {planned.code}:
+            others = " It has runs by other code of spdtokens, which --any-code counts."
+        raise ReportError(
+            f"{store.path} has no run of {study.path}: spdtokens study run {study.path}.{others}"
+        )
+    return Report(
+        name=study.name,
+        source=study.path.read_text(encoding="utf-8"),
+        commands=commands(study.path, store.path, any_code=planned.code is None),
+        found=found,
+        written=datetime.now(UTC),
+    )

@@ -1,0 +1,182 @@
+"""What a table says, in sentences."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+
+from spdtokens.evaluation.access import ACCESS
+from spdtokens.evaluation.metrics import METRICS
+from spdtokens.evaluation.statistics import holm
+from spdtokens.evaluation.summary import Row, summarise
+from spdtokens.report.facts import Facts
+from spdtokens.report.numbers import counted, gap_text, listed, p_said, said
+from spdtokens.report.tables import winner
+
+ALPHA = 0.05
+
+
+def sentences(facts: Facts) -> list[str]:
+    """What won, by how much, whether that can be chance, what was memorised, what flatters."""
+    if not facts.rows:
+        return ["No runs yet."]
+    return [
+        sentence
+        for sentence in (
+            _missing(facts),
+            _leaks(facts),
+            _won(facts),
+            *_ahead(facts),
+            _above_chance(facts),
+            _memorised(facts),
+            _seen(facts),
+        )
+        if sentence
+    ]
+
+
+def _missing(facts: Facts) -> str:
+    left = facts.planned - len(facts.runs)
+    if left <= 0:
+        return ""
+    return f"Unfinished: {left} of {counted(facts.planned, 'run')} are missing."
+
+
+def _leaks(facts: Facts) -> str:
+    leaky = [row for row in facts.rows if row.leaky]
+    if not leaky:
+        return ""
+    why = "; ".join(dict.fromkeys(row.leaky for row in leaky))
+    who = "Every score is" if len(leaky) == len(facts.rows) else "Scores are"
+    return f"Leaky: {why}. {who} marked and flatter: {listed([row.method for row in leaky])}."
+
+
+def _won(facts: Facts) -> str:
+    best, metric = winner(facts.rows), facts.metric
+    spread = ""
+    if np.isfinite(best.std):
+        n = {"subjects": best.n_subjects, "seeds": best.n_seeds, "folds": best.n_folds}
+        over = best.spread_over
+        spread = f" (standard deviation {gap_text(best.std, metric)} over {n[over]} {over})"
+    equal = [r.method for r in facts.rows if r.score == best.score and r.leaky == best.leaky]
+    name = METRICS[metric].title
+    trials = counted(best.n_test, "test trial")
+    if len(facts.rows) == 1:
+        return (
+            f"{best.method} reaches a test {name} of {said(best.score, metric)}{spread}, {trials}."
+        )
+    if len(equal) > 1:
+        return (
+            f"{listed(equal)} share the highest test {name}: {said(best.score, metric)}, {trials}."
+        )
+    return (
+        f"{best.method} has the highest test {name} of {len(facts.rows)} methods: "
+        f"{said(best.score, metric)}{spread}, {trials}."
+    )
+
+
+def _ahead(facts: Facts) -> list[str]:
+    """How far the winner is ahead of the next and of the reference, and whether by chance."""
+    best, reference = winner(facts.rows), facts.rows[0]
+    others = [r for r in facts.rows if r is not best and bool(r.leaky) == bool(best.leaky)]
+    if not others:
+        return []
+    second = max(others, key=lambda r: r.score if np.isfinite(r.score) else -np.inf)
+    found = [_lead(facts, best, second)]
+    if reference not in (best, second) and reference in others:
+        found.append(_lead(facts, best, reference))
+    return found
+
+
+def _lead(facts: Facts, best: Row, other: Row) -> str:
+    lead = best.score - other.score
+    reference = facts.rows[0]
+    role = ", the reference" if other is reference else ""
+    text = f"It is {gap_text(lead, facts.metric)} ahead of {other.method}{role}"
+    if lead == 0:
+        text = f"It is level with {other.method}{role}"
+    if reference in (best, other):
+        p = (other if best is reference else best).p_holm
+        family = "Holm-corrected"
+    else:
+        p, pairs = _pair(facts, best.method, other.method)
+        # Which two lead is known only from the scores: every pair might have been asked about.
+        family = f"Holm-corrected over all {pairs} pairs"
+    if not np.isfinite(p):
+        return f"{text}; whether that is significant cannot be tested."
+    verdict = "significant" if p < ALPHA else "not significant"
+    return f"{text}: {verdict} ({p_said(p)}, {family}{_limit(facts)})."
+
+
+def _limit(facts: Facts) -> str:
+    """A warning where so few subjects could not show any difference."""
+    tests = {row.comparison.test: row.comparison.n for row in facts.rows if row.comparison}
+    n = tests.get("permutation", 0)
+    if n and 2.0 ** (1 - n) >= ALPHA:  # all signs alike, and all of them flipped
+        return f"; with {n} subjects no difference can be"
+    return ""
+
+
+def _pair(facts: Facts, one: str, other: str) -> tuple[float, int]:
+    """A pair's p-value corrected for all pairs of methods, and how many there are."""
+    results = {row.method: facts.answer.results[row.method] for row in facts.rows}
+    pairs = list(combinations(results, 2))
+    p = []
+    for a, b in pairs:
+        comparison = summarise({a: results[a], b: results[b]}, facts.metric)[1].comparison
+        p.append(np.nan if comparison is None else comparison.p_value)
+    at = next(i for i, pair in enumerate(pairs) if set(pair) == {one, other})
+    return float(holm(p)[at]), len(pairs)
+
+
+def _above_chance(facts: Facts) -> str:
+    metric = facts.metric
+    known = [r for r in facts.rows if np.isfinite(r.chance_bound) and np.isfinite(r.score)]
+    if not known:
+        return f"Whether {METRICS[metric].title} is above chance cannot be said here."
+    below = [r for r in known if not r.score > r.chance_bound]
+    bound = said(known[0].chance_bound, metric)
+    level = (
+        f"chance is {said(known[0].chance, metric)}, and guesses exceed {bound} once in 20 times"
+    )
+    if not below:
+        who = "It is" if len(known) == 1 else f"All {len(known)} methods are"
+        return f"{who} above chance ({level})."
+    if len(below) == len(known):
+        return f"Nothing is above chance ({level})."
+    return f"Not above chance: {listed([r.method for r in below])}; all others are ({level})."
+
+
+def _memorised(facts: Facts) -> str:
+    known = [r for r in facts.rows if np.isfinite(r.train_score) and np.isfinite(r.score)]
+    if not known:
+        return ""
+    metric, best = facts.metric, winner(facts.rows)
+    worst = max(known, key=lambda r: r.train_score - r.score)
+    text = ""
+    if best in known:
+        text = (
+            f"On its training trials {best.method} scores {said(best.train_score, metric)}, "
+            f"{_apart(best, metric)}."
+        )
+    if worst is not best:
+        text += (
+            f" Farthest apart is {worst.method}: {said(worst.train_score, metric)} on training "
+            f"trials, {said(worst.score, metric)} on test trials."
+        )
+    return text.strip()
+
+
+def _apart(row: Row, metric: str) -> str:
+    gap = row.train_score - row.score
+    return f"{gap_text(gap, metric)} {'above' if gap >= 0 else 'below'} its test trials"
+
+
+def _seen(facts: Facts) -> str:
+    question = facts.answer.question
+    seen = f"Seen of the target: {ACCESS[question.access].description}"
+    if question.alignment != "none":
+        seen += f"; aligned by {question.alignment}, one reference a {question.domain}"
+    honest = "" if any(r.leaky for r in facts.rows) else " No score is marked leaky."
+    return f"{seen}.{honest}"

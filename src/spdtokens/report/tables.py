@@ -1,0 +1,162 @@
+"""The tables of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from spdtokens.evaluation.show import TESTS
+from spdtokens.evaluation.summary import Row
+from spdtokens.report.facts import Facts
+from spdtokens.report.numbers import (
+    difference_text,
+    metric_title,
+    number_text,
+    p_text,
+    score_text,
+    seconds_text,
+)
+from spdtokens.report.table import Cell, Table
+from spdtokens.study.comparison import Comparisons
+
+NAN = float("nan")
+
+
+def overview_table(found: Sequence[Facts]) -> Table:
+    """One row a question: who won."""
+    rows = []
+    for facts in (f for f in found if f.rows):
+        best = winner(facts.rows)
+        rows.append(
+            [
+                Cell(f"{facts.number}", facts.number),
+                Cell(facts.dataset),
+                Cell(facts.protocol),
+                Cell(metric_title(facts.metric)),
+                _method(best),
+                _score(best.train_score, facts.metric),
+                _test(best, best=False),
+                _score(best.chance, facts.metric),
+                Cell(f"{len(facts.runs)} of {facts.planned}", len(facts.runs) / facts.planned),
+            ]
+        )
+    headers = ("no.", "data set", "protocol", "metric", "best method", "train", "test", "chance")
+    return Table(
+        "overview",
+        "The best method of each data set and protocol",
+        (*headers, "runs"),
+        rows,
+        "Scores of the method with the highest test score. Chosen by that score, it is flattered a "
+        "little: the sections tell how far ahead it is of the others.",
+    )
+
+
+def methods_table(facts: Facts) -> Table:
+    """One row a method: train beside test, spread, chance, significance, cost."""
+    metric, reference = facts.metric, facts.rows[0].method
+    best = winner(facts.rows).method
+    rows = [
+        [
+            _method(row),
+            _score(row.train_score, metric),
+            _test(row, best=row.method == best),
+            _score(row.std, metric),
+            Cell(row.spread_over or "-"),
+            _score(row.chance, metric),
+            _score(row.chance_bound, metric),
+            Cell(str(row.n_test), row.n_test),
+            Cell(str(row.n_runs), row.n_runs),
+            Cell("reference", NAN)
+            if row.method == reference
+            else Cell(p_text(row.p_holm), row.p_holm),
+            Cell(seconds_text(row.seconds), row.seconds),
+        ]
+        for row in facts.rows
+    ]
+    tests = dict.fromkeys(row.comparison.test for row in facts.rows if row.comparison)
+    named = " or ".join(TESTS.get(test, test.replace("_", " ")) for test in tests)
+    note = (
+        f"{metric_title(metric).capitalize()}: mean over seeds, then folds, then subjects. "
+        "Train: the same score on the trials trained on; only test tells how well it decodes. "
+        "±: standard deviation over what the next column names. Bound: guesses exceed it once in "
+        "20 times; scores not above it are in italics. n: test trials. Seconds: of a run. "
+    )
+    if named:
+        note += f"p: difference to {reference}, by a {named}, Holm-corrected over the table."
+    return Table(
+        f"methods-{facts.number}",
+        f"Methods on {facts.title}",
+        ("method", "train", "test", "±", "over", "chance", "bound", "n", "runs", "p", "seconds"),
+        rows,
+        note,
+    )
+
+
+def units_table(facts: Facts) -> Table:
+    """Test scores subject by subject; the longer side goes down the page."""
+    units, metric = facts.units, facts.metric
+    scores = np.array(list(units.test.values()))
+    methods, one = list(units.test), units.over.removesuffix("s")
+    down = len(methods) <= len(units.names)
+    names, headers = (units.names, methods) if down else (methods, list(units.names))
+    values = scores.T if down else scores
+    best = np.nanmax(scores, 0, initial=-np.inf)
+    rows = []
+    for i, name in enumerate(names):
+        cells = []
+        for j, value in enumerate(values[i]):
+            top = value == best[i if down else j]
+            cells.append(Cell(score_text(value, metric), float(value), "best" if top else ""))
+        rows.append([Cell(name), *cells])
+    first = one if down else "method"
+    return Table(
+        f"{units.over}-{facts.number}",
+        f"Test scores by {one} on {facts.title}",
+        (first, *(headers if down else [f"{one} {header}" for header in headers])),
+        rows,
+        f"{metric_title(metric).capitalize()} on test trials; the best of each {one} is bold.",
+    )
+
+
+def differences_table(facts: Facts, found: Comparisons) -> Table:
+    """Every method against the reference, by every test."""
+    metric = facts.metric
+    rows = [
+        [
+            Cell(method),
+            Cell(difference_text(found.differences[i], metric), float(found.differences[i])),
+            Cell(number_text(found.effects[i]), float(found.effects[i])),
+            *(Cell(p_text(p[i]), float(p[i])) for p in found.p_values.values()),
+        ]
+        for i, method in enumerate(found.methods)
+    ]
+    tests = [f"p, {test.replace('_', ' ')}" for test in found.p_values]
+    return Table(
+        f"differences-{facts.number}",
+        f"Differences to {found.reference} on {facts.title}",
+        ("method", "difference", "g", *tests),
+        rows,
+        f"{metric_title(metric).capitalize()} over {found.n} {found.over}. g: Hedges' g of the "
+        "paired differences. p-values are Holm-corrected within each column.",
+    )
+
+
+def winner(rows: Sequence[Row]) -> Row:
+    """The row of the highest test score, the first of equals; honest ones before leaky ones."""
+    honest = [row for row in rows if not row.leaky] or rows
+    return max(honest, key=lambda row: row.score if np.isfinite(row.score) else -np.inf)
+
+
+def _method(row: Row) -> Cell:
+    return Cell(f"{row.method} (leaky)", mark="leaky") if row.leaky else Cell(row.method)
+
+
+def _score(value: float, metric: str) -> Cell:
+    return Cell(score_text(value, metric), float(value))
+
+
+def _test(row: Row, *, best: bool) -> Cell:
+    faint = np.isfinite(row.chance_bound) and not row.score > row.chance_bound
+    mark = "faint" if faint else "best" if best else ""
+    return Cell(score_text(row.score, row.metric), float(row.score), mark)

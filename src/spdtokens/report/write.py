@@ -1,0 +1,45 @@
+"""Write a report, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from spdtokens._files import output_folder, written_whole
+from spdtokens.report.errors import ReportError
+from spdtokens.report.page import page
+from spdtokens.report.report import Report
+from spdtokens.report.table import to_latex, to_markdown
+
+
+def check_page_path(path: Path) -> None:
+    """Refuse, before any work, a path that a page cannot be written to."""
+    if path.is_dir():
+        raise ReportError(f"{path} is a folder; a report is a file in one, say report.html.")
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ReportError(f"{path} does not end in .html, as a report must to be opened.")
+    if not path.parent.is_dir():
+        raise ReportError(f"There is no folder {path.parent} to write {path.name} to.")
+    if not os.access(path.parent, os.W_OK):
+        raise ReportError(f"{path.parent} cannot be written to; choose another folder.")
+
+
+def write_page(report: Report, path: Path) -> None:
+    """Write the report as one HTML file."""
+    check_page_path(path)
+    text = page(report)
+    with written_whole(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_tables(report: Report, folder: Path) -> list[Path]:
+    """Write every table as LaTeX (booktabs) and Markdown; a missing folder is made."""
+    output_folder(folder)
+    written = []
+    for table in report.tables():
+        for suffix, form in ((".tex", to_latex), (".md", to_markdown)):
+            path = folder / f"{table.name}{suffix}"
+            with written_whole(path) as temporary:
+                temporary.write_text(form(table), encoding="utf-8")
+            written.append(path)
+    return written
