@@ -12,7 +12,9 @@ from spdtokens.report.numbers import metric_title
 from spdtokens.report.style import GREY, INK, legend_name, looks, plain
 
 #: Inches: width of a figure, and height of a method's row.
-WIDTH, ROW = 5.6, 0.3
+WIDTH, ROW = 4.9, 0.3
+#: Beyond so many methods the names stand only beside their dots.
+MOST_NAMED = 12
 
 
 def dots(facts: Facts) -> Figure:
@@ -53,9 +55,9 @@ def train_against_test(facts: Facts) -> Figure:
     units, metric, row = facts.units, facts.metric, facts.rows[0]
     look = looks(units.test)
     longest = max(map(len, look))
-    columns = max(1, min(3, int(78 / (longest + 6)), len(look)))
-    legend = 0.19 * -(-len(look) // columns)
-    figure = Figure(figsize=(WIDTH * 0.86, WIDTH * 0.74 + legend), layout="constrained")
+    columns = max(1, min(3, int(70 / (longest + 6)), len(look)))
+    legend = 0.19 * -(-len(look) // columns) if len(look) <= MOST_NAMED else 0.0
+    figure = Figure(figsize=(WIDTH, 0.86 * WIDTH + legend), layout="constrained")
     axes = figure.add_subplot()
     known = [np.concatenate(list(part.values())) for part in (units.train, units.test)]
     values = np.concatenate([*known, [row.chance]])
@@ -65,7 +67,7 @@ def train_against_test(facts: Facts) -> Figure:
     axes.plot(ends, ends, color=INK, lw=1)
     if np.isfinite(row.chance):
         axes.axhline(row.chance, color=GREY, ls="--", lw=1)
-        axes.text(ends[0], row.chance, " chance", color=GREY, fontsize=8, va="bottom", ha="left")
+        axes.text(ends[1], row.chance, "chance", color=GREY, fontsize=8, va="top", ha="right")
     for name, style in look.items():
         axes.plot(
             units.train[name], units.test[name], ls="", ms=5.5, mew=0, alpha=0.8,
@@ -79,7 +81,8 @@ def train_against_test(facts: Facts) -> Figure:
     axes.set_xlabel(f"train {metric_title(metric)}")
     axes.set_ylabel(f"test {metric_title(metric)}")
     plain(axes)
-    figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
+    if legend:
+        figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
     return figure
 
 

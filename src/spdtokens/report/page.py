@@ -49,12 +49,12 @@ def _summary(report: Report) -> str:
     if report.warning:
         lines.append(f'<p class="warn">{escape(report.warning)}</p>')
     lines.append('<h2 class="first" id="summary">Summary</h2>')
+    if len(report.found) > 1:
+        lines.append(to_html(report.overview))
     for facts in report.found:
         title = f"{facts.number}. {facts.title}"
         lines.append(f'<h3><a href="#section-{facts.number}">{escape(title)}</a></h3>')
         lines.append(_bullets(sentences(facts)))
-    if len(report.found) > 1:
-        lines.append(to_html(report.overview))
     return "\n".join([*lines, _contents(report)])
 
 
@@ -112,9 +112,10 @@ def _provenance(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _prose(table: Table) -> str:
-    return f'<div class="prose">{to_html(table)}</div>'
+def _prose(table: Table, *, heading: bool = True) -> str:
+    return f'<div class="prose">{to_html(table, heading=heading)}</div>'
 
 
 def _folded(table: Table) -> str:
-    return f"<details><summary>{escape(table.title)}</summary>{_prose(table)}</details>"
+    inside = _prose(table, heading=False)
+    return f"<details><summary>{escape(table.title)}</summary>{inside}</details>"

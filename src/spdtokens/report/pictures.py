@@ -15,9 +15,10 @@ from matplotlib.figure import Figure
 from spdtokens.evaluation.difference_plots import critical_difference, paired_differences
 from spdtokens.evaluation.metrics import METRICS
 from spdtokens.evaluation.ranking import rank_methods
+from spdtokens.evaluation.show import PERCENT
 from spdtokens.report.facts import Facts
-from spdtokens.report.figures import dots, train_against_test
-from spdtokens.report.numbers import counted, said
+from spdtokens.report.figures import MOST_NAMED, WIDTH, dots, train_against_test
+from spdtokens.report.numbers import counted, difference_text, metric_title, said
 from spdtokens.report.small import confusion, confusion_figure, curve, curve_limits, curves
 
 #: Beyond so many methods a diagram of ranks cannot be read.
@@ -67,6 +68,7 @@ def scores(facts: Facts) -> Group:
     joined = f" Lines join the scores of each {one}." if units.paired else ""
     n = len(units.names)
     title = METRICS[metric].title
+    marks = "" if len(facts.rows) <= MOST_NAMED else ", as in the dot plot"
     apart = "; ".join(
         f"{row.method} {said(row.train_score, metric)} and {said(row.score, metric)}"
         for row in facts.rows
@@ -83,8 +85,8 @@ def scores(facts: Facts) -> Group:
                 train_against_test(facts),
                 f"Scatter of train against test {title}, a point for each method and {one}. Mean "
                 f"train and test: {apart}.",
-                f"One mark a method and {one}. On the diagonal a method scores on new trials as on "
-                "those it was trained on; the distance below it is memorised.",
+                f"One mark a method and {one}{marks}. On the diagonal a method scores on new trials "
+                "as on those it was trained on; the distance below it is memorised.",
             ),
         ),
     )
@@ -99,15 +101,19 @@ def differences(facts: Facts) -> Group | None:
     over, reference = facts.units.over, facts.rows[0].method
     base = complete[reference]
     told = "; ".join(
-        f"{name} {np.mean(values - base):+.3f}"
+        f"{name} {difference_text(float(np.mean(values - base)), facts.metric)}"
         for name, values in complete.items()
         if name != reference
     )
     caveat = "" if over == "subjects" else " Folds share training trials: intervals are too narrow."
-    metric = METRICS[facts.metric].title
+    scale = 100 if facts.metric in PERCENT else 1
+    scaled = {name: scale * values for name, values in complete.items()}
+    metric = metric_title(facts.metric)
+    figure = paired_differences(scaled, reference, metric=metric, over=over)
+    figure.set_size_inches(WIDTH, figure.get_figheight())  # a phone is narrower than a paper
     pictures = [
         Picture(
-            paired_differences(complete, reference, metric=metric, over=over),
+            figure,
             f"Differences of {metric} to {reference} on each of {n} {over}. Means: {told}.",
             f"Difference to {reference} on each of the {over}, its mean and 95 % interval, not "
             f"corrected for the number of methods.{caveat}",

@@ -175,7 +175,10 @@ def _apart(row: Row, metric: str) -> str:
 
 def _seen(facts: Facts) -> str:
     question = facts.answer.question
-    seen = f"Seen of the target: {ACCESS[question.access].description}"
+    access = ACCESS[question.access]
+    seen = "Nothing is seen of the target before it is tested"
+    if access.share or access.online:
+        seen = f"Seen of the target: {access.description}"
     if question.alignment != "none":
         seen += f"; aligned by {question.alignment}, one reference a {question.domain}"
     honest = "" if any(r.leaky for r in facts.rows) else " No score is marked leaky."

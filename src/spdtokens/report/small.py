@@ -54,7 +54,10 @@ def curves(runs: Sequence[RunResult], what: str, limits: tuple[float, float]) ->
         mean, half = np.nanmean(chosen, 0), np.nanstd(chosen, 0)
         axes.plot(epochs + 1, mean, color=colour, ls=dash, lw=1.6, label=part)
         if len(table) > 1:
-            axes.fill_between(epochs + 1, mean - half, mean + half, color=colour, alpha=0.2, lw=0)
+            # No run is beyond what is possible, though the mean and a deviation may be.
+            low = np.maximum(mean - half, 0)
+            high = np.minimum(mean + half, 1 if what == "accuracy" else np.inf)
+            axes.fill_between(epochs + 1, low, high, color=colour, alpha=0.2, lw=0)
     kept = [run.epoch for run in runs if run.epoch is not None]
     if kept:
         axes.axvline(float(np.median(kept)), color=GREY, ls=":", lw=1.2, label="kept")

@@ -69,7 +69,7 @@ def inline_svg(figure: Figure, label: str, name: str) -> str:
         f'<svg role="img" aria-label="{escape(label)}" viewBox="0 0 {width / PIXELS:g} '
         f'{height / PIXELS:g}" width="{width:.0f}" height="{height:.0f}" '
         # Smaller than this its text could not be read: the box around it scrolls instead.
-        f'style="min-width: {min(0.72 * width, 460):.0f}px">'
+        f'style="min-width: {min(0.7 * width, 460):.0f}px">'
     )
     return re.sub(r"<svg[^>]*>", lambda _: head, text, count=1).strip()
 

@@ -38,6 +38,8 @@ class Table:
         Of its files, and of its place in the page.
     title, note : str
         Above and below the table.
+    short : str
+        The title where the page around it says the rest.
     headers : tuple of str
     rows : sequence of sequence of Cell
         The first cell names the row.
@@ -48,6 +50,7 @@ class Table:
     headers: tuple[str, ...]
     rows: Sequence[Sequence[Cell]]
     note: str = ""
+    short: str = ""
 
     @property
     def numeric(self) -> list[bool]:
@@ -56,8 +59,15 @@ class Table:
         return [bool(column) and all(c.value is not None for c in column) for column in columns]
 
 
-def to_html(table: Table) -> str:
-    """In a box of its own, which scrolls where the window is narrow."""
+def to_html(table: Table, *, heading: bool = True) -> str:
+    """In a box of its own, which scrolls where the window is narrow.
+
+    Parameters
+    ----------
+    table : Table
+    heading : bool
+        Whether the title is shown; screen readers are told it anyway.
+    """
     numeric = table.numeric
     head = "".join(
         f'<th scope="col"{_class(["n"] if n else [])}>'
@@ -68,12 +78,12 @@ def to_html(table: Table) -> str:
         "<tr>" + "".join(_html_cell(c, i, numeric[i]) for i, c in enumerate(row)) + "</tr>"
         for row in table.rows
     )
-    title = f"{table.name}-title"
+    title = f' aria-label="{escape(table.title)}"'
+    shown = f"<h4>{escape(table.short or table.title)}</h4>\n" if heading else ""
     note = f'\n<p class="note">{escape(table.note)}</p>' if table.note else ""
     return (
-        f'<h4 id="{title}">{escape(table.title)}</h4>\n'
-        f'<div class="scroll" tabindex="0" role="region" aria-labelledby="{title}">'
-        f'<table id="{table.name}" aria-labelledby="{title}">\n'
+        f'{shown}<div class="scroll" tabindex="0" role="region"{title}>'
+        f'<table id="{table.name}"{title}>\n'
         f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody></table></div>{note}"
     )
 
@@ -82,7 +92,9 @@ def to_markdown(table: Table) -> str:
     """A table of GitHub's Markdown, with its title and note."""
     rules = ["---:" if numeric else "---" for numeric in table.numeric]
     lines = [[_markdown(header) for header in table.headers], rules]
-    lines += [[_marked(_markdown(c.text), c.mark, "**{}**", "*{}*") for c in row] for row in table.rows]
+    lines += [
+        [_marked(_markdown(c.text), c.mark, "**{}**", "*{}*") for c in row] for row in table.rows
+    ]
     parts = [
         f"**{_markdown(table.title)}**",
         "\n".join("| " + " | ".join(line) + " |" for line in lines),

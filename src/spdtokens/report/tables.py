@@ -90,6 +90,7 @@ def methods_table(facts: Facts) -> Table:
         ("method", "train", "test", "±", "over", "chance", "bound", "n", "runs", "p", "seconds"),
         rows,
         note,
+        "Methods",
     )
 
 
@@ -116,6 +117,7 @@ def units_table(facts: Facts) -> Table:
         (first, *(headers if down else [f"{one} {header}" for header in headers])),
         rows,
         f"{metric_title(metric).capitalize()} on test trials; the best of each {one} is bold.",
+        f"Test scores by {one}",
     )
 
 
@@ -139,6 +141,7 @@ def differences_table(facts: Facts, found: Comparisons) -> Table:
         rows,
         f"{metric_title(metric).capitalize()} over {found.n} {found.over}. g: Hedges' g of the "
         "paired differences. p-values are Holm-corrected within each column.",
+        f"Differences to {found.reference}",
     )
 
 
