@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
@@ -23,7 +25,7 @@ def dots(facts: Facts) -> Figure:
     look = looks(units.test)
     order = sorted(units.test, key=lambda name: _mean(units.test[name]))
     scores = np.array([units.test[name] for name in order])
-    figure = Figure(figsize=(WIDTH, 1.25 + ROW * len(order)), layout="constrained")
+    figure = Figure(figsize=(width(order), 1.25 + ROW * len(order)), layout="constrained")
     axes = figure.add_subplot()
     if units.paired:
         heights = np.arange(len(order))
@@ -57,7 +59,8 @@ def train_against_test(facts: Facts) -> Figure:
     longest = max(map(len, look))
     columns = max(1, min(3, int(70 / (longest + 6)), len(look)))
     legend = 0.19 * -(-len(look) // columns) if len(look) <= MOST_NAMED else 0.0
-    figure = Figure(figsize=(WIDTH, 0.86 * WIDTH + legend), layout="constrained")
+    size = (max(WIDTH, 0.7 + 0.07 * longest), 0.86 * WIDTH + legend)
+    figure = Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
     known = [np.concatenate(list(part.values())) for part in (units.train, units.test)]
     values = np.concatenate([*known, [row.chance]])
@@ -67,7 +70,11 @@ def train_against_test(facts: Facts) -> Figure:
     axes.plot(ends, ends, color=INK, lw=1)
     if np.isfinite(row.chance):
         axes.axhline(row.chance, color=GREY, ls="--", lw=1)
-        axes.text(ends[1], row.chance, "chance", color=GREY, fontsize=8, va="top", ha="right")
+        # Beside the axes, where no mark can be.
+        axes.text(
+            1.01, row.chance, "chance", color=GREY, fontsize=8, va="center",
+            transform=axes.get_yaxis_transform(),
+        )  # fmt: skip
     for name, style in look.items():
         axes.plot(
             units.train[name], units.test[name], ls="", ms=5.5, mew=0, alpha=0.8,
@@ -84,6 +91,11 @@ def train_against_test(facts: Facts) -> Figure:
     if legend:
         figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
     return figure
+
+
+def width(names: Iterable[str]) -> float:
+    """Of a figure with a row a method, in inches: very long names must leave room for scores."""
+    return max(WIDTH, 2.4 + 0.075 * max(map(len, names)))
 
 
 def in_unit(axis: object, metric: str, most: int = 6) -> None:

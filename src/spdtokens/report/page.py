@@ -48,7 +48,7 @@ def _summary(report: Report) -> str:
     lines = [f"<p>{scope}</p>"]
     if report.warning:
         lines.append(f'<p class="warn">{escape(report.warning)}</p>')
-    lines.append('<h2 class="first" id="summary">Summary</h2>')
+    lines.append('<h2 id="summary">Summary</h2>')
     if len(report.found) > 1:
         lines.append(to_html(report.overview))
     for facts in report.found:
@@ -92,7 +92,7 @@ def _figures(group: Group, name: str) -> str:
         box = f'<div class="scroll">{svg}</div>'
         inside = words + box if group.small else box + words
         items.append(f"<figure>{inside}</figure>")
-    note = f'<p class="note">{escape(group.note)}</p>' if group.note else ""
+    note = f'<p class="note lead">{escape(group.note)}</p>' if group.note else ""
     kind = "figures small" if group.small else "figures"
     figures = "\n".join(items)
     return f'<h3>{escape(group.title)}</h3>{note}\n<div class="{kind}">\n{figures}\n</div>'

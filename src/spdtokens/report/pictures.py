@@ -17,7 +17,7 @@ from spdtokens.evaluation.metrics import METRICS
 from spdtokens.evaluation.ranking import rank_methods
 from spdtokens.evaluation.show import PERCENT
 from spdtokens.report.facts import Facts
-from spdtokens.report.figures import MOST_NAMED, WIDTH, dots, train_against_test
+from spdtokens.report.figures import MOST_NAMED, dots, train_against_test, width
 from spdtokens.report.numbers import counted, difference_text, metric_title, said
 from spdtokens.report.small import confusion, confusion_figure, curve, curve_limits, curves
 
@@ -85,8 +85,8 @@ def scores(facts: Facts) -> Group:
                 train_against_test(facts),
                 f"Scatter of train against test {title}, a point for each method and {one}. Mean "
                 f"train and test: {apart}.",
-                f"One mark a method and {one}{marks}. On the diagonal a method scores on new trials "
-                "as on those it was trained on; the distance below it is memorised.",
+                f"One mark a method and {one}{marks}. On the diagonal a method scores on new "
+                "trials as on those it was trained on; the distance below it is memorised.",
             ),
         ),
     )
@@ -110,7 +110,7 @@ def differences(facts: Facts) -> Group | None:
     scaled = {name: scale * values for name, values in complete.items()}
     metric = metric_title(facts.metric)
     figure = paired_differences(scaled, reference, metric=metric, over=over)
-    figure.set_size_inches(WIDTH, figure.get_figheight())  # a phone is narrower than a paper
+    figure.set_size_inches(width(complete), figure.get_figheight())  # of a phone, not of a paper
     pictures = [
         Picture(
             figure,

@@ -55,8 +55,8 @@ class Report:
         if not n:
             return ""
         return (
-            f"{n} of {counted(len(self.runs), 'run')} were made by other code than the spdtokens "
-            "that wrote this report; the same command today may give other numbers."
+            f"Made by other code than the spdtokens that wrote this report: {n} of "
+            f"{counted(len(self.runs), 'run')}. The same command today may give other numbers."
         )
 
     @property

@@ -83,10 +83,8 @@ def _ahead(facts: Facts) -> list[str]:
     if not others:
         return []
     second = max(others, key=lambda r: r.score if np.isfinite(r.score) else -np.inf)
-    found = [_lead(facts, best, second)]
-    if reference not in (best, second) and reference in others:
-        found.append(_lead(facts, best, reference))
-    return found
+    asked = [second, *([reference] if reference not in (best, second) else [])]
+    return [_lead(facts, best, r) for r in asked if r in others and r.score != best.score]
 
 
 def _lead(facts: Facts, best: Row, other: Row) -> str:
@@ -94,8 +92,6 @@ def _lead(facts: Facts, best: Row, other: Row) -> str:
     reference = facts.rows[0]
     role = ", the reference" if other is reference else ""
     text = f"It is {gap_text(lead, facts.metric)} ahead of {other.method}{role}"
-    if lead == 0:
-        text = f"It is level with {other.method}{role}"
     if reference in (best, other):
         p = (other if best is reference else best).p_holm
         family = "Holm-corrected"
