@@ -97,7 +97,7 @@ def methods_table(facts: Facts) -> Table:
 def units_table(facts: Facts) -> Table:
     """Test scores subject by subject; the longer side goes down the page."""
     units, metric = facts.units, facts.metric
-    scores = np.array(list(units.test.values()))
+    scores = np.array(list(units.test.values()))  # (methods, units)
     methods, one = list(units.test), units.over.removesuffix("s")
     down = len(methods) <= len(units.names)
     names, headers = (units.names, methods) if down else (methods, list(units.names))
