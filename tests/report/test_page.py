@@ -95,3 +95,11 @@ def test_files_are_written_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         write_page(report, tmp_path / "r.html")
     assert (tmp_path / "r.html").read_text() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["r.html", "tables"]
+
+
+@pytest.mark.parametrize("subjects", ["1", "12"])
+def test_runs_without_scores_give_a_page_all_the_same(subjects: str) -> None:
+    results = {m: [replace(made_run(m, s), test={}, train={}) for s in subjects] for m in "ab"}
+    report = made_report(made_facts(results))
+    Tree(page(report))
+    assert report.tables()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from spdtokens.evaluation.statistics import holm, permutation
@@ -26,7 +28,9 @@ def test_who_won_by_how_much_and_whether_significantly() -> None:
     assert p == pytest.approx(2 / 2**8)
     assert "second has the highest test accuracy of 2 methods: 87.5 %" in told
     assert "over 8 subjects), 320 test trials" in told
-    assert "30.0 points ahead of first, the reference: significant (p = 0.008" in told
+    assert (
+        "30.0 points ahead of first, the reference: significant over 8 subjects (p = 0.008" in told
+    )
     assert "All 2 methods are above chance (chance is 50.0 %" in told
     assert "second scores 100.0 %, 12.5 points above its test trials" in told
     assert "Farthest apart is first: 100.0 % on training trials, 57.5 % on test trials" in told
@@ -44,15 +48,16 @@ def test_two_that_lead_by_chance_are_corrected_for_all_pairs() -> None:
     _, s = unit_scores(results, "accuracy")
     pairs = [("first", "second"), ("first", "third"), ("second", "third")]
     p = holm([permutation(s[a], s[b]).p_value for a, b in pairs])[2]
-    assert f"ahead of third: significant (p = {p:.3f}, Holm-corrected over all 3 pairs)" in told
+    assert "ahead of third: significant over 8 subjects" in told
+    assert f"(p = {p:.3f}, Holm-corrected over all 3 pairs)" in told
     assert "ahead of first, the reference: significant" in told
 
 
 def test_too_few_subjects_are_told_of() -> None:
     results = by_subject(first=[0.5, 0.5, 0.6], second=[0.9, 0.8, 0.9])
     told = " ".join(sentences(made_facts(results)))
-    assert "not significant (p = 0.250" in told
-    assert "with 3 subjects no difference can be" in told
+    assert "not significant over 3 subjects (p = 0.250" in told
+    assert "with 3 no difference can be" in told
 
 
 def test_ties_share() -> None:
@@ -97,3 +102,31 @@ def test_a_method_that_lacks_a_subject_cannot_be_tested() -> None:
     results = by_subject(a=[0.8, 0.7, 0.8], b=[0.6, 0.5])
     told = " ".join(sentences(made_facts(results)))
     assert "whether that is significant cannot be tested" in told
+
+
+def test_what_a_difference_is_tested_over_is_told() -> None:
+    results = {"a": [made_run("a", right=0.5)], "b": [made_run("b", right=0.9)]}
+    assert "over the 40 trials of one test session (p" in " ".join(sentences(made_facts(results)))
+    results = {
+        name: [made_run(name, fold=f, right=r) for f, r in zip("xyz", row, strict=True)]
+        for name, row in {"a": [0.5, 0.5, 0.6], "b": [0.9, 0.8, 0.9]}.items()
+    }
+    assert "over 3 folds of one subject (p" in " ".join(sentences(made_facts(results)))
+
+
+def test_methods_on_different_subjects_are_not_compared() -> None:
+    results = by_subject(a=[0.8, 0.7, 0.8], b=[0.6, 0.5])
+    told = sentences(made_facts(results, more=1))
+    assert "Not every method has the same subjects" in told[0]
+
+
+def test_no_score_at_all() -> None:
+    told = sentences(made_facts({"a": [replace(made_run("a"), test={})]}))
+    assert told[0] == "No accuracy could be computed: does a test set lack a class?"
+
+
+def test_leaders_are_compared_where_the_reference_cannot_be() -> None:
+    results = by_subject(short=[0.5, 0.5], a=[0.9, 0.9, 0.8], b=[0.8, 0.8, 0.7])
+    told = " ".join(sentences(made_facts(results)))
+    assert "10.0 points ahead of b: not significant over 3 subjects" in told
+    assert "ahead of short, the reference; whether that is significant cannot be tested" in told

@@ -57,7 +57,8 @@ def train_against_test(facts: Facts) -> Figure:
     units, metric, row = facts.units, facts.metric, facts.rows[0]
     look = looks(units.test)
     longest = max(map(len, look))
-    columns = max(1, min(3, int(70 / (longest + 6)), len(look)))
+    one_row = sum(len(name) + 6 for name in look) < 66
+    columns = len(look) if one_row else max(1, min(3, int(70 / (longest + 6))))
     legend = 0.19 * -(-len(look) // columns) if len(look) <= MOST_NAMED else 0.0
     size = (max(WIDTH, 0.7 + 0.07 * longest), 0.86 * WIDTH + legend)
     figure = Figure(figsize=size, layout="constrained")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -10,7 +11,7 @@ import spdtokens
 from spdtokens.report.facts import Facts
 from spdtokens.report.numbers import counted
 from spdtokens.report.pictures import Group, groups
-from spdtokens.report.provenance import question_table
+from spdtokens.report.provenance import configurations, question_table
 from spdtokens.report.report import Report, question_tables
 from spdtokens.report.sentences import sentences
 from spdtokens.report.svg import drawing, inline_svg
@@ -105,11 +106,22 @@ def _provenance(report: Report) -> str:
         "missing of it and show the same numbers again:</p>",
         f"<pre><code>{escape(chr(10).join(report.commands))}</code></pre>",
         _prose(report.origin),
-        *(_folded(question_table(facts)) for facts in report.found),
+        *(_folded(question_table(facts)) + _configuration(facts) for facts in report.found),
         "<h3>The study</h3>",
         f"<pre><code>{escape(report.source)}</code></pre>",
     ]
     return "\n".join(lines)
+
+
+def _configuration(facts: Facts) -> str:
+    found = configurations(facts)
+    if not found:
+        return ""
+    # One line a method: read by few, searched by more.
+    lines = [f"{name}: {json.dumps(values, sort_keys=True)}" for name, values in found.items()]
+    title = f"Configuration of every method on {facts.title}"
+    text = escape(chr(10).join(lines))
+    return f"<details><summary>{escape(title)}</summary><pre><code>{text}</code></pre></details>"
 
 
 def _prose(table: Table, *, heading: bool = True) -> str:

@@ -60,8 +60,10 @@ class Group:
     small: bool = False
 
 
-def scores(facts: Facts) -> Group:
+def scores(facts: Facts) -> Group | None:
     """Subject by subject, and train against test."""
+    if not np.isfinite([row.score for row in facts.rows]).any():
+        return None
     units, metric = facts.units, facts.metric
     one = units.over.removesuffix("s")
     means = "; ".join(f"{row.method} {said(row.score, metric)}" for row in facts.rows)

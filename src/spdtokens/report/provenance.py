@@ -6,6 +6,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from spdtokens.evaluation.access import ACCESS
 from spdtokens.evaluation.protocols import PROTOCOLS
@@ -54,7 +55,7 @@ def question_table(facts: Facts) -> Table:
         "data set": question.dataset,
         "selection": as_text(question.selection.values()) if question.selection.values() else "all",
         "classes": ", ".join(facts.classes),
-        "digest of the recordings": listed(hashes, 4) if hashes else "-",
+        "digest of the recordings": ", ".join(hashes) if hashes else "-",
         "protocol": question.protocol,
         "options": ", ".join(f"{name} = {value}" for name, value in options.items()) or "none",
         "trained on": protocol.train,
@@ -70,6 +71,15 @@ def question_table(facts: Facts) -> Table:
     rows = [[Cell(name), Cell(text)] for name, text in said.items()]
     title = f"What determined the numbers of {facts.title}"
     return Table(f"settings-{facts.number}", title, ("what", "value"), rows)
+
+
+def configurations(facts: Facts) -> dict[str, Any]:
+    """What every method was given in full, by its name in tables."""
+    return {
+        name: {**runs[0].spec.configuration, "settings": runs[0].spec.settings}
+        for name, runs in facts.answer.results.items()
+        if runs
+    }
 
 
 def origin_table(runs: Iterable[RunResult]) -> Table:

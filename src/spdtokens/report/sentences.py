@@ -8,7 +8,7 @@ import numpy as np
 
 from spdtokens.evaluation.access import ACCESS
 from spdtokens.evaluation.metrics import METRICS
-from spdtokens.evaluation.statistics import holm
+from spdtokens.evaluation.statistics import Comparison, holm
 from spdtokens.evaluation.summary import Row, summarise
 from spdtokens.report.facts import Facts
 from spdtokens.report.numbers import counted, gap_text, listed, p_said, said
@@ -21,6 +21,9 @@ def sentences(facts: Facts) -> list[str]:
     """What won, by how much, whether that can be chance, what was memorised, what flatters."""
     if not facts.rows:
         return ["No runs yet."]
+    if not np.isfinite([row.score for row in facts.rows]).any():
+        name = METRICS[facts.metric].title
+        return [f"No {name} could be computed: does a test set lack a class?", _seen(facts)]
     return [
         sentence
         for sentence in (
@@ -40,7 +43,11 @@ def _missing(facts: Facts) -> str:
     left = facts.planned - len(facts.runs)
     if left <= 0:
         return ""
-    return f"Unfinished: {left} of {counted(facts.planned, 'run')} are missing."
+    text = f"Unfinished: {left} of {counted(facts.planned, 'run')} are missing."
+    units = facts.units
+    if units.paired and not np.isfinite(list(units.test.values())).all():
+        text += f" Not every method has the same {units.over}: scores cannot be compared yet."
+    return text
 
 
 def _leaks(facts: Facts) -> str:
@@ -93,37 +100,46 @@ def _lead(facts: Facts, best: Row, other: Row) -> str:
     role = ", the reference" if other is reference else ""
     text = f"It is {gap_text(lead, facts.metric)} ahead of {other.method}{role}"
     if reference in (best, other):
-        p = (other if best is reference else best).p_holm
-        family = "Holm-corrected"
+        row = other if best is reference else best
+        comparison, p, family = row.comparison, row.p_holm, "Holm-corrected"
     else:
-        p, pairs = _pair(facts, best.method, other.method)
+        comparison, p, pairs = _pair(facts, best.method, other.method)
         # Which two lead is known only from the scores: every pair might have been asked about.
         family = f"Holm-corrected over all {pairs} pairs"
-    if not np.isfinite(p):
+    if comparison is None or not np.isfinite(p):
         return f"{text}; whether that is significant cannot be tested."
     verdict = "significant" if p < ALPHA else "not significant"
-    return f"{text}: {verdict} ({p_said(p)}, {family}{_limit(facts)})."
+    return (
+        f"{text}: {verdict} over {_over(comparison)} ({p_said(p)}, {family}{_limit(comparison)})."
+    )
 
 
-def _limit(facts: Facts) -> str:
+def _over(comparison: Comparison) -> str:
+    """What a difference was tested over, and so what it is a difference of."""
+    n = comparison.n
+    if comparison.test == "mcnemar":
+        return f"the {n} trials of one test session"
+    return f"{n} subjects" if comparison.test == "permutation" else f"{n} folds of one subject"
+
+
+def _limit(comparison: Comparison) -> str:
     """A warning where so few subjects could not show any difference."""
-    tests = {row.comparison.test: row.comparison.n for row in facts.rows if row.comparison}
-    n = tests.get("permutation", 0)
-    if n and 2.0 ** (1 - n) >= ALPHA:  # all signs alike, and all of them flipped
-        return f"; with {n} subjects no difference can be"
+    # The least p there is: all signs alike, and all of them flipped.
+    if comparison.test == "permutation" and 2.0 ** (1 - comparison.n) >= ALPHA:
+        return f"; with {comparison.n} no difference can be"
     return ""
 
 
-def _pair(facts: Facts, one: str, other: str) -> tuple[float, int]:
-    """A pair's p-value corrected for all pairs of methods, and how many there are."""
+def _pair(facts: Facts, one: str, other: str) -> tuple[Comparison | None, float, int]:
+    """Two methods compared, p corrected for all pairs of methods, and how many pairs there are."""
     results = {row.method: facts.answer.results[row.method] for row in facts.rows}
-    pairs = list(combinations(results, 2))
-    p = []
-    for a, b in pairs:
-        comparison = summarise({a: results[a], b: results[b]}, facts.metric)[1].comparison
-        p.append(np.nan if comparison is None else comparison.p_value)
-    at = next(i for i, pair in enumerate(pairs) if set(pair) == {one, other})
-    return float(holm(p)[at]), len(pairs)
+    found = {
+        (a, b): summarise({a: results[a], b: results[b]}, facts.metric)[1].comparison
+        for a, b in combinations(results, 2)
+    }
+    p = holm([np.nan if c is None else c.p_value for c in found.values()])
+    at = next(i for i, pair in enumerate(found) if set(pair) == {one, other})
+    return list(found.values())[at], float(p[at]), len(found)
 
 
 def _above_chance(facts: Facts) -> str:

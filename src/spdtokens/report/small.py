@@ -68,8 +68,10 @@ def curves(runs: Sequence[RunResult], what: str, limits: tuple[float, float]) ->
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.tick_params(labelsize=8)
     plain(axes)
-    place = "lower center" if what == "accuracy" else "upper center"
-    axes.legend(frameon=False, fontsize=7.5, loc=place, handlelength=1.8)
+    axes.legend(
+        loc="lower center" if what == "accuracy" else "upper center",
+        frameon=False, fontsize=7.5, handlelength=1.8,
+    )  # fmt: skip
     return figure
 
 

@@ -18,6 +18,7 @@ from spdtokens.report.numbers import (
     seconds_text,
 )
 from spdtokens.report.table import Cell, Table
+from spdtokens.report.units import NO_SEED
 from spdtokens.study.comparison import Comparisons
 
 NAN = float("nan")
@@ -83,7 +84,7 @@ def methods_table(facts: Facts) -> Table:
         "20 times; scores not above it are in italics. n: test trials. Seconds: of a run. "
     )
     if named:
-        note += f"p: difference to {reference}, by a {named}, Holm-corrected over the table."
+        note += f"p: difference to {reference} ({named}), Holm-corrected over the table."
     return Table(
         f"methods-{facts.number}",
         f"Methods on {facts.title}",
@@ -102,7 +103,8 @@ def units_table(facts: Facts) -> Table:
     down = len(methods) <= len(units.names)
     names, headers = (units.names, methods) if down else (methods, list(units.names))
     values = scores.T if down else scores
-    best = np.nanmax(scores, 0, initial=-np.inf)
+    # Of a seed there is no best: other methods' runs with it have only a number in common.
+    best = np.nanmax(scores, 0, initial=-np.inf) if units.paired else np.full(scores.shape[1], NAN)
     rows = []
     for i, name in enumerate(names):
         cells = []
@@ -111,12 +113,15 @@ def units_table(facts: Facts) -> Table:
             cells.append(Cell(score_text(value, metric), float(value), "best" if top else ""))
         rows.append([Cell(name), *cells])
     first = one if down else "method"
+    if not down:
+        headers = [name if name == NO_SEED else f"{one} {name}" for name in headers]
+    bold = f"; the best of each {one} is bold" if units.paired else ""
     return Table(
         f"{units.over}-{facts.number}",
         f"Test scores by {one} on {facts.title}",
-        (first, *(headers if down else [f"{one} {header}" for header in headers])),
+        (first, *headers),
         rows,
-        f"{metric_title(metric).capitalize()} on test trials; the best of each {one} is bold.",
+        f"{metric_title(metric).capitalize()} on test trials{bold}.",
         f"Test scores by {one}",
     )
 

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from spdtokens.evaluation.runs import RunResult, RunSpec
 
+#: The name, among seeds, of runs of methods without chance in them.
+NO_SEED = "no seed"
+
 Scores = dict[str, NDArray[np.float64]]
 
 
@@ -72,7 +75,7 @@ def units_of(results: Mapping[str, Sequence[RunResult]], metric: str) -> Units:
 _NAMES: dict[str, Callable[[RunSpec], str]] = {
     "subjects": lambda spec: spec.subject,
     "folds": lambda spec: spec.fold,
-    "seeds": lambda spec: "no seed" if spec.seed is None else str(spec.seed),
+    "seeds": lambda spec: NO_SEED if spec.seed is None else str(spec.seed),
 }
 
 
