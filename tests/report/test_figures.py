@@ -113,3 +113,13 @@ def test_svg_is_small_labelled_and_in_the_colours_of_the_page() -> None:
     for used in re.findall(r'(?:url\(|href=")#([^)"]+)', text):
         assert used in ids
     assert len(text) < 20_000
+
+
+def test_numbers_and_colours_within_texts_stay() -> None:
+    name = "p < 0.001 #0072b2 1.23456"
+    results = {name: [made_run(name, s) for s in "123"], "b": [made_run("b", s) for s in "123"]}
+    with drawing():
+        text = inline_svg(dots(made_facts(results)), "alpha 0.0001", "one")
+    tree = Tree(text)
+    assert name in tree.inside("text")
+    assert tree.all("svg")[0]["aria-label"] == "alpha 0.0001"

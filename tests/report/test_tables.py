@@ -36,6 +36,11 @@ def test_methods_against_the_runs_themselves() -> None:
     assert table.rows[1][9].value == facts.rows[1].p_holm
 
 
+def test_names_of_metrics_keep_their_capitals() -> None:
+    table = methods_table(made_facts(many(2, 2), metric="roc_auc"))
+    assert table.note.startswith("ROC AUC: mean over seeds")
+
+
 def test_scores_at_chance_and_leaks_are_marked() -> None:
     results = {"low": [made_run("low", right=0.5)], "bad": [made_run("bad", leaky="shared")]}
     table = methods_table(made_facts(results))

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 
 from spdtokens.evaluation.answer import Evaluation
-from spdtokens.evaluation.runs import RunResult
+from spdtokens.evaluation.runs import RunResult, as_text
 from spdtokens.evaluation.summary import Row
 from spdtokens.report.units import Units, units_of
 from spdtokens.study.run import Plan
@@ -55,7 +55,7 @@ class Facts:
     def protocol(self) -> str:
         """With the options that were set, what is seen of the target, and the alignment."""
         question = self.answer.question
-        options = [f"{name} = {value}" for name, value in question.protocol_options.items()]
+        options = [f"{name} = {as_text(v)}" for name, v in question.protocol_options.items()]
         seen = [] if question.access == "train" else [f"access {question.access}"]
         if question.alignment != "none":
             seen.append(f"{question.alignment} by {question.domain}")

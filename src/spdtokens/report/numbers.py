@@ -65,6 +65,11 @@ def metric_title(metric: str) -> str:
     return METRICS[metric].title + (" in %" if metric in PERCENT else "")
 
 
+def sentence(text: str) -> str:
+    """With a capital letter, the rest as it is."""
+    return text[:1].upper() + text[1:]
+
+
 def counted(n: int, one: str, many: str | None = None) -> str:
     """A number with its noun."""
     return f"{n} {one}" if n == 1 else f"{n} {many or one + 's'}"

@@ -57,7 +57,7 @@ def question_table(facts: Facts) -> Table:
         "classes": ", ".join(facts.classes),
         "digest of the recordings": ", ".join(hashes) if hashes else "-",
         "protocol": question.protocol,
-        "options": ", ".join(f"{name} = {value}" for name, value in options.items()) or "none",
+        "options": ", ".join(f"{name} = {as_text(v)}" for name, v in options.items()) or "none",
         "trained on": protocol.train,
         "tested": protocol.test,
         "access": f"{question.access}: {ACCESS[question.access].description}",

@@ -153,11 +153,15 @@ def _above_chance(facts: Facts) -> str:
         f"chance is {said(known[0].chance, metric)}, and guesses exceed {bound} once in 20 times"
     )
     if not below:
-        who = "It is" if len(known) == 1 else f"All {len(known)} methods are"
+        who = "It is" if len(known) == 1 else _all(len(known))
         return f"{who} above chance ({level})."
     if len(below) == len(known):
         return f"Nothing is above chance ({level})."
     return f"Not above chance: {listed([r.method for r in below])}; all others are ({level})."
+
+
+def _all(n: int) -> str:
+    return "Both methods are" if n == 2 else f"All {n} methods are"
 
 
 def _memorised(facts: Facts) -> str:

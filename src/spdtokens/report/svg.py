@@ -57,12 +57,8 @@ def inline_svg(figure: Figure, label: str, name: str) -> str:
     text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.S)
     text = text.replace("xlink:href", "href")
     text = _ids(text, name)
-    # A hundredth of a point is below any screen's pixel.
-    text = re.sub(r"-?\d+\.\d{3,}", lambda m: f"{float(m[0]):.2f}".rstrip("0").rstrip("."), text)
-    for drawn, shown in COLOURS.items():
-        text = text.replace(drawn, shown)
-    # The page's font instead of a list of matplotlib's with every word.
-    text = re.sub(r"font: (?:[a-z0-9]+ )*?([\d.]+)px [^;\"]*", r"font-size: \1px", text)
+    # Within tags only: a p-value or a name between them must stay as it is.
+    text = re.sub(r"<[^>]*>", lambda tag: _slim(tag[0]), text)
     text = re.sub(r"\n\s*", "\n", text)
     width, height = (PIXELS * 72 * side for side in figure.get_size_inches())
     head = (
@@ -83,3 +79,13 @@ def _ids(text: str, name: str) -> str:
 
     text = re.sub(r"\sid=\"([^\"]*)\"", kept, text)
     return re.sub(r"(url\(|href=\")#", rf"\g<1>#{name}-", text)
+
+
+def _slim(tag: str) -> str:
+    """A tag with the page's colours and font, and no more digits than can be seen."""
+    # A hundredth of a point is below any screen's pixel.
+    tag = re.sub(r"-?\d+\.\d{3,}", lambda m: f"{float(m[0]):.2f}".rstrip("0").rstrip("."), tag)
+    for drawn, shown in COLOURS.items():
+        tag = tag.replace(drawn, shown)
+    # Matplotlib repeats its list of fonts with every word.
+    return re.sub(r"font: (?:[a-z0-9]+ )*?([\d.]+)px [^;\"]*", r"font-size: \1px", tag)

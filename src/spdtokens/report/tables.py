@@ -16,6 +16,7 @@ from spdtokens.report.numbers import (
     p_text,
     score_text,
     seconds_text,
+    sentence,
 )
 from spdtokens.report.table import Cell, Table
 from spdtokens.report.units import NO_SEED
@@ -78,7 +79,7 @@ def methods_table(facts: Facts) -> Table:
     tests = dict.fromkeys(row.comparison.test for row in facts.rows if row.comparison)
     named = " or ".join(TESTS.get(test, test.replace("_", " ")) for test in tests)
     note = (
-        f"{metric_title(metric).capitalize()}: mean over seeds, then folds, then subjects. "
+        f"{sentence(metric_title(metric))}: mean over seeds, then folds, then subjects. "
         "Train: the same score on the trials trained on; only test tells how well it decodes. "
         "±: standard deviation over what the next column names. Bound: guesses exceed it once in "
         "20 times; scores not above it are in italics. n: test trials. Seconds: of a run. "
@@ -121,7 +122,7 @@ def units_table(facts: Facts) -> Table:
         f"Test scores by {one} on {facts.title}",
         (first, *headers),
         rows,
-        f"{metric_title(metric).capitalize()} on test trials{bold}.",
+        f"{sentence(metric_title(metric))} on test trials{bold}.",
         f"Test scores by {one}",
     )
 
@@ -144,7 +145,7 @@ def differences_table(facts: Facts, found: Comparisons) -> Table:
         f"Differences to {found.reference} on {facts.title}",
         ("method", "difference", "g", *tests),
         rows,
-        f"{metric_title(metric).capitalize()} over {found.n} {found.over}. g: Hedges' g of the "
+        f"{sentence(metric_title(metric))} over {found.n} {found.over}. g: Hedges' g of the "
         "paired differences. p-values are Holm-corrected within each column.",
         f"Differences to {found.reference}",
     )
