@@ -100,34 +100,35 @@ def _figures(group: Group, name: str) -> str:
 
 
 def _provenance(report: Report) -> str:
+    commands = "\n".join(report.commands)
     lines = [
         '<h2 id="provenance">Where the numbers come from</h2>',
         "<p>Every number of this page comes from the runs of one study. These commands do what is "
         "missing of it and show the same numbers again:</p>",
-        f"<pre><code>{escape(chr(10).join(report.commands))}</code></pre>",
+        f"<pre><code>{escape(commands)}</code></pre>",
         _prose(report.origin),
-        *(_folded(question_table(facts)) + _configuration(facts) for facts in report.found),
+        *(_folded(facts) for facts in report.found),
         "<h3>The study</h3>",
         f"<pre><code>{escape(report.source)}</code></pre>",
     ]
     return "\n".join(lines)
 
 
-def _configuration(facts: Facts) -> str:
-    found = configurations(facts)
-    if not found:
-        return ""
-    # One line a method: read by few, searched by more.
-    lines = [f"{name}: {json.dumps(values, sort_keys=True)}" for name, values in found.items()]
-    title = f"Configuration of every method on {facts.title}"
-    text = escape(chr(10).join(lines))
-    return f"<details><summary>{escape(title)}</summary><pre><code>{text}</code></pre></details>"
-
-
 def _prose(table: Table, *, heading: bool = True) -> str:
     return f'<div class="prose">{to_html(table, heading=heading)}</div>'
 
 
-def _folded(table: Table) -> str:
-    inside = _prose(table, heading=False)
-    return f"<details><summary>{escape(table.title)}</summary>{inside}</details>"
+def _folded(facts: Facts) -> str:
+    """What determined the numbers of a question: read by few, searched by more."""
+    table = question_table(facts)
+    # One line a method.
+    lines = [
+        f"{name}: {json.dumps(values, sort_keys=True)}"
+        for name, values in configurations(facts).items()
+    ]
+    text = escape("\n".join(lines))
+    methods = f"<h4>Configuration of every method</h4><pre><code>{text}</code></pre>"
+    return (
+        f"<details><summary>{escape(table.title)}</summary>{_prose(table, heading=False)}"
+        f"{methods if lines else ''}</details>"
+    )
