@@ -125,3 +125,8 @@ def test_every_table_has_a_name_of_its_own() -> None:
 def test_one_subject_one_fold_has_no_differences() -> None:
     facts = made_facts({"a": [made_run("a")], "b": [made_run("b", right=0.6)]})
     assert [table.name for table in question_tables(facts)] == ["methods-1", "seeds-1"]
+
+
+def test_long_texts_are_broken_into_lines_by_latex() -> None:
+    rows = [[Cell("a"), Cell("word " * 30)]]
+    assert r"\begin{tabular}{lp{0.6\linewidth}}" in to_latex(Table("t", "t", ("x", "y"), rows))

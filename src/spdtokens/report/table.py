@@ -9,6 +9,9 @@ from html import escape
 
 from spdtokens.report.numbers import MINUS
 
+#: Letters beyond which a cell of LaTeX is broken into lines.
+LONG = 50
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -105,7 +108,10 @@ def to_markdown(table: Table) -> str:
 
 def to_latex(table: Table) -> str:
     """A floating table; the document needs the package booktabs."""
-    columns = "".join("r" if numeric else "l" for numeric in table.numeric)
+    columns = "".join(
+        "r" if numeric else _latex_column([row[i].text for row in table.rows])
+        for i, numeric in enumerate(table.numeric)
+    )
     caption = _latex(f"{table.title}. {table.note}".strip())
     lines = [
         "% needs \\usepackage{booktabs}",
@@ -165,6 +171,11 @@ _LATEX = {
 
 def _latex(text: str) -> str:
     return "".join(_LATEX.get(sign, sign) for sign in " ".join(text.split()))
+
+
+def _latex_column(texts: Sequence[str]) -> str:
+    """Left, and in lines where a text is too long for one."""
+    return r"p{0.6\linewidth}" if max(map(len, texts), default=0) > LONG else "l"
 
 
 def _latex_cell(cell: Cell) -> str:
