@@ -29,8 +29,8 @@ MISTAKES: list[tuple[str, str]] = [
     ),
     (
         long(methods="zzz = 1"),
-        "[[methods]] has no key 'zzz'. It has: name, label, bands, preset, changes, recipe, "
-        "epochs, device.",
+        "[[methods]] has no key 'zzz'. It has: name, label, bands, covariance, preset, changes, "
+        "recipe, epochs, device.",
     ),
     (
         long(protocols="fold = 3"),
