@@ -27,8 +27,11 @@ $(INSTALLED_DEV): pyproject.toml constraints.txt | $(BIN)/python
 
 install: $(INSTALLED) ## install spdtokens into .venv
 
-demo: $(INSTALLED) ## decode simulated motor imagery, trained on one session, tested on the next
-	$(BIN)/spdtokens evaluate --dataset sim-mi --subjects 1,2,3 --seeds 3
+demo: $(INSTALLED) ## decode simulated motor imagery, trained on one session, tested on the next; a report
+	@mkdir -p $(OUT)
+	$(BIN)/spdtokens study run studies/demo.toml --store $(OUT)/demo.sqlite
+	$(BIN)/spdtokens study show studies/demo.toml --store $(OUT)/demo.sqlite
+	$(BIN)/spdtokens report studies/demo.toml --store $(OUT)/demo.sqlite -o $(OUT)/report.html
 
 theory: $(INSTALLED) ## check the paper's theory numerically and draw it
 	$(BIN)/spdtokens theory --out $(OUT)

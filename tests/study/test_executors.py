@@ -47,6 +47,7 @@ def run_with(
 # ------------------------------------------------------------------ processes
 
 
+@pytest.mark.slow  # half a minute of starting processes
 def test_a_worker_process_that_dies(tmp_path: Path) -> None:
     file = write_study(tmp_path / "study")
 
@@ -78,6 +79,7 @@ def _alive(group: int) -> list[int]:
     return found
 
 
+@pytest.mark.slow  # half a minute of starting processes
 def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
     file = write_study(tmp_path / "study")
     process = start(file, "--workers", "2")
