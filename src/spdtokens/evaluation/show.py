@@ -17,8 +17,8 @@ from spdtokens.evaluation.summary import Row
 #: Metrics that are shares and shown in percent.
 PERCENT = ("accuracy", "balanced_accuracy", "f1")
 TESTS = {
-    "permutation": "sign-flip permutation test over subjects",
-    "corrected_resampled_t": "corrected resampled t-test over folds",
+    "permutation": "a sign-flip permutation test over subjects",
+    "corrected_resampled_t": "a corrected resampled t-test over folds",
     "mcnemar": "McNemar's exact test over trials",
 }
 
@@ -84,7 +84,7 @@ def _caption(rows: Sequence[Row]) -> str:
     tests = dict.fromkeys(r.comparison.test for r in rows if r.comparison)
     if tests:
         named = ", ".join(TESTS[test] for test in tests)
-        text += f"p against {escape(row.method)} by a {named}, Holm-corrected. "
+        text += f"p against {escape(row.method)} by {named}, Holm-corrected. "
     leaks = dict.fromkeys(r.leaky for r in rows if r.leaky)
     if leaks:
         text += f"[red]Leaky: {'; '.join(leaks)}; these scores flatter.[/] "
