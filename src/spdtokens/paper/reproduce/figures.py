@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from sklearn.manifold import TSNE
 from sklearn.metrics import confusion_matrix
+from threadpoolctl import threadpool_limits
 
 from spdtokens.data import Selection
 from spdtokens.evaluation.plan import Source
@@ -121,7 +122,8 @@ def token_spaces(extent: Extent, source: Source) -> Figure:
         watched = Watched(BCI2A, extent.data, 0, embedding, source)
         flat = watched.tokens.flatten(1).numpy()
         flat = (flat - flat.mean(0)) / (flat.std(0) + 1e-12)
-        place = TSNE(2, perplexity=30, init="pca", random_state=0).fit_transform(flat)
+        with threadpool_limits(1):  # its threads wait for each other more than they work
+            place = TSNE(2, perplexity=30, init="pca", random_state=0).fit_transform(flat)
         is_test = np.isin(np.arange(len(flat)), watched.places["test"])
         for i, title in enumerate(watched.classes):
             for part, filled in ((~is_test, True), (is_test, False)):

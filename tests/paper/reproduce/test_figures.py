@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from spdtokens.cli import app
+from spdtokens.data import Dataset, Recording
+from spdtokens.evaluation.plan import Source
+from spdtokens.paper.reproduce import EXPERIMENTS, Extent, figures, training
+from spdtokens.paper.reproduce.figures import FIGURES
+from spdtokens.paper.reproduce.roles import BCI2A, MAMEM, ROLES
+from spdtokens.paper.reproduce.training import Watched
+
+SFREQ = 125.0
+
+
+def signals(name: str, last: float = 1.0) -> Dataset:
+    """Noise, one channel louder in class 1; the last session times a number."""
+
+    def read(subject: str, session: str) -> Recording:
+        rng = np.random.default_rng([int(subject), int(session)])
+        y = np.arange(40) % 2
+        X = rng.standard_normal((40, 3, 250))
+        X[:, 0] *= (1 + 2 * y)[:, None]
+        X *= last if session == "3" else 1.0
+        return Recording(subject, session, X, y, np.full(40, "1"), np.arange(40))
+
+    return Dataset(
+        name=name,
+        description="",
+        paradigm="motor imagery",
+        classes=("a", "b"),
+        ch_names=("A", "B", "C"),
+        sfreq=SFREQ,
+        tmin=0.0,
+        window=(0.0, 2.0),
+        index={str(i): ("1", "2", "3") for i in range(1, 5)},
+        read=read,
+    )
+
+
+@pytest.fixture
+def source() -> Source:
+    return Source({role.sim: signals(role.sim) for role in ROLES})
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three epochs, however long the paper trains."""
+    whole = training.Watched.train
+    monkeypatch.setattr(
+        training.Watched, "train", lambda self, seeds, epochs=3: whole(self, seeds, epochs)
+    )
+
+
+def test_the_parts_are_the_protocols(source: Source) -> None:
+    watched = Watched(MAMEM, "sim", 0, "log-euclidean", source)
+    assert {name: len(rows) for name, rows in watched.places.items()} == {
+        "train": 40,
+        "validation": 40,
+        "test": 40,
+    }
+    held = Watched(BCI2A, "sim", 0, "log-euclidean", source)  # its protocol does not validate
+    assert {name: len(rows) for name, rows in held.places.items()} == {
+        "train": 70,
+        "validation": 10,
+        "test": 40,
+    }
+    assert sorted(np.concatenate(list(held.places.values())).tolist()) == list(range(120))
+
+
+def test_nothing_is_learnt_from_the_test_trials(source: Source) -> None:
+    other = Source({role.sim: signals(role.sim, last=7.0) for role in ROLES})
+    one, two = (Watched(BCI2A, "sim", 0, "euclidean", s).train((1,), 2)[0] for s in (source, other))
+    for a, b in zip(one.model.parameters(), two.model.parameters(), strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+    assert not np.array_equal(one.curves["test loss"], two.curves["test loss"])
+
+
+@pytest.mark.usefixtures("short")
+def test_curves_of_three_parts_for_three_embeddings(source: Source) -> None:
+    figure = figures.training_curves(Extent(seeds=1), source)
+    assert len(figure.axes) == 3
+    for axes in figure.axes:
+        curves = [line for line in axes.lines if len(line.get_xdata()) == 3]
+        assert len(curves) == 9
+        assert {line.get_linestyle() for line in curves} == {"-", "--", ":"}
+    first = Watched(BCI2A, "sim", 0, "log-euclidean", source).train((42,))[0]
+    drawn = figure.axes[0].lines[0].get_ydata()
+    np.testing.assert_allclose(drawn, first.curves["train accuracy"])
+
+
+@pytest.mark.usefixtures("short")
+def test_confusion_counts_every_trial(source: Source) -> None:
+    figure = figures.confusion(Extent(), source)
+    counts = [[int(text.get_text()) for text in axes.texts] for axes in figure.axes]
+    assert [sum(found) for found in counts] == [70, 40, 70, 40]
+
+
+@pytest.mark.usefixtures("short")
+def test_attention_between_bands_sums_to_one(source: Source) -> None:
+    figure = figures.band_attention(Extent(), source)
+    for axes in figure.axes[:3]:
+        weights = np.array([float(text.get_text()) for text in axes.texts]).reshape(3, 3)
+        np.testing.assert_allclose(weights.sum(1), 1, atol=0.016)
+
+
+def test_token_spaces_show_every_trial_once(source: Source) -> None:
+    figure = figures.token_spaces(Extent(), source)
+    for axes in figure.axes:
+        assert sum(len(c.get_offsets()) for c in axes.collections) == 120
+
+
+def test_the_list_and_unknown_names(tmp_path) -> None:
+    runner = CliRunner()
+    shown = runner.invoke(app, ["reproduce", "--list"], env={"COLUMNS": "160"}).stdout
+    for name in (*EXPERIMENTS, *FIGURES, "efficiency", "theory"):
+        assert name in shown
+    result = runner.invoke(app, ["reproduce", "table-9", "--out", str(tmp_path / "new")])
+    assert result.exit_code == 1
+    assert "There is no 'table-9'" in result.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_figure_is_written(tmp_path) -> None:
+    result = CliRunner().invoke(app, ["reproduce", "architecture", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "architecture.png").read_bytes().startswith(b"\x89PNG")
