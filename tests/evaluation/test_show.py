@@ -43,7 +43,7 @@ def test_table() -> None:
     assert (
         "Accuracy in percent: mean over seeds, then folds, then subjects (2 seeds, 6 folds" in text
     )
-    assert "3 subjects; 30 training trials a run). ± standard deviation over subjects." in text
+    assert "3 subjects; 30 training trials a run, n test trials). ± standard deviation over" in text
     assert "p against first by a sign-flip permutation test over subjects, Holm-corrected" in text
     assert "Only test tells how well it decodes." in text
     assert " .250 " in text  # of 8 sign flips, the observed one and its mirror image

@@ -32,9 +32,10 @@ def summary_table(rows: Sequence[Row], question: Question, name: str) -> Table:
         title=f"{escape(name)}: {question.protocol}, target access {seen}",
         caption=_caption(rows),
         box=box.SIMPLE,
+        pad_edge=False,
     )
     table.add_column("method", no_wrap=True)
-    for header in ("train", "test", "±", "chance", "n test", "runs", "p"):
+    for header in ("train", "test", "±", "chance", "n", "runs", "p"):
         table.add_column(header, justify="right", no_wrap=True)
     for row in rows:
         value = _number(row.score, row.metric)
@@ -49,7 +50,7 @@ def summary_table(rows: Sequence[Row], question: Question, name: str) -> Table:
             _number(row.chance, row.metric),
             str(row.n_test),
             str(row.n_runs),
-            "-" if not np.isfinite(p) else "<.001" if p < 0.001 else f"{p:.3f}".lstrip("0"),
+            _p_value(p),
         )
     return table
 
@@ -67,6 +68,12 @@ def _number(value: float, metric: str) -> str:
     return f"{value:.3f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.3f}"
 
 
+def _p_value(p: float) -> str:
+    if not np.isfinite(p):
+        return "-"
+    return "<.001" if p < 0.001 else "1" if p > 0.9995 else f"{p:.3f}".lstrip("0")
+
+
 def _caption(rows: Sequence[Row]) -> str:
     if not rows:
         return "No runs."
@@ -75,7 +82,7 @@ def _caption(rows: Sequence[Row]) -> str:
     title = METRICS[row.metric].title
     text = f"{title[0].upper()}{title[1:]}{unit}: mean over seeds, then folds, then "
     text += f"subjects ({max(r.n_seeds for r in rows)} seeds, {row.n_folds} folds, "
-    text += f"{row.n_subjects} subjects; {row.n_train:.0f} training trials a run). "
+    text += f"{row.n_subjects} subjects; {row.n_train:.0f} training trials a run, n test trials). "
     spreads = dict.fromkeys(r.spread_over for r in rows if r.spread_over)
     if spreads:
         text += f"± standard deviation over {' or '.join(spreads)}. "
