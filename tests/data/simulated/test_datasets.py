@@ -5,6 +5,7 @@ from functools import lru_cache
 import numpy as np
 import pytest
 from scipy.signal import butter, sosfiltfilt, welch
+from threadpoolctl import threadpool_limits
 
 from spdtokens.data import DataError, Recording
 from spdtokens.data.simulated import SIMULATED, sim_erp, sim_mi, sim_ssvep
@@ -159,3 +160,14 @@ def test_unknown_subjects_and_sessions_are_named() -> None:
         sim_mi().load("10", "1")
     with pytest.raises(DataError, match="no session '3'"):
         sim_mi().load("1", "3")
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_the_same_bits_with_any_number_of_threads(name: str) -> None:
+    """A study's worker has one thread, the process that planned it may have many."""
+    dataset = SIMULATED[name]()
+    made = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            made.append(dataset.load("2", "1").X)
+    np.testing.assert_array_equal(*made)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spdtokens.data.base import Dataset, Recording
-from spdtokens.data.simulated.room import Disturbances, record, times
+from spdtokens.data.simulated.room import Disturbances, one_thread, record, times
 from spdtokens.data.simulated.subject import (
     RELEASE,
     Place,
@@ -152,7 +152,7 @@ def sim_erp(release: int = RELEASE) -> Dataset:
         tmin=TMIN,
         window=(0.0, 1.25),
         index={str(i + 1): sessions for i in range(SUBJECTS)},
-        read=partial(_read, release),
+        read=one_thread(partial(_read, release)),
         unit_in_volts=1.0,
     )
 

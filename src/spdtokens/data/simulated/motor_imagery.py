@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spdtokens.data.base import Dataset, Recording
-from spdtokens.data.simulated.room import Disturbances, record, times
+from spdtokens.data.simulated.room import Disturbances, one_thread, record, times
 from spdtokens.data.simulated.subject import (
     RELEASE,
     Place,
@@ -112,7 +112,7 @@ def sim_mi(release: int = RELEASE) -> Dataset:
         tmin=TMIN,
         window=(0.5, 4.0),
         index=dict.fromkeys(subjects, ("1", "2")),
-        read=partial(_read, release),
+        read=one_thread(partial(_read, release)),
         unit_in_volts=1.0,
     )
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spdtokens.data.base import Dataset, Recording
-from spdtokens.data.simulated.room import Disturbances, record, times
+from spdtokens.data.simulated.room import Disturbances, one_thread, record, times
 from spdtokens.data.simulated.subject import (
     RELEASE,
     Place,
@@ -62,7 +62,7 @@ def sim_ssvep(release: int = RELEASE) -> Dataset:
         tmin=TMIN,
         window=(0.5, 5.0),
         index={str(i + 1): sessions for i in range(SUBJECTS)},
-        read=partial(_read, release),
+        read=one_thread(partial(_read, release)),
         stimulus_frequencies=FLICKERS,
         unit_in_volts=1.0,
     )
