@@ -13,6 +13,7 @@ from rich.table import Table
 from spdtokens.cli.app import AsJson, app, errors_told, print_json
 
 if TYPE_CHECKING:
+    from spdtokens.evaluation.plan import Source
     from spdtokens.paper.reproduce import Extent
     from spdtokens.study.executors import Executor
 
@@ -106,11 +107,9 @@ def reproduce(
         typer.echo(f"{len(written)} files in {folder}.")
 
 
-def _executor(source: object, workers: int) -> Executor:
-    from spdtokens.evaluation.plan import Source
+def _executor(source: Source, workers: int) -> Executor:
     from spdtokens.study.executors import InProcess, Processes
 
-    assert isinstance(source, Source)
     return Processes(workers) if workers else InProcess(source)
 
 
