@@ -117,6 +117,22 @@ def test_forward_equals_the_equations(config, unit) -> None:
         np.testing.assert_allclose(net(X).numpy(), expected, rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_one_convolution_equals_its_layers_one_by_one(mode) -> None:
+    net = MAtt(4, 60, 2, TINY, generator=generator(1)).double()
+    X = torch.randn(10, 4, 60, generator=generator(2), dtype=F64) * 3 + 1
+    net.norm1.weight.data.uniform_(0.5, 2, generator=generator(3))
+    net.norm1.bias.data.normal_(generator=generator(4))
+    net.train()
+    net._filtered(X)  # so that eval mode has statistics of its own
+    layers = copy.deepcopy(net)
+    getattr(net, mode)(), getattr(layers, mode)()
+    padded = torch.nn.functional.pad(layers.norm1(layers.spatial(X)), (2, 3))
+    torch.testing.assert_close(net._filtered(X), layers.temporal(padded))
+    for name, value in layers.norm1.state_dict().items():
+        torch.testing.assert_close(net.norm1.state_dict()[name], value)
+
+
 def test_forward_equals_the_equations_where_eigenvalues_are_rectified() -> None:
     config = MAttConfig(n_spatial=6, n_temporal=6, kernel=4, n_mapped=6, n_tokens=2)
     net = with_drawn_state(MAtt(2, 40, 2, config, generator=generator(1)))

@@ -178,12 +178,45 @@ class MAtt(nn.Module):
 
     def tokens(self, X: Tensor) -> Tensor:
         """Covariances (n, tokens, n_temporal, n_temporal) of trials (n, channels, samples)."""
-        x = self.norm1(self.spatial(self.unit(self._checked(X))))
-        k = self.config.kernel
-        # torch's padding='same' warns of even kernels.
-        x = self.norm2(self.temporal(F.pad(x, ((k - 1) // 2, k // 2))))
+        x = self.norm2(self._filtered(self.unit(self._checked(X))))
         parts = x.tensor_split(self.config.n_tokens, -1)
         return torch.stack([_unit_trace_covariance(part) for part in parts], 1)
+
+    def _filtered(self, x: Tensor) -> Tensor:
+        """Trials (n, channels, samples) through both convolutions and the norm between them.
+
+        All three are linear in the channels and a constant 1, and run as one convolution of those:
+        the original's 125 spatial filters of 8 channels cost a tenth.
+        """
+        scale, shift = self._first_norm(x)
+        first = torch.cat([scale[:, None] * self.spatial.weight[..., 0], shift[:, None]], 1)
+        weight = torch.einsum("tsk,sc->tck", self.temporal.weight, first)
+        k = self.config.kernel
+        # Zeros go around the norm's output: the 1 ends with the trial. torch's padding='same'
+        # warns of even kernels.
+        padded = F.pad(F.pad(x, (0, 0, 0, 1), value=1.0), ((k - 1) // 2, k // 2))
+        return F.conv1d(padded, weight, self.temporal.bias)
+
+    def _first_norm(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Factor and constant (n_spatial,) of the norm of ``weight @ x``, the bias included."""
+        norm, weight, bias = self.norm1, self.spatial.weight[..., 0], self.spatial.bias
+        assert bias is not None and norm.running_mean is not None and norm.running_var is not None
+        if self.training:
+            n = x.shape[0] * x.shape[2]
+            centre = x.mean((0, 2))
+            centred = x - centre[:, None]
+            covariance = torch.einsum("nct,ndt->cd", centred, centred) / n
+            mean = weight @ centre + bias
+            var = ((weight @ covariance) * weight).sum(1)
+            with torch.no_grad():
+                assert norm.num_batches_tracked is not None and norm.momentum is not None
+                norm.num_batches_tracked.add_(1)
+                norm.running_mean.lerp_(mean, norm.momentum)
+                norm.running_var.lerp_(var * (n / (n - 1)), norm.momentum)
+        else:
+            mean, var = norm.running_mean, norm.running_var
+        scale = norm.weight * torch.rsqrt(var + norm.eps)
+        return scale, norm.bias + scale * (bias - mean)
 
     def forward(self, X: Tensor) -> Tensor:
         """Class scores (n, classes) of trials (n, channels, samples)."""
