@@ -10,7 +10,7 @@ from torch import nn
 from spdtokens.models import ModelError, TransformerConfig
 from spdtokens.models.raw import ATCNet, DeepNet, EEGConformer, EEGNet, RawTransformer
 from spdtokens.models.raw.atcnet import CausalBlock
-from spdtokens.models.raw.base import MultiHead, TimeSpaceConv
+from spdtokens.models.raw.base import Dropout, MultiHead, TimeSpaceConv
 from spdtokens.models.raw.deep import pools
 
 
@@ -33,6 +33,23 @@ def test_multi_head_equals_torch() -> None:
     theirs.out_proj.load_state_dict(ours.out.state_dict())
     X = torch.randn(2, 5, 12)
     torch.testing.assert_close(ours(X), theirs(X, X, X)[0], atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
+def test_dropout_drops_the_share_and_keeps_the_mean(p: float) -> None:
+    layer = Dropout(p)
+    x = torch.ones(301, 999)
+    torch.manual_seed(0)
+    first = layer(x)
+    torch.manual_seed(0)
+    assert torch.equal(layer(x), first)
+    share = (first == 0).double().mean()
+    assert abs(share - p) < 5 * (p * (1 - p) / x.numel()) ** 0.5
+    torch.testing.assert_close(first.max(), torch.tensor(1 / (1 - p)), atol=1e-4, rtol=0)
+    # Entries share random words, and are independent all the same.
+    neighbours = torch.corrcoef(torch.stack([first[:, :-1].flatten(), first[:, 1:].flatten()]))
+    assert abs(neighbours[0, 1]) < 5 / x.numel() ** 0.5
+    assert layer.eval()(x) is x
 
 
 def test_heads_that_do_not_fit_are_refused() -> None:

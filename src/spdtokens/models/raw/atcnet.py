@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from spdtokens.models.config import ModelError
 from spdtokens.models.raw.base import (
+    Dropout,
     MaxNormConv2d,
     MaxNormLinear,
     MultiHead,
@@ -80,7 +81,7 @@ class ATCNet(RawNet):
             nn.BatchNorm2d(width, eps=1e-4),
             nn.ELU(),
             nn.AvgPool2d((1, POOL)),
-            nn.Dropout(dropout),
+            Dropout(dropout),
         )
         self.temporal = nn.Sequential(
             same_padding(SECOND_FILTER),
@@ -88,7 +89,7 @@ class ATCNet(RawNet):
             nn.BatchNorm2d(width, eps=1e-4),
             nn.ELU(),
             nn.AvgPool2d((1, self.second_pool)),
-            nn.Dropout(dropout),
+            Dropout(dropout),
         )
         self.attentions = nn.ModuleList([WindowAttention(width, dropout) for _ in range(n_windows)])
         self.tcns = nn.ModuleList(
@@ -131,7 +132,7 @@ class WindowAttention(nn.Module):
         self.attention = MultiHead(
             width, HEADS * HEAD_WIDTH, HEADS, scale=HEAD_WIDTH**-0.5, dropout=0.5
         )
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, window: Tensor) -> Tensor:
         """Windows (n, width, steps) to windows of the same shape."""
@@ -149,7 +150,7 @@ class CausalBlock(nn.Module):
         self.second = nn.Conv1d(width, width, TCN_FILTER, dilation=dilation)
         self.second_norm = nn.BatchNorm1d(width)
         self.activation = nn.ELU()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """Steps (n, width, steps) to steps of the same shape."""

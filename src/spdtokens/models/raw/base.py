@@ -118,6 +118,24 @@ class TimeSpaceConv(nn.Module):
         return F.conv1d(x, weight, bias)
 
 
+class Dropout(nn.Dropout):
+    """Dropout that decides by 16 random bits an entry.
+
+    torch draws a whole random float for each, on one thread: ten times slower on a processor, and
+    nearly half of the training time of a network with attention dropout.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Of any shape."""
+        if not self.training or not self.p:
+            return x
+        words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
+        bits = words.random_(-(2**63), None).view(torch.int16)[: x.numel()].view(x.shape)
+        # p is rounded to a multiple of 1 / 65536; scaling by the rounded one keeps the mean exact.
+        dropped = min(round(self.p * 65536), 65535)
+        return x * (bits >= dropped - 32768).to(x.dtype).mul_(65536 / (65536 - dropped))
+
+
 class MultiHead(nn.Module):
     """Multi-head self-attention whose inner width and scale are free.
 
@@ -137,11 +155,12 @@ class MultiHead(nn.Module):
         super().__init__()
         if inner % n_heads:
             raise ModelError(f"n_heads={n_heads} does not divide the width {inner} of all heads.")
-        self.n_heads, self.scale, self.dropout = n_heads, scale, dropout
+        self.n_heads, self.scale = n_heads, scale
         self.query = nn.Linear(width, inner)
         self.key = nn.Linear(width, inner)
         self.value = nn.Linear(width, inner)
         self.out = nn.Linear(inner, width)
+        self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
         """Tokens (n, tokens, width) to tokens of the same shape."""
@@ -149,10 +168,8 @@ class MultiHead(nn.Module):
             layer(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
             for layer in (self.query, self.key, self.value)
         )
-        dropout = self.dropout if self.training else 0.0
-        mixed = F.scaled_dot_product_attention(
-            query, key, value, dropout_p=dropout, scale=self.scale
-        )
+        weights = self.dropout(((self.scale * query) @ key.mT).softmax(-1))
+        mixed = weights @ value
         return self.out(mixed.transpose(1, 2).flatten(2))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from spdtokens.models.raw.base import MultiHead, RawNet, TimeSpaceConv
+from spdtokens.models.raw.base import Dropout, MultiHead, RawNet, TimeSpaceConv
 
 FILTER, POOL, STRIDE = 25, 75, 15
 
@@ -52,7 +52,7 @@ class EEGConformer(RawNet):
             nn.BatchNorm1d(width),
             nn.ELU(),
             nn.AvgPool1d(POOL, STRIDE),
-            nn.Dropout(dropout),
+            Dropout(dropout),
             nn.Conv1d(width, width, 1),
         )
         self.blocks = nn.Sequential(
@@ -62,10 +62,10 @@ class EEGConformer(RawNet):
         self.head = nn.Sequential(
             nn.Linear(n_tokens * width, 256),
             nn.ELU(),
-            nn.Dropout(dropout),
+            Dropout(dropout),
             nn.Linear(256, 32),
             nn.ELU(),
-            nn.Dropout(0.3),
+            Dropout(0.3),
             nn.Linear(32, n_outputs),
         )
 
@@ -83,15 +83,15 @@ class ConformerBlock(nn.Module):
         self.attention = nn.Sequential(
             nn.LayerNorm(width),
             MultiHead(width, width, n_heads, scale=width**-0.5, dropout=dropout),
-            nn.Dropout(dropout),
+            Dropout(dropout),
         )
         self.feed_forward = nn.Sequential(
             nn.LayerNorm(width),
             nn.Linear(width, 4 * width),
             nn.GELU(),
-            nn.Dropout(dropout),
+            Dropout(dropout),
             nn.Linear(4 * width, width),
-            nn.Dropout(dropout),
+            Dropout(dropout),
         )
 
     def forward(self, x: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from spdtokens.models.raw.base import RawNet, TimeSpaceConv, reset_glorot
+from spdtokens.models.raw.base import Dropout, RawNet, TimeSpaceConv, reset_glorot
 
 FILTER, POOL = 10, 3
 WIDTHS = (25, 50, 100, 200)
@@ -47,7 +47,7 @@ class DeepNet(RawNet):
         ]
         for (before, width), pool in zip(pairwise(WIDTHS), later, strict=True):
             conv = nn.Conv1d(before, width, FILTER, bias=False)
-            layers += [nn.Dropout(dropout), conv, *norm_and_pool(width, pool)]
+            layers += [Dropout(dropout), conv, *norm_and_pool(width, pool)]
         self.features = nn.Sequential(*layers)
         self.head = nn.Linear(WIDTHS[-1] * steps(n_times, self.pools), n_outputs)
         reset_glorot(self)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from spdtokens.models.config import ModelError
-from spdtokens.models.raw.base import MaxNormConv2d, MaxNormLinear, RawNet, reset_glorot
+from spdtokens.models.raw.base import Dropout, MaxNormConv2d, MaxNormLinear, RawNet, reset_glorot
 
 
 class EEGNet(RawNet):
@@ -66,7 +66,7 @@ class EEGNet(RawNet):
             batch_norm(n_spatial),
             nn.ELU(),
             nn.AvgPool2d((1, 4)),
-            nn.Dropout(dropout),
+            Dropout(dropout),
         )
         self.separable = nn.Sequential(
             nn.Conv2d(n_spatial, n_spatial, (1, 16), padding=(0, 8), groups=n_spatial, bias=False),
@@ -74,7 +74,7 @@ class EEGNet(RawNet):
             batch_norm(n_separable),
             nn.ELU(),
             nn.AvgPool2d((1, 8)),
-            nn.Dropout(dropout),
+            Dropout(dropout),
         )
         steps = ((n_times + gained) // 4 + 1) // 8
         self.head = MaxNormLinear(n_separable * steps, n_outputs, max_norm)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from spdtokens.models.raw.base import RawNet, TimeSpaceConv, reset_glorot
+from spdtokens.models.raw.base import Dropout, RawNet, TimeSpaceConv, reset_glorot
 
 FILTER, POOL, STRIDE = 25, 75, 15
 
@@ -42,7 +42,7 @@ class ShallowNet(RawNet):
         self.filters = TimeSpaceConv(n_chans, n_filters, n_filters, FILTER, bias=False)
         self.norm = nn.BatchNorm1d(n_filters)
         self.pool = nn.AvgPool1d(POOL, STRIDE)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         steps = (n_times - FILTER + 1 - POOL) // STRIDE + 1
         self.head = nn.Linear(n_filters * steps, n_outputs)
         reset_glorot(self)
