@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -16,11 +16,6 @@ if TYPE_CHECKING:
     from spdtokens.evaluation.plan import Source
     from spdtokens.paper.reproduce import Extent
     from spdtokens.study.executors import Executor
-
-EXTRAS = {
-    "efficiency": ("Computational efficiency", "tab:efficiency"),
-    "theory": ("Theory, tested numerically", "tab:theory_comparison"),
-}
 
 
 class DataKind(Enum):
@@ -55,26 +50,30 @@ def reproduce(
 ) -> None:
     """Run the paper's tables and figures again: our train, our test, what the paper reports.
 
-    Runs are kept in OUT/runs.sqlite; the same command goes on after an interruption.
+    Runs are kept in OUT/runs.sqlite; the same command goes on after an interruption. All that is in
+    OUT is shown in OUT/report.html.
     """
     from spdtokens._files import output_folder
     from spdtokens.paper.reproduce import EXPERIMENTS, Extent, Reproduction
     from spdtokens.paper.reproduce.figures import FIGURES
+    from spdtokens.paper.reproduce.folder import NAMES, STORE, check_folder
+    from spdtokens.paper.reproduce.page import make_paper_report, write_paper_report
     from spdtokens.paper.reproduce.show import rich_table, write_tables
+    from spdtokens.paper.reproduce.side import SIDES, rich_side, side_tables, write_side
     from spdtokens.study.errors import StudyError
     from spdtokens.study.progress import StudyBar
     from spdtokens.study.store import RunStore
 
-    known = [*EXPERIMENTS, *EXTRAS, *FIGURES]
     if list_ or not names:
         _print_list()
         return
     with errors_told():
-        wanted = known if names == ["all"] else list(dict.fromkeys(names))
-        unknown = [name for name in wanted if name not in known]
+        wanted = list(NAMES) if names == ["all"] else list(dict.fromkeys(names))
+        unknown = [name for name in wanted if name not in NAMES]
         if unknown:
-            raise StudyError(f"There is no {unknown[0]!r}. There are: all, {', '.join(known)}.")
+            raise StudyError(f"There is no {unknown[0]!r}. There are: all, {', '.join(NAMES)}.")
         folder = output_folder(out)
+        check_folder(folder, wanted)
         extent = Extent.quick(data.value) if quick else Extent(data.value)
         experiments = [EXPERIMENTS[name] for name in wanted if name in EXPERIMENTS]
         console = Console(stderr=True)
@@ -82,7 +81,7 @@ def reproduce(
         if experiments:
             console.print(f"Planning {len(experiments)} tables")
             reproduction = Reproduction(experiments, extent, any_code=any_code)
-            with RunStore(folder / "runs.sqlite") as store:
+            with RunStore(folder / STORE) as store:
                 try:
                     with StudyBar("accuracy") as bar:
                         executor = _executor(reproduction.source, workers)
@@ -93,18 +92,24 @@ def reproduce(
                 tables = reproduction.tables(store)
                 for failure in progress.failures:
                     typer.echo(f"Failed: {failure}", err=True)
-        written = write_tables(tables, folder) if tables else []
-        for name in wanted:
-            if name in FIGURES:
-                written.append(_draw(name, extent, folder, console))
-            elif name in EXTRAS:
-                written += _extra(name, folder, console)
+        written = write_tables(tables, folder)
+        sides = {
+            name: _measured(name, extent.command(name), console) for name in wanted if name in SIDES
+        }
+        for content in sides.values():
+            written += write_side(content, folder)
+        written += [_drawn(name, extent, folder, console) for name in wanted if name in FIGURES]
+        report = folder / "report.html"
+        write_paper_report(make_paper_report(folder), report)
     if as_json:
-        print_json({"tables": [table.plain() for table in tables]})
-    else:
-        for table in tables:
-            Console().print(rich_table(table))
-        typer.echo(f"{len(written)} files in {folder}.")
+        print_json({"tables": [table.plain() for table in tables], **sides})
+        return
+    for table in tables:
+        Console().print(rich_table(table))
+    for name, content in sides.items():
+        for shown in side_tables(name, content):
+            Console().print(rich_side(shown))
+    typer.echo(f"{len(written)} files in {folder}; all of it is shown in {report}.")
 
 
 def _executor(source: Source, workers: int) -> Executor:
@@ -116,47 +121,41 @@ def _executor(source: Source, workers: int) -> Executor:
 def _print_list() -> None:
     from spdtokens.paper.reproduce import EXPERIMENTS
     from spdtokens.paper.reproduce.figures import FIGURES
+    from spdtokens.paper.reproduce.side import SIDES
 
     table = Table(title="The paper's tables and figures", box=None, pad_edge=False)
     for header in ("name", "kind", "what", "label in the paper"):
         table.add_column(header, no_wrap=header == "name")
     for experiment in EXPERIMENTS.values():
         table.add_row(experiment.name, "table", experiment.title, experiment.label or "-")
-    for name, (title, label) in EXTRAS.items():
+    for name, (title, label) in SIDES.items():
         table.add_row(name, "table", title, label)
     for figure in FIGURES.values():
         table.add_row(figure.name, "figure", figure.title, figure.label or "-")
     Console().print(table)
 
 
-def _draw(name: str, extent: Extent, folder: Path, console: Console) -> Path:
-    from spdtokens._files import written_whole
+def _drawn(name: str, extent: Extent, folder: Path, console: Console) -> Path:
+    """A figure's file; drawn unless the same code has drawn the same before."""
     from spdtokens.evaluation.plan import Source
+    from spdtokens.paper.reproduce.drawn import is_drawn, write_drawn
     from spdtokens.paper.reproduce.figures import FIGURES
 
-    console.print(f"Drawing {name}")
-    figure = FIGURES[name].draw(extent, Source())
     path = folder / f"{name}.png"
-    with written_whole(path) as temporary:
-        figure.savefig(temporary, dpi=150)
-    return path
+    if is_drawn(path, extent):
+        console.print(f"{path} is there already, drawn by the same code")
+        return path
+    console.print(f"Drawing {name}")
+    return write_drawn(FIGURES[name].draw(extent, Source()), FIGURES[name], extent, folder)
 
 
-def _extra(name: str, folder: Path, console: Console) -> list[Path]:
-    import json
+def _measured(name: str, command: str, console: Console) -> dict[str, Any]:
+    from spdtokens.bench.methods import BATCH, bench_methods
+    from spdtokens.paper.reproduce.side import side_content
+    from spdtokens.paper.theory import check_claims
 
-    from spdtokens._files import written_whole
-
-    console.print(f"Measuring {name}" if name == "efficiency" else "Testing the theory")
     if name == "efficiency":
-        from spdtokens.bench.methods import bench_methods
-
-        content = {"methods": list(bench_methods(rounds=3))}
-    else:
-        from spdtokens.paper.theory import check_claims
-
-        content = {"claims": list(check_claims(0))}
-    path = folder / f"{name}.json"
-    with written_whole(path) as temporary:
-        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    return [path]
+        console.print("Measuring what methods cost")
+        return side_content(name, command, batch=BATCH, methods=list(bench_methods(rounds=3)))
+    console.print("Testing the theory")
+    return side_content(name, command, claims=list(check_claims(0)))

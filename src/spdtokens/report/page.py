@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from datetime import datetime
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -18,20 +20,25 @@ from spdtokens.report.svg import drawing, inline_svg
 from spdtokens.report.table import Table, to_html
 
 #: A sentence that begins so must not be overlooked.
-WARNINGS = ("Leaky", "Unfinished", "No runs yet")
+WARNINGS = ("Leaky", "Unfinished", "No runs yet", "Not made yet", "Made by other code")
 
 
 def page(report: Report) -> str:
     """The whole page."""
     body = [_summary(report), *(_section(facts) for facts in report.found), _provenance(report)]
-    written = report.written.strftime("%Y-%m-%d %H:%M UTC")
+    return whole_page(report.name, body, report.written)
+
+
+def whole_page(title: str, body: Sequence[str], written: datetime) -> str:
+    """HTML around the parts of a page: style, script, header and footer."""
+    on = written.strftime("%Y-%m-%d %H:%M UTC")
     return Template(_text("page.html")).substitute(
         version=escape(spdtokens.__version__),
-        title=escape(report.name),
+        title=escape(title),
         style=_text("page.css").strip(),
         script=_text("page.js").strip(),
         body="\n".join(body),
-        footer=escape(f"Written by spdtokens {spdtokens.__version__} on {written}."),
+        footer=escape(f"Written by spdtokens {spdtokens.__version__} on {on}."),
     )
 
 
@@ -55,18 +62,20 @@ def _summary(report: Report) -> str:
     for facts in report.found:
         title = f"{facts.number}. {facts.title}"
         lines.append(f'<h3><a href="#section-{facts.number}">{escape(title)}</a></h3>')
-        lines.append(_bullets(sentences(facts)))
-    return "\n".join([*lines, _contents(report)])
-
-
-def _contents(report: Report) -> str:
+        lines.append(bullets(sentences(facts)))
     links = [(f"section-{facts.number}", facts.title) for facts in report.found]
     links.append(("provenance", "Where the numbers come from"))
+    return "\n".join([*lines, contents(links)])
+
+
+def contents(links: Sequence[tuple[str, str]]) -> str:
+    """Links to sections: the id of each and its title."""
     items = "".join(f'<li><a href="#{name}">{escape(text)}</a></li>' for name, text in links)
     return f'<nav aria-label="Sections"><h3>Sections</h3><ol>{items}</ol></nav>'
 
 
-def _bullets(found: list[str]) -> str:
+def bullets(found: Sequence[str]) -> str:
+    """Sentences as a list, those that warn marked."""
     marks = [' class="warn"' if text.startswith(WARNINGS) else "" for text in found]
     items = (f"<li{mark}>{escape(text)}</li>" for mark, text in zip(marks, found, strict=True))
     return f"<ul>{''.join(items)}</ul>"
@@ -76,15 +85,16 @@ def _section(facts: Facts) -> str:
     title = f"{facts.number}. {facts.title}"
     lines = [f'<h2 id="section-{facts.number}">{escape(title)}</h2>']
     if not facts.rows:
-        return "\n".join([*lines, _bullets(sentences(facts))])
+        return "\n".join([*lines, bullets(sentences(facts))])
     lines += [to_html(table) for table in question_tables(facts)]
     with drawing():
         for i, group in enumerate(groups(facts)):
-            lines.append(_figures(group, f"f{facts.number}-{i}"))
+            lines.append(figures_of(group, f"f{facts.number}-{i}"))
     return "\n".join(lines)
 
 
-def _figures(group: Group, name: str) -> str:
+def figures_of(group: Group, name: str) -> str:
+    """A group of figures, for use within :func:`spdtokens.report.svg.drawing`."""
     items = []
     for i, picture in enumerate(group.pictures):
         svg = inline_svg(picture.figure, picture.label, f"{name}-{i}")
@@ -106,7 +116,7 @@ def _provenance(report: Report) -> str:
         "<p>Every number of this page comes from the runs of one study. These commands do what is "
         "missing of it and show the same numbers again:</p>",
         f"<pre><code>{escape(commands)}</code></pre>",
-        _prose(report.origin),
+        prose(report.origin),
         *(_folded(facts) for facts in report.found),
         "<h3>The study</h3>",
         f"<pre><code>{escape(report.source)}</code></pre>",
@@ -114,7 +124,8 @@ def _provenance(report: Report) -> str:
     return "\n".join(lines)
 
 
-def _prose(table: Table, *, heading: bool = True) -> str:
+def prose(table: Table, *, heading: bool = True) -> str:
+    """A table of texts, which are broken into lines."""
     return f'<div class="prose">{to_html(table, heading=heading)}</div>'
 
 
@@ -129,6 +140,6 @@ def _folded(facts: Facts) -> str:
     text = escape("\n".join(lines))
     methods = f"<h4>Configuration of every method</h4><pre><code>{text}</code></pre>"
     return (
-        f"<details><summary>{escape(table.title)}</summary>{_prose(table, heading=False)}"
+        f"<details><summary>{escape(table.title)}</summary>{prose(table, heading=False)}"
         f"{methods if lines else ''}</details>"
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from spdtokens._files import output_folder, written_whole
 from spdtokens.report.errors import ReportError
 from spdtokens.report.page import page
 from spdtokens.report.report import Report
-from spdtokens.report.table import to_latex, to_markdown
+from spdtokens.report.table import Table, to_latex, to_markdown
 
 
 def check_page_path(path: Path) -> None:
@@ -34,9 +35,14 @@ def write_page(report: Report, path: Path) -> None:
 
 def write_tables(report: Report, folder: Path) -> list[Path]:
     """Write every table as LaTeX (booktabs) and Markdown; a missing folder is made."""
+    return write_table_files(report.tables(), folder)
+
+
+def write_table_files(tables: Iterable[Table], folder: Path) -> list[Path]:
+    """Write tables as LaTeX (booktabs) and Markdown; a missing folder is made."""
     output_folder(folder)
     written = []
-    for table in report.tables():
+    for table in tables:
         for suffix, form in ((".tex", to_latex), (".md", to_markdown)):
             path = folder / f"{table.name}{suffix}"
             with written_whole(path) as temporary:

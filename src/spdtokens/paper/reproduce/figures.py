@@ -41,12 +41,15 @@ class PaperFigure:
         The paper's; empty for what it left to the future.
     draw : callable
         From the extent and a source of data to a figure.
+    caption : str
+        What a reader sees in it.
     """
 
     name: str
     title: str
     label: str
     draw: Callable[[Extent, Source], Figure]
+    caption: str
 
 
 def architecture(_extent: Extent, _source: Source) -> Figure:
@@ -216,17 +219,59 @@ def band_attention(extent: Extent, source: Source) -> Figure:
 FIGURES = {
     figure.name: figure
     for figure in (
-        PaperFigure("architecture", "Architecture", "fig:architecture_overview", architecture),
+        PaperFigure(
+            "architecture",
+            "Architecture",
+            "fig:architecture_overview",
+            architecture,
+            "From a trial of BCI2a to a class, with the sizes of what passes.",
+        ),
         PaperFigure(
             "conditioning",
             "Gradient conditioning",
             "fig:gradient_conditioning",
             lambda _extent, _source: conditioning_figure(),
+            "How unevenly the backward pass scales gradients. Marks are measured, lines are what "
+            "the paper claims.",
         ),
-        PaperFigure("convergence", "Convergence", "fig:gradient_conditioning", convergence),
-        PaperFigure("token-spaces", "t-SNE of tokens", "fig:embedding_vis", token_spaces),
-        PaperFigure("curves", "Training curves", "fig:training_curves", training_curves),
-        PaperFigure("confusion", "Confusion", "fig:confusion_matrices_key", confusion),
-        PaperFigure("attention", "Attention between bands", "", band_attention),
+        PaperFigure(
+            "convergence",
+            "Convergence",
+            "fig:gradient_conditioning",
+            convergence,
+            "Training loss of the first subject against the epoch, mean and range over seeds.",
+        ),
+        PaperFigure(
+            "token-spaces",
+            "t-SNE of tokens",
+            "fig:embedding_vis",
+            token_spaces,
+            "Trials of the first subject in the three token spaces. Filled: the session trained "
+            "on; hollow: the session tested.",
+        ),
+        PaperFigure(
+            "curves",
+            "Training curves",
+            "fig:training_curves",
+            training_curves,
+            "Accuracy of one subject against the epoch, mean over seeds. Nothing is chosen by the "
+            "curves of test trials. The grey line is chance.",
+        ),
+        PaperFigure(
+            "confusion",
+            "Confusion",
+            "fig:confusion_matrices_key",
+            confusion,
+            "Numbers of trials of subjects 2 and 4, Log-Euclidean tokens, seed 42: on the trials "
+            "trained on, and on the test session.",
+        ),
+        PaperFigure(
+            "attention",
+            "Attention between bands",
+            "",
+            band_attention,
+            "Left to the future by the paper: what each band attends to, averaged over test "
+            "trials, layers and heads. Rows sum to one.",
+        ),
     )
 }

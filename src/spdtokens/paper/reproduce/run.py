@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,14 @@ class Extent:
         """Whether nothing is left out."""
         return self.subjects is None and self.seeds == len(SEEDS) and self.network_epochs is None
 
+    def command(self, name: str) -> str:
+        """What makes a table or figure of this extent; empty for one that no option asks for."""
+        options = ["--quick"] if self == Extent.quick(self.data) else []
+        if not options and not self.is_whole:
+            return ""
+        options += ["--data", self.data] if self.data != "sim" else []
+        return shlex.join(["spdtokens", "reproduce", name, *options])
+
 
 @dataclass(frozen=True)
 class Value:
@@ -84,6 +93,8 @@ class Reproduced:
     extent : Extent
     rows, columns : list of str
     values : dict of (row, column) to Value
+    code : str or None
+        Digest of the code whose runs count; None for any.
     """
 
     experiment: Experiment
@@ -91,6 +102,7 @@ class Reproduced:
     rows: list[str]
     columns: list[str]
     values: dict[tuple[str, str], Value]
+    code: str | None = None
 
     def plain(self) -> dict[str, Any]:
         """As plain values; what is not known is None."""
@@ -110,8 +122,11 @@ class Reproduced:
             "name": self.experiment.name,
             "title": self.experiment.title,
             "label": self.experiment.label or None,
+            "note": self.experiment.note,
+            "command": self.extent.command(self.experiment.name),
+            "code": self.code,
             "whole": self.extent.is_whole,
-            "data": self.extent.data,
+            "extent": asdict(self.extent),
             "cells": cells,
         }
 
@@ -214,6 +229,7 @@ class Reproduction:
             list(dict.fromkeys(row for row, _ in values)),
             list(dict.fromkeys(column for _, column in values)),
             values,
+            self.planned.code,
         )
 
 

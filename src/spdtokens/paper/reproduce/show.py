@@ -121,14 +121,17 @@ def _tex(text: str) -> str:
 
 
 def write_tables(tables: list[Reproduced], folder: Path) -> list[Path]:
-    """Each table as Markdown and LaTeX, and all of them as JSON."""
+    """Each table as Markdown, LaTeX and JSON."""
     written = []
-    texts = {f"{t.experiment.name}.md": markdown(t) for t in tables}
-    texts |= {f"{t.experiment.name}.tex": latex(t) for t in tables}
-    texts["tables.json"] = json.dumps({"tables": [t.plain() for t in tables]}, indent=2) + "\n"
-    for name, text in texts.items():
-        path = folder / name
-        with written_whole(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-        written.append(path)
+    for table in tables:
+        texts = {
+            ".md": markdown(table),
+            ".tex": latex(table),
+            ".json": json.dumps(table.plain(), indent=2) + "\n",
+        }
+        for suffix, text in texts.items():
+            path = folder / f"{table.experiment.name}{suffix}"
+            with written_whole(path) as temporary:
+                temporary.write_text(text, encoding="utf-8")
+            written.append(path)
     return written
