@@ -6,44 +6,18 @@ import torch
 from typer.testing import CliRunner
 
 from spdtokens.cli import app
-from spdtokens.data import Dataset, Recording
 from spdtokens.evaluation.plan import Source
 from spdtokens.paper.reproduce import EXPERIMENTS, Extent, figures, training
+from spdtokens.paper.reproduce.drawn import is_drawn, read_drawn
 from spdtokens.paper.reproduce.figures import FIGURES
 from spdtokens.paper.reproduce.roles import BCI2A, MAMEM, ROLES
 from spdtokens.paper.reproduce.training import Watched
-
-SFREQ = 125.0
-
-
-def signals(name: str, last: float = 1.0) -> Dataset:
-    """Noise, one channel louder in class 1; the last session times a number."""
-
-    def read(subject: str, session: str) -> Recording:
-        rng = np.random.default_rng([int(subject), int(session)])
-        y = np.arange(40) % 2
-        X = rng.standard_normal((40, 3, 250))
-        X[:, 0] *= (1 + 2 * y)[:, None]
-        X *= last if session == "3" else 1.0
-        return Recording(subject, session, X, y, np.full(40, "1"), np.arange(40))
-
-    return Dataset(
-        name=name,
-        description="",
-        paradigm="motor imagery",
-        classes=("a", "b"),
-        ch_names=("A", "B", "C"),
-        sfreq=SFREQ,
-        tmin=0.0,
-        window=(0.0, 2.0),
-        index={str(i): ("1", "2", "3") for i in range(1, 5)},
-        read=read,
-    )
+from tests.paper.reproduce.small import signals, small_source
 
 
 @pytest.fixture
 def source() -> Source:
-    return Source({role.sim: signals(role.sim) for role in ROLES})
+    return small_source()
 
 
 @pytest.fixture
@@ -124,7 +98,22 @@ def test_the_list_and_unknown_names(tmp_path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_a_figure_is_written(tmp_path) -> None:
-    result = CliRunner().invoke(app, ["reproduce", "architecture", "--out", str(tmp_path)])
-    assert result.exit_code == 0, result.output
-    assert (tmp_path / "architecture.png").read_bytes().startswith(b"\x89PNG")
+def test_a_figure_is_written_once(tmp_path) -> None:
+    command = ["reproduce", "architecture", "--out", str(tmp_path)]
+    first = CliRunner().invoke(app, command)
+    assert first.exit_code == 0, first.output
+    path = tmp_path / "architecture.png"
+    drawn = read_drawn(path)
+    assert (drawn.width, drawn.height) == (1380, 300)  # inches of the figure times 150
+    assert "EEG trial; 22 x 438; covariance" in drawn.label
+    assert drawn.command == "spdtokens reproduce architecture"
+    assert 'alt="Only the token (orange) differs' in (tmp_path / "report.html").read_text()
+
+    before = path.stat().st_mtime_ns
+    again = CliRunner().invoke(app, command)
+    assert "is there already" in again.stderr.replace("\n", " ")
+    assert path.stat().st_mtime_ns == before
+    assert not is_drawn(path, Extent.quick("sim"))  # of another extent
+    other = CliRunner().invoke(app, [*command, "--quick"])
+    assert other.exit_code == 0
+    assert is_drawn(path, Extent.quick("sim"))

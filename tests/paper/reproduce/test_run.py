@@ -93,9 +93,10 @@ def test_runs_are_done_once_and_tables_have_three_values(source: Source, tmp_pat
     assert tex.count("{") == tex.count("}")
     assert rich_table(table).row_count == 5  # train and test of two rows, reported of one
     names = {path.name for path in write_tables([table], tmp_path)}
-    assert names == {"tiny.md", "tiny.tex", "tables.json"}
-    plain = json.loads((tmp_path / "tables.json").read_text())["tables"][0]
+    assert names == {"tiny.md", "tiny.tex", "tiny.json"}
+    plain = json.loads((tmp_path / "tiny.json").read_text())
     assert plain["whole"] is False
+    assert plain["command"] == ""  # no option of the command asks for two subjects
     assert plain["cells"][0]["reported"] == "64.85 +- 15.18"
 
 
@@ -117,4 +118,6 @@ def test_quick_shortens_only_networks_that_train_one_by_one(source: Source) -> N
         "spd-token-mlp": None,
     }
     assert not Extent.quick("sim").is_whole
+    assert Extent.quick("real").command("depth") == "spdtokens reproduce depth --quick --data real"
+    assert Extent().command("depth") == "spdtokens reproduce depth"
     assert Extent().is_whole

@@ -84,8 +84,10 @@ def page(found: PaperReport) -> str:
     body += [_section(table.name, table.title, table.label, _scores(table))
              for table in folder.scores]  # fmt: skip
     for name, content in folder.sides.items():
-        tables = [prose(t) if name == "theory" else to_html(t) for t in side_tables(name, content)]
-        body.append(_section(name, *SIDES[name], "\n".join(tables)))
+        tables = side_tables(name, content)
+        # One table needs no heading beside its section's.
+        shown = [prose(t) for t in tables] if tables[1:] else [to_html(tables[0], heading=False)]
+        body.append(_section(name, *SIDES[name], "\n".join(shown)))
     for name, drawn in folder.figures.items():
         about = FIGURES[name]
         body.append(_section(name, about.title, about.label, _figure(drawn, about.caption)))
@@ -189,7 +191,8 @@ def _section(name: str, title: str, label: str, inside: str) -> str:
 def _scores(table: Scores) -> str:
     cells = once(table.cells)
     told = [f"{text[:1].upper()}{text[1:]}." for text in (apart(cells), nearer(cells)) if text]
-    return f"<p>{escape(' '.join(told))}</p>\n" + to_html(scores_table(table), heading=False)
+    shown = to_html(scores_table(table), heading=False)
+    return f'<p>{escape(" ".join(told))}</p>\n<div class="scores">{shown}</div>'
 
 
 def _figure(drawn: Drawn, caption: str) -> str:
@@ -248,8 +251,8 @@ def commands_table(folder: Folder) -> Table:
 def _provenance(folder: Folder) -> str:
     lines = [
         '<h2 id="section-provenance">Where the numbers come from</h2>',
-        "<p>Every number comes from runs in <code>runs.sqlite</code>, beside this page when it was "
-        "written. Each of these commands does what is missing and writes its table or figure "
+        "<p>Every accuracy comes from runs in <code>runs.sqlite</code>, beside this page when it "
+        "was written. Each of these commands does what is missing and writes its table or figure "
         "again:</p>",
         prose(commands_table(folder)),
     ]

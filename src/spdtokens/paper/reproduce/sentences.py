@@ -98,12 +98,12 @@ def sentences(folder: Folder, checks: Sequence[dict[str, Any]]) -> list[str]:
 
 def _of_the_paper(folder: Folder, checks: Sequence[dict[str, Any]]) -> list[str]:
     counts = Counter(check["verdict"] for check in checks)
-    told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict])
+    told = ", ".join(f"{verdict} {counts[verdict]}" for verdict in VERDICTS if counts[verdict])
     found = [f"Of {len(checks)} checks of the paper's printed numbers against each other: {told}."]
     if "theory" in folder.sides:
         claims = folder.sides["theory"]["claims"]
         verdicts = Counter(claim["verdict"] for claim in claims)
-        each = ", ".join(f"{n} {verdict}" for verdict, n in verdicts.most_common())
+        each = ", ".join(f"{verdict} {n}" for verdict, n in verdicts.most_common())
         found.append(f"Of {len(claims)} claims of its theory, tested numerically: {each}.")
     return found
 

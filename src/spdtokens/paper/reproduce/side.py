@@ -36,11 +36,11 @@ MODELS = {
 #: Header, our key, how it is written, what one printed unit is, and the paper's column.
 _COSTS = (
     ("parameters", "parameters", ",.0f", 1.0, "Params"),
-    ("size, MB", "size_megabytes", ".2f", 1.0, "Size"),
-    ("forward, ms", "forward_milliseconds", ".2f", 1.0, "Forward"),
-    ("backward, ms", "backward_milliseconds", ".2f", 1.0, "Backward"),
-    ("MFLOP a trial", "flops_per_trial", ",.2f", 1e6, "FLOPs"),
-    ("training memory, MB", "training_megabytes", ".1f", 1.0, "GPU"),
+    ("MB", "size_megabytes", ".2f", 1.0, "Size"),
+    ("forward ms", "forward_milliseconds", ".2f", 1.0, "Forward"),
+    ("backward ms", "backward_milliseconds", ".2f", 1.0, "Backward"),
+    ("MFLOP", "flops_per_trial", ",.2f", 1e6, "FLOPs"),
+    ("training MB", "training_megabytes", ".1f", 1.0, "GPU"),
     ("efficiency", "paper_efficiency", ".3g", 1.0, "Efficiency"),
 )
 _VERDICTS = ("holds", "corrected", "fails")
@@ -69,9 +69,9 @@ def efficiency_table(rows: Sequence[Mapping[str, Any]], batch: int) -> Table:
         found,
         note=f"Cells: ours / the paper's. Ours at the shape of BCI2a on this machine's processor, "
         f"{batch} trials a pass; the paper's on an RTX 3090, its number of trials not said. Our "
-        "operations are those of one trial, without eigendecompositions; our memory is weights, "
-        "gradients, Adam's moments and activations. Efficiency: 1000 / (parameters x MB x ms of "
-        "the forward pass).",
+        "operations are those of one trial, without eigendecompositions; our memory for training "
+        "is weights, gradients, Adam's moments and activations. Efficiency: 1000 / (parameters x "
+        "MB x ms of the forward pass).",
     )
 
 
@@ -93,14 +93,14 @@ def theory_tables(findings: Sequence[Mapping[str, Any]]) -> list[Table]:
     claims = [
         [
             Cell(finding["id"]),
-            Cell(finding["source"]),
-            Cell(finding["claim"]),
             Cell(finding["verdict"], mark="" if finding["verdict"] == "holds" else "best"),
+            Cell(finding["claim"]),
             Cell(_ours(finding)),
+            Cell(finding["source"]),
         ]
         for finding in findings
     ]
-    headers = ("claim", "where", "the paper", "verdict", "ours")
+    headers = ("claim", "verdict", "the paper", "ours", "where")
     return [
         _properties({finding["id"]: finding["numbers"] for finding in findings}),
         Table("theory-claims", "Claims of the theory", headers, claims, f"{len(claims)}: {told}."),

@@ -35,7 +35,7 @@ def conditioning_figure() -> Figure:
             label, (1e6, end), (0, 9), textcoords="offset points", ha="right", color=colour
         )
     axes.axvspan(10, 100, color=GREY, alpha=0.12, lw=0)
-    axes.text(31.6, 2e6, "EEG, says\nthe paper", ha="center", va="top", color=GREY, fontsize=8)
+    axes.text(31.6, 1.2e5, "EEG, says\nthe paper", ha="center", va="top", color=GREY, fontsize=8)
     axes.text(1.2, 2e6, "marks: measured\nlines: claimed\nd = 22", va="top", fontsize=8)
     axes.set_ylim(0.4, 4e6)
     axes.set_xlabel("condition number $\\kappa$ of the covariance matrix")

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from spdtokens.cli import app
+from spdtokens.paper.reproduce import Extent
+from spdtokens.paper.reproduce.folder import Score, read_folder
+from spdtokens.paper.reproduce.sentences import left_out, sentences
+from tests.paper.reproduce.made import made_folder
+from tests.report.made import Tree
+
+runner = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return made_folder(tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture(scope="module")
+def text(folder: Path) -> str:
+    result = runner.invoke(app, ["report", str(folder)])
+    assert result.exit_code == 0, result.output
+    assert str(folder / "report.html") in result.stdout.replace("\n", "")
+    return (folder / "report.html").read_text()
+
+
+def test_every_table_stands_with_three_values_a_cell(folder: Path, text: str) -> None:
+    tree = Tree(text)
+    ids = {table["id"] for table in tree.all("table")}
+    assert {"overview", "geometry", "bands", "efficiency", "theory", "theory-claims"} <= ids
+    assert {"audit", "audit-checks", "commands"} <= ids
+    cells = json.loads((folder / "geometry.json").read_text())["cells"]
+    inside = text[text.index('<table id="geometry"') :]
+    rows = re.findall(r"<tr>(.*?)</tr>", inside[: inside.index("</tbody>")], re.S)[1:]
+    assert len(rows) == len(cells) == 9
+    for row, cell in zip(rows, cells, strict=True):
+        values = re.findall(r">([^<]*)</t[hd]>", row)
+        assert values[:2] == [cell["row"], cell["column"]]
+        assert values[2:4] == [f"{100 * cell[key]:.1f}" for key in ("train", "test")]
+        assert values[5] == "+40.0"
+        assert values[6] == cell["reported"].replace("+-", "±")
+
+
+def test_it_needs_nothing_but_itself(text: str) -> None:
+    tree = Tree(text)
+    assert not tree.all("link")
+    images = tree.all("img")
+    assert len(images) == 2
+    for image in images:
+        assert image["src"].startswith("data:image/png;base64,")
+        assert image["alt"] == "small & quick: Log-Euc ends at 0.25."
+    links = {link["href"][1:] for link in tree.all("a")}
+    assert links <= {found.get("id") for _, found in tree.elements}
+    assert {"section-geometry", "section-theory", "section-attention", "section-audit"} <= links
+
+
+def test_commands_name_the_folder(folder: Path, text: str) -> None:
+    for name in ("geometry", "efficiency", "attention"):
+        assert f"spdtokens reproduce {name} --quick --out {folder}" in text
+
+
+def test_the_summary_counts(folder: Path) -> None:
+    found = sentences(read_folder(folder), [{"verdict": "holds"}, {"verdict": "undecided"}])
+    # Train falls from 90.0 to 89.2, test from 50.0 to 49.2; the paper prints 91.51, 88.02, 99.43,
+    # 57.78, 87.17, 92.40, 63.81, 88.52, 70.46, of which 57.78 and 63.81 are nearer to test.
+    near = next(line for line in found if "nearer" in line)
+    assert "in 7 of 9 cells, nearer to test in 2" in near
+    assert found[0].endswith("train is on average 40.0 points above test.")
+    assert "Over 19 different cells of 2 tables" in found[0]
+    assert any("Of 2 checks" in line and "holds 1, undecided 1" in line for line in found)
+    assert any(line.startswith("Not made yet: all-subjects, multiband") for line in found)
+    assert not any(line.startswith(("Unfinished", "Made by other")) for line in found)
+
+
+def test_the_same_runs_count_once(tmp_path: Path) -> None:
+    """A table that repeats the cells of another changes nothing."""
+    made_folder(tmp_path, ("geometry",))
+    once = sentences(read_folder(tmp_path), [])
+    copy = json.loads((tmp_path / "geometry.json").read_text()) | {"name": "depth"}
+    (tmp_path / "depth.json").write_text(json.dumps(copy))
+    twice = sentences(read_folder(tmp_path), [])
+    assert twice[0] == once[0].replace("1 table,", "2 tables,")
+    assert twice[1] == once[1]
+
+
+def test_what_quick_leaves_out() -> None:
+    told = left_out(Extent.quick("sim"))
+    assert "6 of the 9 of BCI2a, 13 of the 16 of BCIcha and 8 of the 11 of MAMEM" in told
+    assert "3 of 5 seeds" in told
+    assert left_out(Extent()).startswith("nothing")
+
+
+@pytest.mark.parametrize(
+    ("reported", "nearer"),
+    [
+        ("80.00 +- 3.00", "train"),
+        ("52", "test"),
+        ("70.00", "equal"),
+        ("20-37", ""),  # a range is not a value
+        ("", ""),
+    ],
+)
+def test_nearer(reported: str, nearer: str) -> None:
+    assert Score("r", "c", 0.9, 0.5, None, reported, 1).nearer == nearer
+    assert Score("r", "c", None, None, None, reported, 0).nearer == ""
+
+
+def test_what_cannot_be_shown_is_said(tmp_path: Path) -> None:
+    def refused(*arguments: object) -> str:
+        result = runner.invoke(app, ["report", *map(str, arguments)])
+        assert result.exit_code == 1
+        return result.stderr
+
+    assert "has nothing that spdtokens reproduce wrote" in refused(tmp_path)
+    made_folder(tmp_path)
+    assert "leave out --store" in refused(tmp_path, "--any-code")
+    (tmp_path / "depth.json").write_text('{"tables": []}')
+    assert "depth.json was not written by this version" in refused(tmp_path)
+    early = runner.invoke(app, ["reproduce", "architecture", "--out", str(tmp_path)])
+    assert "depth.json was not written" in early.stderr
+    assert not (tmp_path / "architecture.png").exists()
+    (tmp_path / "depth.json").unlink()
+    (tmp_path / "curves.png").write_bytes(b"no picture")
+    assert "curves.png was not written by this version" in refused(tmp_path)
+
+
+def test_other_code_and_unfinished_cells_are_told(tmp_path: Path) -> None:
+    made_folder(tmp_path)
+    file = tmp_path / "bands.json"
+    found = json.loads(file.read_text())
+    found["code"] = "other"
+    found["cells"][0] |= {"train": None, "test": None, "std": None, "n_runs": 0}
+    file.write_text(json.dumps(found))
+    told = sentences(read_folder(tmp_path), [])
+    assert "Unfinished: bands (1 of its cells) have no runs." in told
+    assert any(line.startswith("Made by other code") and ": bands." in line for line in told)
+
+
+def test_tables_are_exported(folder: Path, tmp_path: Path) -> None:
+    tables = tmp_path / "tables"
+    out = tmp_path / "page.html"
+    result = runner.invoke(app, ["report", str(folder), "-o", str(out), "--tables", str(tables)])
+    assert result.exit_code == 0, result.output
+    names = {path.name for path in tables.iterdir()}
+    assert {"geometry.md", "geometry.tex", "efficiency.tex", "audit.md", "commands.md"} <= names
+    assert "| Log-Euclidean | BCI2a (S1) | 90.0 | 50.0 |" in (tables / "geometry.md").read_text()
