@@ -35,7 +35,7 @@ def reproduce(
         DataKind, typer.Option(help="Simulated, or the paper's data sets where you have them.")
     ] = DataKind.SIM,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A subset: 3 subjects, 2 seeds, short networks.")
+        bool, typer.Option("--quick", help="A subset: 3 subjects, 1 or 2 seeds, few epochs.")
     ] = False,
     workers: Annotated[
         int, typer.Option(min=0, help="Processes; 0 to train in this one, runs batched together.")

@@ -17,7 +17,7 @@ def reproduce(out: Path, die_after: int = 0) -> subprocess.CompletedProcess[str]
     small = [sys.executable, "-m", "tests.paper.reproduce.small", str(die_after)]
     asked = ["reproduce", "geometry", "--quick", "--out", str(out)]
     return subprocess.run(
-        [*small, *asked], cwd=ROOT, capture_output=True, text=True, timeout=600, check=False
+        [*small, *asked], cwd=ROOT, capture_output=True, text=True, timeout=1800, check=False
     )
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -117,6 +118,11 @@ def test_quick_shortens_only_networks_that_train_one_by_one(source: Source) -> N
         "token-log-euclidean": None,
         "spd-token-mlp": None,
     }
+    alone = [replace(cell, subject=0) for cell in cells]  # its spread is over seeds
+    one = Experiment("one", "One", "", lambda _counts: iter(alone))
+    mine = Reproduction([one], Extent.quick("sim"), source).cells["one"]
+    assert {len(question.seeds) for _, question in mine} == {2}
+    assert {len(question.seeds) for _, question in reproduction.cells["e"]} == {1}
     assert not Extent.quick("sim").is_whole
     assert Extent.quick("real").command("depth") == "spdtokens reproduce depth --quick --data real"
     assert Extent().command("depth") == "spdtokens reproduce depth"

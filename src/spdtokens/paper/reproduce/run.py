@@ -37,22 +37,25 @@ class Extent:
     seeds : int
     network_epochs : int or None
         Of networks that train one by one; None for the recipe's.
+    pooled_seeds : int or None
+        Seeds of cells over several subjects, whose spread is over subjects; None for ``seeds``.
     """
 
     data: Data = "sim"
     subjects: int | None = None
     seeds: int = 5
     network_epochs: int | None = None
+    pooled_seeds: int | None = None
 
     @classmethod
     def quick(cls, data: Data) -> Extent:
-        """Three subjects, two seeds, and few epochs for networks that train one by one."""
-        return cls(data, subjects=3, seeds=2, network_epochs=10)
+        """Three subjects, two seeds or one, and few epochs for networks that train one by one."""
+        return cls(data, subjects=3, seeds=2, network_epochs=10, pooled_seeds=1)
 
     @property
     def is_whole(self) -> bool:
         """Whether nothing is left out."""
-        return self.subjects is None and self.seeds == len(SEEDS) and self.network_epochs is None
+        return self == Extent(self.data)
 
     def command(self, name: str) -> str:
         """What makes a table or figure of this extent; empty for one that no option asks for."""
@@ -190,9 +193,10 @@ class Reproduction:
 
     def _question(self, cell: Cell) -> Question:
         everybody = self.subjects[cell.role.name]
-        subjects = everybody
+        subjects, seeds = everybody, self.extent.pooled_seeds or self.extent.seeds
         if cell.subject is not None:
             subjects = (everybody[min(cell.subject, len(everybody) - 1)],)
+            seeds = self.extent.seeds
         return Question(
             dataset=cell.role.dataset(self.extent.data),
             choices=(self._shortened(cell.choice),),
@@ -200,7 +204,7 @@ class Reproduction:
             access=cell.access,
             alignment=cell.alignment,
             subjects=subjects,
-            seeds=SEEDS[: self.extent.seeds],
+            seeds=SEEDS[:seeds],
         )
 
     def _shortened(self, choice: Choice) -> Choice:

@@ -60,6 +60,8 @@ def left_out(extent: Extent) -> str:
         parts.append(f"subjects ({listed(told)})")
     if extent.seeds < len(SEEDS):
         parts.append(f"{len(SEEDS) - extent.seeds} of {len(SEEDS)} seeds")
+    if extent.pooled_seeds is not None:
+        parts.append(f"{len(SEEDS) - extent.pooled_seeds} of them in cells over several subjects")
     if extent.network_epochs is not None:
         parts.append(
             f"all but {extent.network_epochs} epochs of the networks that train one by one (all "

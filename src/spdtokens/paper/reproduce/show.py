@@ -25,6 +25,8 @@ def extent_note(extent: Extent) -> str:
     if extent.subjects is not None:
         parts.append(f"at most {extent.subjects} subjects")
     parts.append(f"{extent.seeds} seeds")
+    if extent.pooled_seeds is not None:
+        parts.append(f"{extent.pooled_seeds} in cells over several subjects")
     if extent.network_epochs is not None:
         parts.append(f"{extent.network_epochs} epochs for networks that train one by one")
     return f"QUICK: {', '.join(parts)}; {data}."
