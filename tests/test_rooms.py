@@ -16,6 +16,7 @@ ROOMS = [
     "data",
     "models",
     "training",
+    "explain",
     "evaluation",
     "study",
     "report",

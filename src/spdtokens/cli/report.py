@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,13 @@ def report(
         Path | None, typer.Option(help="Folder to write every table to, as .tex and .md.")
     ] = None,
     any_code: AnyCode = False,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            help="Refit one run of the 3 best token methods of each section, to show which "
+            "channels and bands decide."
+        ),
+    ] = True,
 ) -> None:
     """Write what a study found, or what was reproduced, as one HTML file that needs no network."""
     from spdtokens._files import output_folder
@@ -49,7 +57,8 @@ def report(
             if not len(runs):
                 raise ReportError(f"{runs.path} has no runs yet: spdtokens study run {file}.")
             planned = _planned(file, any_code)
-            found = make_report(planned, runs)
+            tell = partial(typer.echo, err=True)
+            found = make_report(planned, runs, explain=explain, tell=tell)
         write_page(found, out)
         written = [] if tables is None else write_tables(found, tables)
     typer.echo(f"Written: {out} ({out.stat().st_size / 1e6:.1f} MB)")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 from spdtokens.evaluation.answer import Evaluation
 from spdtokens.evaluation.runs import RunResult, as_text
 from spdtokens.evaluation.summary import Row
+from spdtokens.report.decisions import Decision, Unexplained
+from spdtokens.report.parameters import parameters_of
 from spdtokens.report.units import Units, units_of
 from spdtokens.study.run import Plan
 from spdtokens.study.store import RunStore
@@ -28,6 +31,11 @@ class Facts:
     classes : tuple of str
     planned : int
         Runs that the question needs.
+    ch_names : tuple of str
+    parameters : mapping of str to int
+        Weights of every method that has a fixed number of them.
+    decisions : tuple of Decision or Unexplained
+        Of the methods that were looked into.
     """
 
     number: int
@@ -35,6 +43,9 @@ class Facts:
     dataset: str
     classes: tuple[str, ...]
     planned: int
+    ch_names: tuple[str, ...] = ()
+    parameters: Mapping[str, int] = field(default_factory=dict)
+    decisions: tuple[Decision | Unexplained, ...] = ()
 
     @property
     def rows(self) -> list[Row]:
@@ -80,6 +91,15 @@ def facts_of(planned: Plan, store: RunStore) -> list[Facts]:
         question = answer.question
         dataset = planned.source.dataset(question.dataset, question.selection)
         name = Path(dataset.name).name
-        wanted = len({spec.key for spec in specs})
-        found.append(Facts(number, answer, name, tuple(map(str, dataset.classes)), wanted))
+        found.append(
+            Facts(
+                number,
+                answer,
+                name,
+                tuple(map(str, dataset.classes)),
+                len({spec.key for spec in specs}),
+                dataset.ch_names,
+                parameters_of(answer, dataset),
+            )
+        )
     return found

@@ -12,7 +12,8 @@ from string import Template
 import spdtokens
 from spdtokens.report.facts import Facts
 from spdtokens.report.numbers import counted
-from spdtokens.report.pictures import Group, groups
+from spdtokens.report.picture import Group
+from spdtokens.report.pictures import groups
 from spdtokens.report.provenance import configurations, question_table
 from spdtokens.report.report import Report, question_tables
 from spdtokens.report.sentences import sentences

@@ -1,63 +1,29 @@
 """Which figures a section has.
 
-Adding a kind is a function from :class:`~spdtokens.report.facts.Facts` to a :class:`Group`, or None
-where it does not apply, and its place in :data:`GROUPS`.
+Adding a kind is a function from :class:`~spdtokens.report.facts.Facts` to a
+:class:`~spdtokens.report.picture.Group`, or None where it does not apply, and its place in
+:data:`GROUPS`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from spdtokens.evaluation.difference_plots import critical_difference, paired_differences
 from spdtokens.evaluation.metrics import METRICS
 from spdtokens.evaluation.ranking import rank_methods
 from spdtokens.evaluation.show import PERCENT
+from spdtokens.report.deciding import what_decides
 from spdtokens.report.facts import Facts
 from spdtokens.report.figures import MOST_NAMED, dots, train_against_test, width
 from spdtokens.report.numbers import counted, difference_text, metric_title, said
+from spdtokens.report.picture import Group, Picture
 from spdtokens.report.small import confusion, confusion_figure, curve, curve_limits, curves
 
 #: Beyond so many methods a diagram of ranks cannot be read.
 MOST_RANKED = 20
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A figure with its words.
-
-    Attributes
-    ----------
-    figure : Figure
-    label : str
-        What it shows, in words and numbers, for those who do not see it.
-    caption : str
-    """
-
-    figure: Figure
-    label: str
-    caption: str = ""
-
-
-@dataclass(frozen=True)
-class Group:
-    """Figures under one heading.
-
-    Attributes
-    ----------
-    title, note : str
-    pictures : tuple of Picture
-    small : bool
-        Whether many stand in a row.
-    """
-
-    title: str
-    pictures: tuple[Picture, ...]
-    note: str = ""
-    small: bool = False
 
 
 def scores(facts: Facts) -> Group | None:
@@ -186,7 +152,13 @@ def confusions(facts: Facts) -> Group:
 
 
 #: In the order of a section.
-GROUPS: tuple[Callable[[Facts], Group | None], ...] = (scores, differences, training, confusions)
+GROUPS: tuple[Callable[[Facts], Group | None], ...] = (
+    scores,
+    differences,
+    what_decides,
+    training,
+    confusions,
+)
 
 
 def groups(facts: Facts) -> list[Group]:

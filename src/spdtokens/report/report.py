@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 
 from spdtokens.evaluation.origin import code_digest
+from spdtokens.evaluation.plan import Source
 from spdtokens.evaluation.runs import RunResult
+from spdtokens.report.decisions import Tell, decisions
+from spdtokens.report.efficiency import efficiency_table
 from spdtokens.report.errors import ReportError
 from spdtokens.report.facts import Facts, facts_of
 from spdtokens.report.numbers import counted
@@ -78,7 +81,7 @@ class Report:
 
 
 def question_tables(facts: Facts) -> list[Table]:
-    """The tables of scores of one question; none before its first run."""
+    """The tables of scores and costs of one question; none before its first run."""
     if not facts.rows:
         return []
     found = [methods_table(facts), units_table(facts)]
@@ -86,17 +89,24 @@ def question_tables(facts: Facts) -> list[Table]:
     n = len(next(iter(complete.values())))
     if facts.units.paired and len(complete) > 1 and n > 1:
         found.append(differences_table(facts, comparisons(facts.answer, None)))
-    return found
+    return [*found, efficiency_table(facts)]
 
 
-def make_report(planned: Plan, store: RunStore) -> Report:
-    """All that a store knows of a study.
+def make_report(
+    planned: Plan, store: RunStore, *, explain: bool = True, tell: Tell = lambda _text: None
+) -> Report:
+    """All that a store knows of a study, and what some of its models decide by.
 
     Parameters
     ----------
     planned : Plan
         See :func:`spdtokens.study.run.plan_study`.
     store : RunStore
+    explain : bool
+        Whether to refit one run of each of the best token methods of every question, to see which
+        channels and bands decide.
+    tell : callable
+        Told, line by line, of what takes long.
 
     Raises
     ------
@@ -112,6 +122,8 @@ def make_report(planned: Plan, store: RunStore) -> Report:
         raise ReportError(
             f"{store.path} has no run of {study.path}: spdtokens study run {study.path}.{others}"
         )
+    if explain:
+        found = [_explained(facts, planned.source, tell) for facts in found]
     return Report(
         name=study.name,
         source=study.path.read_text(encoding="utf-8"),
@@ -119,3 +131,7 @@ def make_report(planned: Plan, store: RunStore) -> Report:
         found=found,
         written=datetime.now(UTC),
     )
+
+
+def _explained(facts: Facts, source: Source, tell: Tell) -> Facts:
+    return replace(facts, decisions=tuple(decisions(facts.answer, source, tell)))

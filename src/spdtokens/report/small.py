@@ -1,4 +1,4 @@
-"""Small figures, one a method: training curves and confusion matrices."""
+"""Small figures, one a method: training curves, confusion matrices and other heat maps."""
 
 from __future__ import annotations
 
@@ -107,6 +107,30 @@ def confusion(runs: Sequence[RunResult]) -> NDArray[np.float64]:
 
 def confusion_figure(shares: NDArray[np.float64], classes: Sequence[str]) -> Figure:
     """True classes down, predicted across; percent of the true class."""
+    return heat_map(shares, classes, across="predicted", down="true", bold_diagonal=True)
+
+
+def heat_map(
+    shares: NDArray[np.float64],
+    names: Sequence[str],
+    *,
+    across: str,
+    down: str,
+    full: float = 1.0,
+    bold_diagonal: bool = False,
+) -> Figure:
+    """Shares (n, n) in percent, between things of the same names.
+
+    Parameters
+    ----------
+    shares : ndarray, shape (n, n)
+    names : sequence of str
+    across, down : str
+        What columns and rows are.
+    full : float
+        The share of the strongest colour.
+    bold_diagonal : bool
+    """
     n = len(shares)
     side = min(2.0 + 0.22 * n, 4.2)
     figure = Figure(figsize=(side + 0.3, side), layout="constrained")
@@ -116,25 +140,27 @@ def confusion_figure(shares: NDArray[np.float64], classes: Sequence[str]) -> Fig
         if not np.isfinite(share):
             continue
         # Never opaque, so that the number can be read in the light and in the dark.
-        axes.add_patch(Rectangle((j, i), 1, 1, facecolor=BLUE, alpha=0.03 + 0.6 * share, lw=0))
+        axes.add_patch(
+            Rectangle((j, i), 1, 1, facecolor=BLUE, alpha=0.03 + 0.6 * share / full, lw=0)
+        )
         if n <= MANY:
             axes.text(
                 j + 0.5, i + 0.5, f"{100 * share:.0f}", ha="center", va="center", fontsize=8.5,
-                color=INK, weight="bold" if i == j else "normal",
+                color=INK, weight="bold" if bold_diagonal and i == j else "normal",
             )  # fmt: skip
     axes.set_xlim(0, n)
     axes.set_ylim(n, 0)
     axes.set_aspect("equal")
-    names = [_short(name) for name in classes] if n <= MANY else [""] * n
-    turned = n > 2 and max(map(len, names)) > 4
-    axes.set_xticks(np.arange(n) + 0.5, names, rotation=40 if turned else 0, fontsize=8)
+    told = [_short(name) for name in names] if n <= MANY else [""] * n
+    turned = n > 2 and max(map(len, told)) > 4
+    axes.set_xticks(np.arange(n) + 0.5, told, rotation=40 if turned else 0, fontsize=8)
     if turned:
         for label in axes.get_xticklabels():
             label.set(ha="right", rotation_mode="anchor")
-    axes.set_yticks(np.arange(n) + 0.5, names, fontsize=8)
+    axes.set_yticks(np.arange(n) + 0.5, told, fontsize=8)
     axes.tick_params(length=0)
-    axes.set_xlabel("predicted", fontsize=8)
-    axes.set_ylabel("true", fontsize=8)
+    axes.set_xlabel(across, fontsize=8)
+    axes.set_ylabel(down, fontsize=8)
     axes.spines[:].set_visible(False)
     return figure
 

@@ -36,9 +36,9 @@ def overview_table(found: Sequence[Facts]) -> Table:
                 Cell(facts.dataset),
                 Cell(facts.protocol),
                 Cell(metric_title(facts.metric)),
-                _method(best),
+                method_cell(best),
                 _score(best.train_score, facts.metric),
-                _test(best, best=False),
+                test_cell(best, best=False),
                 _score(best.chance, facts.metric),
                 Cell(f"{len(facts.runs)} of {facts.planned}", len(facts.runs) / facts.planned),
             ]
@@ -60,9 +60,9 @@ def methods_table(facts: Facts) -> Table:
     best = winner(facts.rows).method
     rows = [
         [
-            _method(row),
+            method_cell(row),
             _score(row.train_score, metric),
-            _test(row, best=row.method == best),
+            test_cell(row, best=row.method == best),
             _score(row.std, metric),
             Cell(row.spread_over or "-"),
             _score(row.chance, metric),
@@ -157,7 +157,8 @@ def winner(rows: Sequence[Row]) -> Row:
     return max(honest, key=lambda row: row.score if np.isfinite(row.score) else -np.inf)
 
 
-def _method(row: Row) -> Cell:
+def method_cell(row: Row) -> Cell:
+    """A method's name, marked where its score flatters."""
     return Cell(f"{row.method} (leaky)", mark="leaky") if row.leaky else Cell(row.method)
 
 
@@ -165,7 +166,8 @@ def _score(value: float, metric: str) -> Cell:
     return Cell(score_text(value, metric), float(value))
 
 
-def _test(row: Row, *, best: bool) -> Cell:
+def test_cell(row: Row, *, best: bool) -> Cell:
+    """A method's test score; in italics where it is not above chance."""
     faint = np.isfinite(row.chance_bound) and not row.score > row.chance_bound
     mark = "faint" if faint else "best" if best else ""
     return Cell(score_text(row.score, row.metric), float(row.score), mark)

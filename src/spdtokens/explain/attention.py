@@ -1,0 +1,59 @@
+"""What attends to what."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from spdtokens.explain.errors import ExplainError
+from spdtokens.explain.importance import AT_ONCE, channel_covariances, transformers
+from spdtokens.models import geometric_bias
+from spdtokens.training.spd_classifier import SPDTokenClassifier
+
+
+def band_attention(model: SPDTokenClassifier, X: ArrayLike) -> NDArray[np.float64]:
+    """Mean attention weights between the tokens (bands) of trials.
+
+    Parameters
+    ----------
+    model : SPDTokenClassifier
+        Fitted, with several tokens a trial.
+    X : array
+        Trials, or covariances, as the model predicts.
+
+    Returns
+    -------
+    weights : ndarray, shape (tokens, tokens)
+        Mean over trials, layers, heads and the networks of an ensemble. Rows attend to columns and
+        sum to 1; without any preference all entries would be ``1 / tokens``.
+
+    Raises
+    ------
+    ExplainError
+        If a trial has one token: it can only attend to itself.
+
+    Notes
+    -----
+    Attention tells where values are taken from, not how much they matter to the class; for that see
+    :func:`channel_importance`.
+    """
+    C = channel_covariances(model, X)
+    if C.shape[1] == 1:
+        raise ExplainError(
+            "A trial has one token, which can only attend to itself. Use several bands or windows."
+        )
+    tokens = model.tokenizer_.embedding_.to_token(C)
+    networks = transformers(model)
+    config = networks[0].config
+    geometric = config.attention == "geometric"
+    total = torch.zeros(C.shape[1], C.shape[1], dtype=torch.float64)
+    with torch.inference_mode():
+        for start in range(0, len(C), AT_ONCE):
+            part = slice(start, start + AT_ONCE)
+            bias = geometric_bias(C[part], config.alpha).double() if geometric else None
+            for network in networks:
+                weights = network.attention_weights(tokens[part], bias)
+                total += weights.mean((1, 2)).sum(0)
+    found: NDArray[np.float64] = (total / (len(C) * len(networks))).numpy()
+    return found

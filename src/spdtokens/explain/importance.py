@@ -1,0 +1,145 @@
+"""Which channels and bands decide."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from spdtokens.explain.errors import ExplainError
+from spdtokens.models import SPDTokenTransformer, TrialTransformer, channel_saliency
+from spdtokens.training.spd_classifier import SPDTokenClassifier
+
+#: Trials whose gradients are held in memory at a time.
+AT_ONCE = 64
+
+
+def channel_importance(
+    model: SPDTokenClassifier, X: ArrayLike, y: ArrayLike | None = None
+) -> NDArray[np.float64]:
+    r"""What share each channel has, in each band, in the scores of a fitted classifier.
+
+    How far a class score moves when a channel's amplitude within a band moves as far as it does
+    from trial to trial, to first order, in size and averaged over trials:
+
+    .. math:: I_{tc} \propto \sigma_{tc} \operatorname{mean}_n
+              \left|\, \partial s_n / \partial \log g_{tc} \,\right|
+              = \sigma_{tc} \operatorname{mean}_n
+              \Big|\, 2 \sum_j C_{tcj}\, \partial s_n / \partial C_{tcj} \Big|
+
+    where :math:`g_{tc}` multiplies channel :math:`c` within token :math:`t` (a band, or a band and
+    window), so row and column :math:`c` of its covariance :math:`C_t`; :math:`\sigma_{tc}` is the
+    standard deviation over trials of :math:`\tfrac12 \log C_{tcc}`; and :math:`s` is the logarithm
+    of a class's probability less the mean over classes: for one network its score. The gradient is
+    exact. Logarithms have no unit, so neither units nor the sizes of channels matter.
+
+    Parameters
+    ----------
+    model : SPDTokenClassifier
+        Fitted.
+    X : array
+        Two or more trials, or covariances, as the model predicts. Better those it was not trained
+        on: to trials it knows by heart a network may respond in other ways.
+    y : array of int, shape (n,), optional
+        Numbers, from 0, of the classes whose scores are asked about; by default those predicted.
+
+    Returns
+    -------
+    importance : ndarray, shape (tokens, channels)
+        Sums to 1. Trials whose scores move easily, those near the border of classes, weigh most.
+
+    Raises
+    ------
+    ExplainError
+        If rows of the covariances are no channels, or nothing moves the scores.
+
+    Notes
+    -----
+    Without :math:`\sigma` bands could hardly be told apart: all tokens go through the same weights,
+    so a network hears even those that never say anything.
+
+    Importance tells what the model uses, not where a source is: a channel that only cancels noise
+    of another is used too (Haufe et al. 2014). With geometric attention the distances between a
+    trial's matrices count as constants.
+    """
+    C = channel_covariances(model, X)
+    module = _Ensemble(model)
+    classes = None if y is None else np.asarray(y)
+    if classes is not None and classes.shape != (len(C),):
+        raise ExplainError(f"There are {len(C)} trials but labels of shape {classes.shape}.")
+    total = np.zeros(C.shape[1] * C.shape[2])
+    for start in range(0, len(C), AT_ONCE):
+        part = slice(start, start + AT_ONCE)
+        gains = torch.ones(len(C[part]), len(total), 1, dtype=torch.float64)
+        asked = None if classes is None else classes[part]
+        found = channel_saliency(_Gains(module, C[part]), gains, asked, batch_size=AT_ONCE)
+        total += found.sum(0)
+    amplitudes = 0.5 * C.diagonal(dim1=-2, dim2=-1).log().flatten(1)
+    total *= amplitudes.std(0, correction=0).numpy()
+    if not (np.isfinite(total).all() and total.sum() > 0):
+        raise ExplainError(
+            f"Nothing in these {len(C)} trials moves the scores of the model, so no channel "
+            "decides. Pass several trials that differ, and a model that was trained."
+        )
+    return (total / total.sum()).reshape(C.shape[1:3])
+
+
+def channel_covariances(model: SPDTokenClassifier, X: ArrayLike) -> Tensor:
+    """Covariances (n, tokens, channels, channels) that a fitted model makes of trials.
+
+    Raises
+    ------
+    ExplainError
+        If the model adds prototypes: most rows of its matrices are then no channels.
+    """
+    if not isinstance(model, SPDTokenClassifier):
+        raise ExplainError(
+            f"Only an SPDTokenClassifier can be explained so far, not a {type(model).__name__}."
+        )
+    if model.covariance in ("erp", "xdawn"):
+        raise ExplainError(
+            f"With covariance={model.covariance!r} most rows of a matrix belong to class averages "
+            "and not to channels. Use covariance='sample' to see channels."
+        )
+    return torch.from_numpy(model.tokenizer_.covariances(X))
+
+
+def transformers(model: SPDTokenClassifier) -> list[SPDTokenTransformer]:
+    """The networks of a fitted model."""
+    return [n for n in model.networks_ if isinstance(n, SPDTokenTransformer)]
+
+
+class _Ensemble(nn.Module):
+    """Covariances (n, tokens, d, d) to the logarithms of a classifier's probabilities."""
+
+    def __init__(self, model: SPDTokenClassifier) -> None:
+        super().__init__()
+        made = model.tokenizer_
+        d = int(made.n_features_in_)
+        self.members = nn.ModuleList(
+            TrialTransformer(d, n_tokens=made.n_tokens_, embedding=made.embedding_, network=network)
+            for network in transformers(model)
+        )
+
+    def forward(self, C: Tensor) -> Tensor:
+        """(n, classes); for one network its scores up to a constant, which changes no margin."""
+        logs = torch.stack([member(C).log_softmax(-1) for member in self.members])
+        return logs.logsumexp(0)
+
+
+class _Gains(nn.Module):
+    """Scores as a function of the gains (n, tokens * d, 1) of all channels in all bands.
+
+    At gains of 1 gradient times input is the derivative by the logarithm of the gain, so the
+    saliency of these "trials of one sample" is that of channels within bands.
+    """
+
+    def __init__(self, module: nn.Module, C: Tensor) -> None:
+        super().__init__()
+        self.module, self.C = module, C
+
+    def forward(self, gains: Tensor) -> Tensor:
+        g = gains.view(self.C.shape[:-1])
+        scores: Tensor = self.module(g[..., :, None] * self.C * g[..., None, :])
+        return scores

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from spdtokens import SPDTokenClassifier
+from spdtokens.explain import ExplainError, channel_importance
+from spdtokens.spd import EMBEDDINGS
+from tests.explain.planted import BAND, BANDS, CHANNEL, CHANNELS, SFREQ, planted_trials
+
+TINY = {"d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 32, "dropout": 0.1, "epochs": 15}
+
+
+def fitted(**more) -> SPDTokenClassifier:
+    X, y = planted_trials(120)
+    options = {"sfreq": SFREQ, "bands": BANDS, "random_state": 1, **TINY, **more}
+    return SPDTokenClassifier(**options).fit(X, y)
+
+
+@pytest.fixture(scope="module")
+def model() -> SPDTokenClassifier:
+    return fitted()
+
+
+@pytest.mark.parametrize("embedding", ["log_euclidean", "bures_wasserstein", "affine_invariant"])
+def test_the_planted_channel_and_band_come_first(embedding: str) -> None:
+    X, y = planted_trials(80, seed=1)
+    model = fitted(embedding=embedding)
+    assert model.score(X, y) > 0.9
+    share = channel_importance(model, X)
+    assert share.shape == (len(BANDS), CHANNELS)
+    assert share.sum() == pytest.approx(1)
+    assert np.unravel_index(share.argmax(), share.shape) == (BAND, CHANNEL)
+    assert share.sum(1).argmax() == BAND
+    assert share[:, CHANNEL].sum() > 2 * np.delete(share.sum(0), CHANNEL).max()
+
+
+def differences(model: SPDTokenClassifier, X: np.ndarray, asked: np.ndarray) -> np.ndarray:
+    """Importance by central differences of probabilities: no gradient, no network by hand."""
+    matrices = model.tokenizer_.covariances(X)
+    same = copy.deepcopy(model)
+    same.tokenizer_.set_params(sfreq=None, unit_free=False)  # takes the matrices as they are
+    _, tokens, d, _ = matrices.shape
+    found, step = np.zeros((tokens, d)), 1e-5
+    for at in np.ndindex(tokens, d):
+        margins = []
+        for sign in (1, -1):
+            louder = matrices.copy()
+            louder[:, at[0], at[1], :] *= np.exp(sign * step)
+            louder[:, at[0], :, at[1]] *= np.exp(sign * step)
+            logs = np.log(same.predict_proba(louder))
+            margins.append(logs[np.arange(len(X)), asked] - logs.mean(1))
+        found[at] = np.abs(margins[0] - margins[1]).mean() / (2 * step)
+    found *= np.log(np.diagonal(matrices, axis1=2, axis2=3)).std(0)
+    return found / found.sum()
+
+
+@pytest.mark.parametrize("embedding", EMBEDDINGS)
+def test_it_is_what_small_changes_of_gains_do(embedding: str) -> None:
+    X, y = planted_trials(6, seed=2)
+    model = fitted(embedding=embedding, epochs=2)
+    expected = differences(model, X, 1 - y)
+    np.testing.assert_allclose(channel_importance(model, X, 1 - y), expected, rtol=2e-5, atol=1e-9)
+
+
+def test_an_ensemble_is_explained_by_its_mean_probability() -> None:
+    X, y = planted_trials(6, seed=3)
+    model = fitted(ensemble=2, epochs=2)
+    expected = differences(model, X, y)
+    np.testing.assert_allclose(channel_importance(model, X, y), expected, rtol=2e-5, atol=1e-9)
+    one = copy.copy(model)
+    one.networks_ = model.networks_[:1]
+    assert np.abs(channel_importance(one, X, y) - expected).max() > 1e-4
+
+
+def test_neither_batches_nor_units_nor_the_mode_matter(
+    model: SPDTokenClassifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, y = planted_trials(20, seed=4)
+    whole = channel_importance(model, X)
+    predicted = model.predict(X)
+    np.testing.assert_allclose(channel_importance(model, X, predicted), whole, rtol=1e-9)
+    monkeypatch.setattr("spdtokens.explain.importance.AT_ONCE", 7)
+    np.testing.assert_allclose(channel_importance(model, X), whole, rtol=1e-9)
+    train, labels = planted_trials(160)
+    microvolts = SPDTokenClassifier(**model.get_params()).fit(1e6 * train, labels)
+    np.testing.assert_allclose(channel_importance(microvolts, 1e6 * X, y), whole, rtol=0.2)
+    assert not model.networks_[0].training
+    assert all(p.grad is None for p in model.networks_[0].parameters())
+
+
+def test_covariances_are_explained_as_they_are_given(model: SPDTokenClassifier) -> None:
+    X, y = planted_trials(160)
+    C = model.tokenizer_.covariances(X)
+    options = {k: v for k, v in model.get_params().items() if k not in ("sfreq", "bands")}
+    given = SPDTokenClassifier(**options).fit(C, y)
+    test = planted_trials(30, seed=5)[0]
+    share = channel_importance(given, model.tokenizer_.covariances(test))
+    assert np.unravel_index(share.argmax(), share.shape) == (BAND, CHANNEL)
+
+
+def test_what_cannot_be_explained_is_refused(model: SPDTokenClassifier) -> None:
+    X, y = planted_trials(12)
+    with pytest.raises(ExplainError, match="12 trials but labels of shape"):
+        channel_importance(model, X, y[:3])
+    with pytest.raises(ExplainError, match="not a LogisticRegression"):
+        channel_importance(LogisticRegression(), X)
+    prototypes = fitted(covariance="xdawn", n_filters=1, epochs=1)
+    with pytest.raises(ExplainError, match="covariance='sample' to see channels"):
+        channel_importance(prototypes, X)
+    with pytest.raises(ExplainError, match="in these 1 trials"):
+        channel_importance(model, X[:1])
+    deaf = copy.deepcopy(model)
+    with torch.no_grad():
+        deaf.networks_[0].head.weight.zero_()
+    with pytest.raises(ExplainError, match="moves the scores of the model"):
+        channel_importance(deaf, X)
