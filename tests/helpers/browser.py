@@ -80,8 +80,10 @@ class Tab:
         self._until(lambda: "Page.loadEventFired" in self._happened, str(path))
 
     def run(self, script: str) -> Any:
-        """The value of a JavaScript expression."""
-        found = self.call("Runtime.evaluate", expression=script, returnByValue=True)
+        """The value of a JavaScript expression, or what its promise comes to."""
+        found = self.call(
+            "Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True
+        )
         assert "exceptionDetails" not in found, found["exceptionDetails"]
         return found["result"].get("value")
 

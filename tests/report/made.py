@@ -13,10 +13,12 @@ from spdtokens.evaluation.origin import code_digest
 from spdtokens.evaluation.plan import Choice, Question
 from spdtokens.evaluation.runs import RunResult, RunSpec
 from spdtokens.evaluation.summary import summarise
+from spdtokens.report.decisions import Decision
 from spdtokens.report.facts import Facts
 from spdtokens.report.report import Report
 
 CLASSES = ("left", "right")
+CHANNELS = ("Fz", "C3", "Cz", "C4", "Pz", "Oz")
 #: Names that HTML, LaTeX, Markdown or matplotlib would trip over.
 NASTY = "a_b & <c>, 50 % $x$ | #1 {k}"
 
@@ -58,6 +60,18 @@ def made_run(
         memory=100.0,
         origin={"spdtokens": "0.1.0", "code": code_digest(), "git": "abc", "time": "2026-11-16"},
     )
+
+
+def made_decision(run: RunResult, bands: int = 3, changed: int = 0, apart: float = 0.0) -> Decision:
+    """Of a model that decides by C4 most of all, in its last band; it attends to the first."""
+    shares = np.ones((bands, len(CHANNELS)))
+    shares[-1, CHANNELS.index("C4")] = 10.0
+    attention = np.full((bands, bands), 0.5 / (bands - 1)) if bands > 1 else None
+    if attention is not None:
+        attention[:, 0] = 0.5
+    names = tuple(f"{8 * i + 4}-{8 * i + 12} Hz" for i in range(bands))
+    shares /= shares.sum()
+    return Decision(run.spec.method, run, names, shares, attention, changed, apart)
 
 
 def made_facts(results: dict[str, list[RunResult]], *, metric="accuracy", more=0, **asked) -> Facts:

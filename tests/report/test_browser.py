@@ -10,7 +10,7 @@ import pytest
 
 from spdtokens.report.write import write_page
 from tests.helpers.browser import CHROMIUM, Tab, browser
-from tests.report.made import made_facts, made_report, many
+from tests.report.made import CHANNELS, made_decision, made_facts, made_report, many
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium: apt-get install chromium")
 WIDTHS = (390, 1400)
@@ -24,7 +24,13 @@ SORTED = "[...document.querySelectorAll('#methods-1 th')].map(h => h.getAttribut
 def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
     path = tmp_path_factory.mktemp("report") / "report.html"
     wide = replace(made_facts(many(14, 9)), number=2)
-    write_page(made_report(made_facts(many(5, 6, curves=True)), wide), path)
+    results = many(5, 6, curves=True)
+    first, second, *_ = (runs[0] for runs in results.values())
+    looked = (made_decision(first), made_decision(second, bands=1))
+    facts = replace(made_facts(results), ch_names=CHANNELS, decisions=looked)
+    unknown = tuple(f"x{i}" for i in range(len(CHANNELS)))
+    wide = replace(wide, ch_names=unknown, decisions=looked[:1])
+    write_page(made_report(facts, wide), path)
     with browser() as found:
         found.path = path  # type: ignore[attr-defined]
         yield found
@@ -38,8 +44,9 @@ def fresh(tab: Tab) -> Iterator[None]:
     tab.run("try { localStorage.clear() } catch {}")
     yield
     assert tab.problems == []
-    assert {url.split(":")[0] for url in tab.requests} == {"file"}
-    assert len(set(tab.requests)) == 1  # the page itself, and nothing else
+    asked = {url for url in tab.requests if not url.startswith("data:")}
+    assert {url.split(":")[0] for url in asked} == {"file"}
+    assert len(asked) == 1  # the page itself, and nothing else
 
 
 @pytest.mark.parametrize("pixels", WIDTHS)
@@ -67,12 +74,30 @@ def test_all_figures_can_be_seen(tab: Tab, pixels: int) -> None:
         "[...document.querySelectorAll('svg')].map(s => { const b = s.getBoundingClientRect();"
         "return [b.width, b.height]; })"
     )
-    assert len(sizes) == (2 + 2 + 10 + 5) + (2 + 2 + 14)
+    assert len(sizes) == (2 + 2 + 3 + 10 + 5) + (2 + 2 + 2 + 14)
     assert min(min(size) for size in sizes) > 100
     letters = tab.run(
         "[...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height)"
     )
     assert min(letters) > 5
+
+
+def test_maps_are_painted_in_light_and_dark(tab: Tab) -> None:
+    for scheme in ("light", "dark"):
+        tab.prefers(scheme)
+        images = tab.run(
+            "[...document.querySelectorAll('svg image')].map(i => {"
+            "const b = i.getBoundingClientRect(); return [b.width, b.height]; })"
+        )
+        assert len(images) == (3 + 1) + (1 + 1)  # maps and their scales; none without positions
+        assert min(width for width, _ in images) > 50
+        # A browser that could not read an image would not know its size.
+        decoded = tab.run(
+            "Promise.all([...document.querySelectorAll('svg image')].map(i => {"
+            "const p = new Image(); p.src = i.href.baseVal;"
+            "return p.decode().then(() => p.naturalWidth); }))"
+        )
+        assert min(decoded) > 50
 
 
 def test_a_click_sorts_and_another_turns_it_round(tab: Tab) -> None:
