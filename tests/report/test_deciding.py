@@ -30,7 +30,9 @@ def test_numbers_are_told_in_words() -> None:
     # 17 shares of 1 and one of 10: C4 has 12 of 27 in all, its band 15.
     assert "Largest: C4 44 %, Fz 11 %" in channels.label
     assert "4-12 Hz 22 %, 12-20 Hz 22 %, 20-28 Hz 56 %" in channels.label
-    assert "40 test trials of subject 1, fold last, seed 7" in channels.caption
+    assert (
+        "40 test trials of subject 1, fold last, seed 7 (test accuracy 80.0 %)" in channels.caption
+    )
     assert "Received on average: 4-12 Hz 50 %, 12-20 Hz 25 %" in attention.label
     assert "without any preference 33 %" in attention.label
 

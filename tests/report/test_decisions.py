@@ -29,12 +29,18 @@ seeds = 1
 name = "ts-lr"
 [[methods]]
 name = "token-log-euclidean-multiband"
-epochs = 12
-changes = { d_model = 16, n_layers = 1, n_heads = 2, d_ff = 32 }
+epochs = 40
+changes = { d_model = 16, n_layers = 1, n_heads = 2, d_ff = 32, learning_rate = 5e-3 }
 [[methods]]
 name = "token-bures-wasserstein"
-epochs = 12
-changes = { d_model = 16, n_layers = 1, n_heads = 2, d_ff = 32, keep = "best" }
+epochs = 40
+[methods.changes]
+d_model = 16
+n_layers = 1
+n_heads = 2
+d_ff = 32
+learning_rate = 5e-3
+keep = "best"
 [[methods]]
 name = "token-euclidean"
 label = "prototypes"

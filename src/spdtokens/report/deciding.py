@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
+from spdtokens.evaluation.metrics import METRICS
 from spdtokens.explain import electrode_info
 from spdtokens.report.decisions import MOST, Decision, Unexplained, told
 from spdtokens.report.facts import Facts
 from spdtokens.report.maps import LEAST, importance_figure
-from spdtokens.report.numbers import counted
+from spdtokens.report.numbers import counted, said
 from spdtokens.report.picture import Group, Picture
 from spdtokens.report.small import heat_map
 
@@ -27,7 +26,7 @@ def what_decides(facts: Facts) -> Group | None:
     pictures = []
     for one in facts.decisions:
         if isinstance(one, Decision):
-            pictures.append(_importance(one, facts.ch_names))
+            pictures.append(_importance(one, facts))
             if one.attention is not None:
                 pictures.append(_attention(one, one.attention))
     return Group("What decides", tuple(pictures), _note(facts))
@@ -58,7 +57,9 @@ def _note(facts: Facts) -> str:
     return " ".join([text, *told_why]).strip()
 
 
-def _importance(one: Decision, ch_names: Sequence[str]) -> Picture:
+def _importance(one: Decision, facts: Facts) -> Picture:
+    ch_names, metric = facts.ch_names, facts.metric
+    score = said(one.run.test.get(metric, np.nan), metric)
     figure = importance_figure(one.importance, one.names, ch_names)
     total = one.importance.sum(0)
     order = np.argsort(-total, kind="stable")[:NAMED]
@@ -72,7 +73,7 @@ def _importance(one: Decision, ch_names: Sequence[str]) -> Picture:
         figure,
         f"Share of each channel in the decisions of {one.method}. Largest: {channels}.{bands}",
         f"{one.method}: share of each channel, mean over {counted(len(one.run.y), 'test trial')} "
-        f"of {told(one.run)}. {_check(one)}",
+        f"of {told(one.run)} (test {METRICS[metric].title} {score}). {_check(one)}",
     )
 
 
