@@ -12,12 +12,13 @@ from spdtokens.explain import ExplainError, channel_importance
 from spdtokens.spd import EMBEDDINGS
 from tests.explain.planted import BAND, BANDS, CHANNEL, CHANNELS, SFREQ, planted_trials
 
-TINY = {"d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 32, "dropout": 0.1, "epochs": 15}
+TINY = {"d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 32, "dropout": 0.1}
+LEARNT = {"epochs": 25, "learning_rate": 4e-3}
 
 
 def fitted(**more) -> SPDTokenClassifier:
     X, y = planted_trials(120)
-    options = {"sfreq": SFREQ, "bands": BANDS, "random_state": 1, **TINY, **more}
+    options = {"sfreq": SFREQ, "bands": BANDS, "random_state": 1, **TINY, **LEARNT, **more}
     return SPDTokenClassifier(**options).fit(X, y)
 
 
@@ -30,7 +31,7 @@ def model() -> SPDTokenClassifier:
 def test_the_planted_channel_and_band_come_first(embedding: str) -> None:
     X, y = planted_trials(80, seed=1)
     model = fitted(embedding=embedding)
-    assert model.score(X, y) > 0.9
+    assert model.score(X, y) > 0.85
     share = channel_importance(model, X)
     assert share.shape == (len(BANDS), CHANNELS)
     assert share.sum() == pytest.approx(1)
@@ -45,7 +46,7 @@ def differences(model: SPDTokenClassifier, X: np.ndarray, asked: np.ndarray) -> 
     same = copy.deepcopy(model)
     same.tokenizer_.set_params(sfreq=None, unit_free=False)  # takes the matrices as they are
     _, tokens, d, _ = matrices.shape
-    found, step = np.zeros((tokens, d)), 1e-5
+    found, step = np.zeros((tokens, d)), 1e-6  # a larger step may cross a kink of ReLU
     for at in np.ndindex(tokens, d):
         margins = []
         for sign in (1, -1):
@@ -64,14 +65,14 @@ def test_it_is_what_small_changes_of_gains_do(embedding: str) -> None:
     X, y = planted_trials(6, seed=2)
     model = fitted(embedding=embedding, epochs=2)
     expected = differences(model, X, 1 - y)
-    np.testing.assert_allclose(channel_importance(model, X, 1 - y), expected, rtol=2e-5, atol=1e-9)
+    np.testing.assert_allclose(channel_importance(model, X, 1 - y), expected, rtol=1e-4)
 
 
 def test_an_ensemble_is_explained_by_its_mean_probability() -> None:
     X, y = planted_trials(6, seed=3)
     model = fitted(ensemble=2, epochs=2)
     expected = differences(model, X, y)
-    np.testing.assert_allclose(channel_importance(model, X, y), expected, rtol=2e-5, atol=1e-9)
+    np.testing.assert_allclose(channel_importance(model, X, y), expected, rtol=1e-4)
     one = copy.copy(model)
     one.networks_ = model.networks_[:1]
     assert np.abs(channel_importance(one, X, y) - expected).max() > 1e-4
@@ -80,15 +81,15 @@ def test_an_ensemble_is_explained_by_its_mean_probability() -> None:
 def test_neither_batches_nor_units_nor_the_mode_matter(
     model: SPDTokenClassifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    X, y = planted_trials(20, seed=4)
+    X, _ = planted_trials(20, seed=4)
     whole = channel_importance(model, X)
     predicted = model.predict(X)
     np.testing.assert_allclose(channel_importance(model, X, predicted), whole, rtol=1e-9)
     monkeypatch.setattr("spdtokens.explain.importance.AT_ONCE", 7)
     np.testing.assert_allclose(channel_importance(model, X), whole, rtol=1e-9)
-    train, labels = planted_trials(160)
+    train, labels = planted_trials(120)
     microvolts = SPDTokenClassifier(**model.get_params()).fit(1e6 * train, labels)
-    np.testing.assert_allclose(channel_importance(microvolts, 1e6 * X, y), whole, rtol=0.2)
+    np.testing.assert_allclose(channel_importance(microvolts, 1e6 * X, predicted), whole, rtol=0.02)
     assert not model.networks_[0].training
     assert all(p.grad is None for p in model.networks_[0].parameters())
 
