@@ -98,10 +98,16 @@ def _attention(one: Decision, weights: np.ndarray) -> Picture:
     order = np.argsort(-received, kind="stable")
     most = ", ".join(f"{one.names[i]} {100 * received[i]:.0f} %" for i in order[:NAMED])
     even = 100 / len(weights)
+    bands = all(name.endswith(" Hz") for name in one.names)
+    figure = heat_map(
+        weights,
+        [name.removesuffix(" Hz") if bands else name for name in one.names],
+        across="is attended to" + (", Hz" if bands else ""),
+        down="attends" + (", Hz" if bands else ""),
+        full=float(weights.max()),
+    )
     return Picture(
-        heat_map(
-            weights, one.names, across="is attended to", down="attends", full=float(weights.max())
-        ),
+        figure,
         f"Attention between the bands of {one.method}. Received on average: {most}; without any "
         f"preference {even:.0f} %.",
         f"{one.method}: attention in percent, mean over heads, layers and test trials of the same "

@@ -41,7 +41,8 @@ def importance_figure(
     columns = min(COLUMNS, panels)
     rows = -(-panels // columns)
     width = max(WIDTH * columns / COLUMNS, 2.4) if n > 1 else WIDTH
-    figure = Figure(figsize=(width, 2.2 * rows + (0.35 if mapped else 0.1)), dpi=DPI)
+    height = 1.75 if mapped and n > 1 else 2.2
+    figure = Figure(figsize=(width, height * rows + (0.35 if mapped else 0.1)), dpi=DPI)
     figure.set_layout_engine("constrained")
     every = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes in every[panels:]:
