@@ -117,14 +117,16 @@ def test_every_table_has_a_name_of_its_own() -> None:
     report = made_report(made_facts(many()))
     names = [table.name for table in report.tables()]
     assert len(set(names)) == len(names)
-    assert names == ["methods-1", "subjects-1", "differences-1", "settings-1", "origin"]
+    scores = ["methods-1", "subjects-1", "differences-1"]
+    assert names == [*scores, "efficiency-1", "settings-1", "origin"]
     for table in report.tables():
         assert {len(row) for row in table.rows} == {len(table.headers)}
 
 
 def test_one_subject_one_fold_has_no_differences() -> None:
     facts = made_facts({"a": [made_run("a")], "b": [made_run("b", right=0.6)]})
-    assert [table.name for table in question_tables(facts)] == ["methods-1", "seeds-1"]
+    names = [table.name for table in question_tables(facts)]
+    assert names == ["methods-1", "seeds-1", "efficiency-1"]
 
 
 def test_long_texts_are_broken_into_lines_by_latex() -> None:

@@ -8,7 +8,7 @@ from spdtokens.evaluation.summary import Row
 from spdtokens.report.facts import Facts
 from spdtokens.report.numbers import UNKNOWN, metric_title, number_text, seconds_text
 from spdtokens.report.table import Cell, Table
-from spdtokens.report.tables import method_cell, test_cell, winner
+from spdtokens.report.tables import method_cell, tested_cell, winner
 
 
 def efficiency_table(facts: Facts) -> Table:
@@ -35,7 +35,7 @@ def _row(facts: Facts, row: Row) -> list[Cell]:
     trained = float(np.median([run.sizes["train"] for run in runs]))
     return [
         method_cell(row),
-        test_cell(row, best=row is winner(facts.rows)),
+        tested_cell(row, best=row is winner(facts.rows)),
         Cell(UNKNOWN, np.nan) if count is None else Cell(f"{count:,}", count),
         Cell(seconds_text(float(np.median(seconds))), float(np.median(seconds))),
         Cell(seconds_text(float(seconds.max())), float(seconds.max())),

@@ -38,7 +38,7 @@ def overview_table(found: Sequence[Facts]) -> Table:
                 Cell(metric_title(facts.metric)),
                 method_cell(best),
                 _score(best.train_score, facts.metric),
-                test_cell(best, best=False),
+                tested_cell(best, best=False),
                 _score(best.chance, facts.metric),
                 Cell(f"{len(facts.runs)} of {facts.planned}", len(facts.runs) / facts.planned),
             ]
@@ -62,7 +62,7 @@ def methods_table(facts: Facts) -> Table:
         [
             method_cell(row),
             _score(row.train_score, metric),
-            test_cell(row, best=row.method == best),
+            tested_cell(row, best=row.method == best),
             _score(row.std, metric),
             Cell(row.spread_over or "-"),
             _score(row.chance, metric),
@@ -166,7 +166,7 @@ def _score(value: float, metric: str) -> Cell:
     return Cell(score_text(value, metric), float(value))
 
 
-def test_cell(row: Row, *, best: bool) -> Cell:
+def tested_cell(row: Row, *, best: bool) -> Cell:
     """A method's test score; in italics where it is not above chance."""
     faint = np.isfinite(row.chance_bound) and not row.score > row.chance_bound
     mark = "faint" if faint else "best" if best else ""
