@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from spdtokens.data import Dataset, Recording
 from spdtokens.evaluation.plan import Choice, Source
@@ -92,7 +94,12 @@ def test_runs_are_done_once_and_tables_have_three_values(source: Source, tmp_pat
     assert r"Tiny \& small" in tex
     assert r"64.85 $\pm$ 15.18" in tex
     assert tex.count("{") == tex.count("}")
-    assert rich_table(table).row_count == 5  # train and test of two rows, reported of one
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(rich_table(table))
+    shown = console.export_text()
+    assert f"{100 * value.test:.1f}" in shown
+    assert "64.85 ± 15.18" in shown  # not cut off
+    assert rich_table(table).row_count == len(table.values)
     names = {path.name for path in write_tables([table], tmp_path)}
     assert names == {"tiny.md", "tiny.tex", "tiny.json"}
     plain = json.loads((tmp_path / "tiny.json").read_text())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from spdtokens._files import written_whole
@@ -47,26 +48,28 @@ def _percent(score: float, std: float = float("nan")) -> str:
 
 
 def rich_table(found: Reproduced) -> Table:
-    """For a terminal: a line each for train, test and reported."""
+    """For a terminal: a line for each cell, which fits where nine columns do not."""
     experiment = found.experiment
     label = f" ({experiment.label})" if experiment.label else ""
     table = Table(
+        "",
         title=f"{experiment.title}{label}",
         caption=" ".join((extent_note(found.extent), experiment.note)).strip(),
         box=box.SIMPLE,
     )
-    table.add_column("")
     table.add_column("", no_wrap=True)
-    for column in found.columns:
-        table.add_column(column, justify="right")
+    for column in ("train", "test", "reported"):
+        table.add_column(column, justify="right", no_wrap=True)
     for row in found.rows:
-        values = [found.values.get((row, column)) for column in found.columns]
-        table.add_row(row, "train", *("" if v is None else _percent(v.train) for v in values))
-        shown = ("" if v is None else f"[bold]{_percent(v.test, v.std)}[/]" for v in values)
-        table.add_row("", "test", *shown)
-        if any(v is not None and v.reported for v in values):
+        cells = [(c, found.values[row, c]) for c in found.columns if (row, c) in found.values]
+        for i, (column, value) in enumerate(cells):
             table.add_row(
-                "", "[dim]reported[/]", *("" if v is None else v.reported for v in values)
+                "" if i else row,
+                column,
+                _percent(value.train),
+                f"[bold]{_percent(value.test, value.std)}[/]",
+                escape(value.reported.replace("+-", "±")),
+                end_section=column == cells[-1][0],
             )
     return table
 

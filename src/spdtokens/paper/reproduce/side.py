@@ -199,7 +199,7 @@ def rich_side(table: Table) -> RichTable:
     """For a terminal: where a cell has two values, one below the other."""
     found = RichTable(title=table.title, caption=table.note, box=box.SIMPLE, show_lines=True)
     for header, numeric in zip(table.headers, table.numeric, strict=True):
-        found.add_column(header, justify="right" if numeric else "left")
+        found.add_column(header, justify="right" if numeric else "left", overflow="fold")
     for row in table.rows:
         found.add_row(*(escape(cell.text.replace(" / ", "\n")) for cell in row))
     return found
