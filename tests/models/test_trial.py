@@ -121,6 +121,13 @@ def test_covariances_in() -> None:
         module(single)
 
 
+def test_several_embeddings_are_refused() -> None:
+    X = trials()
+    tokenizer = Tokenizer(["euclidean", "log_euclidean"], sfreq=SFREQ).fit(X)
+    with pytest.raises(ModelError, match="2 embeddings of each matrix, and a module has one"):
+        TrialTransformer.from_parts(tokenizer, module_of(Tokenizer(sfreq=SFREQ).fit(X)).network)
+
+
 @pytest.mark.parametrize("name", EMBEDDINGS)
 def test_gradient_to_raw_trials(name: str) -> None:
     X = trials(n=1, channels=3, samples=20)

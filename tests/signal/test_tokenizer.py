@@ -65,9 +65,10 @@ def test_units_change_tokens_by_the_scale_law_and_predictions_not_at_all(
         "log_euclidean": lambda t: t + np.log(s) * diagonal,
         "log_cholesky": lambda t: np.where(diagonal, t + 0.5 * np.log(s), s**0.5 * t),
         "affine_invariant": lambda t: t,  # the reference was fitted in the same unit
+        "whitened_root": lambda t: t,
     }[name]
     np.testing.assert_allclose(scaled, law(tokens), rtol=1e-6, atol=1e-7 * np.abs(scaled).max())
-    if name in ("affine_invariant", "log_euclidean"):
+    if name in ("affine_invariant", "whitened_root", "log_euclidean"):
         flat = FunctionTransformer(lambda t: (t - t.mean(0)).reshape(len(t), -1))
         predictions = [
             make_pipeline(flat, LogisticRegression()).fit(t, y).predict_proba(t) > 0.5
@@ -83,6 +84,19 @@ def test_covariances_in() -> None:
     assert C.shape == (24, 3, 4, 4)
     np.testing.assert_allclose(Tokenizer().fit(C).transform(C), raw.transform(X), rtol=1e-12)
     assert Tokenizer().fit(C[:, 0]).transform(C[:, 0]).shape == (24, 1, 10)
+
+
+def test_several_embeddings_of_each_matrix() -> None:
+    X, _ = trials()
+    names = ("log_euclidean", "whitened_root")
+    options = {"sfreq": SFREQ, "bands": "paper3", "isometric": True}
+    several = Tokenizer(names, **options).fit(X[:16])
+    alone = [Tokenizer(name, **options).fit(X[:16]).transform(X) for name in names]
+    np.testing.assert_allclose(several.transform(X), np.concatenate(alone, 1), rtol=1e-12)
+    assert (several.n_matrices_, several.n_tokens_) == (3, 6)
+    assert several.token_names_[:4:3] == ["4-8 Hz, log_euclidean", "4-8 Hz, whitened_root"]
+    assert several.covariances(X).shape == (24, 3, 4, 4)
+    np.testing.assert_array_equal(several.state()["reference"], several.embedding_.reference)
 
 
 def test_affine_invariant_is_pyriemanns_tangent_space() -> None:

@@ -6,14 +6,17 @@ import pickle
 
 import numpy as np
 import pytest
+import scipy.linalg
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from pyriemann.geometry.distance import distance_chol, distance_logchol, distance_logeuclid
+from pyriemann.geometry.mean import mean_riemann
 from pyriemann.tangentspace import TangentSpace
 from torch.autograd import gradcheck
 
 from spdtokens.spd import EMBEDDINGS, NotSPDError, get_embedding, token_dim
+from spdtokens.spd.embeddings import get_embeddings
 from tests.matrices import F64, random_spd, relative_error, spd_matrices, with_spectrum
 
 NAMES = list(EMBEDDINGS)
@@ -108,6 +111,7 @@ SCALE_LAWS = {
     "euclidean": lambda t, s, _: s * t,
     "log_euclidean": lambda t, s, diagonal: t + np.log(s) * diagonal,
     "affine_invariant": lambda t, s, diagonal: t + np.log(s) * diagonal,
+    "whitened_root": lambda t, s, _: s**0.5 * t,
     "log_cholesky": lambda t, s, diagonal: torch.where(
         diagonal > 0, t + 0.5 * np.log(s), s**0.5 * t
     ),
@@ -173,6 +177,41 @@ class TestAffineInvariant:
             fitted("affine_invariant", 4).to_token(random_spd(5))
         with pytest.raises(ValueError, match=r"\(n, d, d\) or \(n, tokens, d, d\)"):
             get_embedding("affine_invariant").fit(random_spd(4))
+
+
+class TestWhitenedRoot:
+    def test_agrees_with_scipy(self) -> None:
+        C = random_spd(20, 5, seed=4).numpy()
+        R = scipy.linalg.inv(scipy.linalg.sqrtm(mean_riemann(C)))
+        expected = scipy.linalg.sqrtm(R @ C[7] @ R)
+        found = get_embedding("whitened_root").fit(C).to_token(C[7])
+        np.testing.assert_allclose(found, expected[np.triu_indices(5)], rtol=1e-6, atol=1e-8)
+
+    def test_near_the_reference_it_is_the_tangent_space(self) -> None:
+        C = torch.eye(4, dtype=F64) + 1e-4 * random_spd(30, 4, seed=1)
+        root, log = (
+            get_embedding(name).fit(C).to_token(C) for name in ("whitened_root", "affine_invariant")
+        )
+        eye = torch.eye(4, dtype=F64)[tuple(torch.triu_indices(4, 4))]
+        assert (2 * (root - eye) - log).abs().max() < 1e-3 * log.abs().max()
+
+
+class TestSeveral:
+    def test_tokens_stand_one_embedding_after_another(self) -> None:
+        C = random_spd(12, 3, 4, seed=2)
+        names = ("affine_invariant", "euclidean", "whitened_root")
+        several = get_embeddings(names, isometric=True).fit(C)
+        alone = [get_embedding(name, isometric=True).fit(C).to_token(C) for name in names]
+        torch.testing.assert_close(several.to_token(C), torch.cat(alone, 1))
+        torch.testing.assert_close(several.reference, several.members[2].reference)
+        assert several.to_token(C.numpy()).shape == (12, 9, 10)
+        assert get_embeddings(["euclidean"]).fit(C).reference is None
+
+    def test_none_and_unknown_are_refused(self) -> None:
+        with pytest.raises(ValueError, match="list of embeddings is empty"):
+            get_embeddings([])
+        with pytest.raises(ValueError, match="no embedding 'root'"):
+            get_embeddings(["euclidean", "root"])
 
 
 def test_unknown_name_lists_the_known() -> None:

@@ -23,6 +23,7 @@ from spdtokens.signal.filters import zero_phase_tensor
 from spdtokens.signal.plan import TokenPlan, Window, plan_tokens, refuse_short_windows
 from spdtokens.signal.tokenizer import Tokenizer
 from spdtokens.spd import Embedding, Floor, get_embedding, token_dim
+from spdtokens.spd.embeddings import Several
 
 
 class TrialTransformer(nn.Module):
@@ -159,6 +160,11 @@ class TrialTransformer(nn.Module):
             Naming the step through which no gradient can be taken.
         """
         check_is_fitted(tokenizer)
+        if isinstance(tokenizer.embedding_, Several):
+            raise ModelError(
+                f"The tokenizer has {len(tokenizer.embedding_.members)} embeddings of each matrix, "
+                "and a module has one: give the tokenizer the name of one, not a list."
+            )
         raw = tokenizer.sfreq is not None
         for name, differentiable in (("filtering", "zero-phase"), ("covariance", "sample")):
             found = getattr(tokenizer, name)

@@ -16,8 +16,9 @@ from spdtokens.signal.checks import check_duplicates, check_trials
 from spdtokens.signal.covariance import estimate, paper_regularisation, relative_regularisation
 from spdtokens.signal.filters import causal, zero_phase
 from spdtokens.signal.plan import Window, plan_tokens, refuse_short_windows
-from spdtokens.spd import Floor, check_spd, get_embedding, token_dim
+from spdtokens.spd import Floor, check_spd, token_dim
 from spdtokens.spd.arrays import as_tensor
+from spdtokens.spd.embeddings import get_embeddings
 
 #: Samples, over all channels and trials, that are filtered at a time.
 CHUNK_SAMPLES = 1 << 18
@@ -35,9 +36,11 @@ class Tokenizer(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    embedding : str
+    embedding : str or sequence of str
         ``'log_euclidean'``, ``'bures_wasserstein'``, ``'euclidean'``, ``'cholesky'``,
-        ``'log_cholesky'`` or ``'affine_invariant'`` (fitted on training trials).
+        ``'log_cholesky'``, or ``'affine_invariant'`` or ``'whitened_root'``, which are fitted on
+        training trials. Of several names each matrix gives so many tokens: those of the first
+        embedding come first.
     sfreq : float, optional
         Samples a second. Needed for raw trials; without it the input is taken as covariances.
     bands : str or sequence of pairs
@@ -76,6 +79,9 @@ class Tokenizer(TransformerMixin, BaseEstimator):
     windows_ : tuple of pairs
     token_names_ : list of str
         What each token is, for plots: ``'8-13 Hz, 0.5-2.5 s'``.
+    n_matrices_ : int
+        Bands times windows; with one embedding also the number of tokens.
+    n_tokens_ : int
     scale_ : float
         What covariances are divided by; 1 unless ``unit_free``.
     n_features_in_ : int
@@ -84,7 +90,7 @@ class Tokenizer(TransformerMixin, BaseEstimator):
 
     def __init__(
         self,
-        embedding: str = "log_euclidean",
+        embedding: str | Sequence[str] = "log_euclidean",
         *,
         sfreq: float | None = None,
         bands: BandSpec = "broadband",
@@ -126,16 +132,22 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         """
         X = self._checked_shape(X)
         self.n_features_in_ = X.shape[-2]
-        self._plan(X)
+        matrices = self._plan(X)
         self._fit_prototypes(X, y)
         C = self._covariances(X)
         variances = np.trace(C, axis1=-2, axis2=-1) / C.shape[-1]
         self.scale_ = float(variances.mean()) / USUAL_VARIANCE if self.unit_free else 1.0
         C = C / self.scale_
         floor = Floor.paper() if self.floor == "paper" else Floor()
-        embedding = get_embedding(self.embedding, isometric=self.isometric, floor=floor)
+        embedding = get_embeddings(self.embedding, isometric=self.isometric, floor=floor)
         self.embedding_ = embedding.fit(C)
-        self.n_tokens_ = C.shape[1]
+        self.n_matrices_ = len(matrices)
+        self.token_names_ = (
+            matrices
+            if isinstance(self.embedding, str)
+            else [f"{matrix}, {embedding}" for embedding in self.embedding for matrix in matrices]
+        )
+        self.n_tokens_ = len(self.token_names_)
         self.n_features_out_ = token_dim(C.shape[-1])
         return self
 
@@ -144,7 +156,7 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         return self.embedding_.to_token(self.covariances(X))
 
     def covariances(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Covariance matrices (n, tokens, d, d), the step before the embedding."""
+        """Covariance matrices (n, matrices, d, d), the step before the embedding."""
         check_is_fitted(self)
         X = self._checked_shape(X)
         if X.shape[-2] != self.n_features_in_:
@@ -157,9 +169,10 @@ class Tokenizer(TransformerMixin, BaseEstimator):
                 f"{X.shape[-1]}."
             )
         C = self._covariances(X)
-        if C.shape[1] != self.n_tokens_:
+        if C.shape[1] != self.n_matrices_:
             raise SignalError(
-                f"The tokenizer was fitted to {self.n_tokens_} matrices a trial, got {C.shape[1]}."
+                f"The tokenizer was fitted to {self.n_matrices_} matrices a trial, got "
+                f"{C.shape[1]}."
             )
         return C / self.scale_ if self.unit_free else C
 
@@ -197,14 +210,16 @@ class Tokenizer(TransformerMixin, BaseEstimator):
             raise SignalError("sfreq was given, so trials (n, channels, samples) are expected.")
         return X
 
-    def _plan(self, X: NDArray[Any]) -> None:
-        """Resolve bands and windows, and refuse what the signal cannot carry."""
+    def _plan(self, X: NDArray[Any]) -> list[str]:
+        """Resolve bands and windows, and refuse what the signal cannot carry.
+
+        Returns what each of a trial's matrices is.
+        """
         self.bands_: tuple[Band, ...] = ()
         self.windows_: tuple[Window, ...] = ()
         if self.sfreq is None:
             n_tokens = X.shape[1] if X.ndim == 4 else 1
-            self.token_names_ = [f"matrix {i}" for i in range(n_tokens)]
-            return
+            return [f"matrix {i}" for i in range(n_tokens)]
         if self.filtering not in ("zero-phase", "causal"):
             raise SignalError(f"filtering is 'zero-phase' or 'causal', not {self.filtering!r}.")
         self.n_samples_ = X.shape[-1]
@@ -219,7 +234,8 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         if self.covariance == "sample":
             refuse_short_windows(plan, X.shape[-2])
         self._token_plan = plan
-        self.bands_, self.windows_, self.token_names_ = plan.bands, plan.windows, plan.names
+        self.bands_, self.windows_ = plan.bands, plan.windows
+        return plan.names
 
     def _pieces(self, X: NDArray[Any]) -> list[NDArray[np.float64]]:
         """Signals (n, channels, samples) of every token."""

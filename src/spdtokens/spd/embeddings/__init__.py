@@ -6,19 +6,29 @@ class in the list below. The command line and the contract tests pick it up.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from spdtokens._errors import UserError
-from spdtokens.spd.embeddings.affine_invariant import AffineInvariant
+from spdtokens.spd.embeddings.at_reference import AffineInvariant, WhitenedRoot
 from spdtokens.spd.embeddings.base import Embedding
 from spdtokens.spd.embeddings.bures_wasserstein import BuresWasserstein
 from spdtokens.spd.embeddings.cholesky import Cholesky, LogCholesky
 from spdtokens.spd.embeddings.euclidean import Euclidean
 from spdtokens.spd.embeddings.log_euclidean import LogEuclidean
+from spdtokens.spd.embeddings.several import Several
 
 EMBEDDINGS: dict[str, type[Embedding]] = {
     cls.name: cls
-    for cls in (BuresWasserstein, LogEuclidean, Euclidean, Cholesky, LogCholesky, AffineInvariant)
+    for cls in (
+        BuresWasserstein,
+        LogEuclidean,
+        Euclidean,
+        Cholesky,
+        LogCholesky,
+        AffineInvariant,
+        WhitenedRoot,
+    )
 }
 
 
@@ -40,3 +50,19 @@ def get_embedding(name: str, **options: Any) -> Embedding:
     if name not in EMBEDDINGS:
         raise UserError(f"There is no embedding {name!r}. Choose from: {', '.join(EMBEDDINGS)}.")
     return EMBEDDINGS[name](**options)
+
+
+def get_embeddings(names: str | Sequence[str], **options: Any) -> Embedding | Several:
+    """The embedding of a name, or :class:`Several` of a sequence of names.
+
+    Parameters
+    ----------
+    names : str or sequence of str
+    **options
+        Passed to each.
+    """
+    if isinstance(names, str):
+        return get_embedding(names, **options)
+    if not names:
+        raise UserError("The list of embeddings is empty.")
+    return Several(tuple(get_embedding(name, **options) for name in names))

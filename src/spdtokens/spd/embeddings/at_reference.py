@@ -1,4 +1,4 @@
-"""Tangent-space tokens at a reference fitted on training data."""
+"""Tokens at a reference fitted on training data."""
 
 from __future__ import annotations
 
@@ -13,19 +13,13 @@ from torch import Tensor
 from spdtokens.spd.arrays import as_tensor
 from spdtokens.spd.embeddings.base import Embedding
 from spdtokens.spd.matrix_functions import expm, invsqrtm, spectral, sqrtm
-from spdtokens.spd.scalar_functions import LOG
+from spdtokens.spd.scalar_functions import LOG, SQRT
 from spdtokens.spd.validation import check_spd
 
 
 @dataclass(frozen=True)
-class AffineInvariant(Embedding):
-    """``triu(log(R^-1/2 C R^-1/2))``: the tangent space of the affine-invariant metric at ``R``.
-
-    The token of the reference ``R`` itself is zero. Isometric tokens have the affine-invariant
-    distance to ``R`` as their norm (pyRiemann's ``TangentSpace`` gives the same vectors).
-
-    Scale law: ``to_token(s C) = to_token(C) + log(s) I`` at a fixed reference; no change at all
-    when the reference is fitted to the scaled matrices.
+class AtReference(Embedding):
+    """A function of ``R^-1/2 C R^-1/2``, with a reference ``R`` fitted on training matrices.
 
     Parameters
     ----------
@@ -33,7 +27,6 @@ class AffineInvariant(Embedding):
         Mean of the training matrices to use as reference, any that pyRiemann's ``gmean`` knows.
     """
 
-    name: ClassVar[str] = "affine_invariant"
     needs_fit: ClassVar[bool] = True
 
     metric: str = "riemann"
@@ -63,18 +56,10 @@ class AffineInvariant(Embedding):
         mean = gmean((C / scale).cpu().numpy(), metric=self.metric)
         return torch.as_tensor(np.asarray(mean), device=C.device) * scale
 
-    def embed(self, C: Tensor) -> Tensor:
-        W = invsqrtm(self._reference(C))
-        return spectral(W @ C.double() @ W, LOG, floor=self.floor, dtype=C.dtype)
-
-    def unembed(self, M: Tensor) -> Tensor:
-        R = sqrtm(self._reference(M))
-        return (R @ expm(M.double()) @ R).to(M.dtype)
-
     def _reference(self, like: Tensor) -> Tensor:
         if self.reference is None:
             raise RuntimeError(
-                "The affine_invariant embedding needs a reference: call `fit` with training "
+                f"The {self.name} embedding needs a reference: call `fit` with training "
                 "matrices (never test ones) and use the embedding it returns."
             )
         R = self.reference
@@ -89,3 +74,59 @@ class AffineInvariant(Embedding):
                 f"(..., {len(R)}, d, d), got {tuple(like.shape)}."
             )
         return R.to(like.device)
+
+
+@dataclass(frozen=True)
+class AffineInvariant(AtReference):
+    """``triu(log(R^-1/2 C R^-1/2))``: the tangent space of the affine-invariant metric at ``R``.
+
+    The token of the reference ``R`` itself is zero. Isometric tokens have the affine-invariant
+    distance to ``R`` as their norm (pyRiemann's ``TangentSpace`` gives the same vectors).
+
+    Scale law: ``to_token(s C) = to_token(C) + log(s) I`` at a fixed reference; no change at all
+    when the reference is fitted to the scaled matrices.
+
+    Parameters
+    ----------
+    metric : str
+        Mean of the training matrices to use as reference, any that pyRiemann's ``gmean`` knows.
+    """
+
+    name: ClassVar[str] = "affine_invariant"
+
+    def embed(self, C: Tensor) -> Tensor:
+        W = invsqrtm(self._reference(C))
+        return spectral(W @ C.double() @ W, LOG, floor=self.floor, dtype=C.dtype)
+
+    def unembed(self, M: Tensor) -> Tensor:
+        R = sqrtm(self._reference(M))
+        return (R @ expm(M.double()) @ R).to(M.dtype)
+
+
+@dataclass(frozen=True)
+class WhitenedRoot(AtReference):
+    """``triu(sqrt(R^-1/2 C R^-1/2))``: square roots as seen from ``R``.
+
+    Near ``R`` it is ``I`` plus half the token of :class:`AffineInvariant`, to first order. Farther
+    away it grows as a square root instead of a logarithm: small eigenvalues, which noise and the
+    number of samples decide, weigh less.
+
+    Scale law: ``to_token(s C) = sqrt(s) to_token(C)`` at a fixed reference; no change at all when
+    the reference is fitted to the scaled matrices.
+
+    Parameters
+    ----------
+    metric : str
+        Mean of the training matrices to use as reference, any that pyRiemann's ``gmean`` knows.
+    """
+
+    name: ClassVar[str] = "whitened_root"
+
+    def embed(self, C: Tensor) -> Tensor:
+        W = invsqrtm(self._reference(C))
+        return spectral(W @ C.double() @ W, SQRT, floor=self.floor, dtype=C.dtype)
+
+    def unembed(self, M: Tensor) -> Tensor:
+        R = sqrtm(self._reference(M))
+        root = M.double()
+        return (R @ root @ root @ R).to(M.dtype)

@@ -1,0 +1,50 @@
+"""Several embeddings of each matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from spdtokens.spd.arrays import numpy_too
+from spdtokens.spd.embeddings.at_reference import AtReference
+from spdtokens.spd.embeddings.base import Embedding
+
+
+@dataclass(frozen=True)
+class Several:
+    """Tokens of the first embedding for all of a trial's matrices, then of the second, and so on.
+
+    Parameters
+    ----------
+    members : tuple of Embedding
+    """
+
+    members: tuple[Embedding, ...]
+
+    def fit(self, C: Any) -> Self:
+        """Return a copy fitted to training matrices (n, tokens, d, d)."""
+        first: AtReference | None = None
+        fitted = []
+        for member in self.members:
+            # A reference is the costly part, and two with one metric have the same.
+            if isinstance(member, AtReference) and first and first.metric == member.metric:
+                member = replace(member, reference=first.reference)
+            else:
+                member = member.fit(C)
+                first = member if isinstance(member, AtReference) else first
+            fitted.append(member)
+        return replace(self, members=tuple(fitted))
+
+    @numpy_too
+    def to_token(self, C: Tensor) -> Tensor:
+        """Tokens (..., members * tokens, d (d + 1) / 2) of SPD matrices (..., tokens, d, d)."""
+        return torch.cat([member.to_token(C) for member in self.members], dim=-2)
+
+    @property
+    def reference(self) -> Tensor | None:
+        """Of the members that have one."""
+        found = [m.reference for m in self.members if isinstance(m, AtReference)]
+        return found[0] if found else None
