@@ -27,6 +27,7 @@ from tests.evaluation.made import SETTINGS, covariances, planned, signals
 METHODS = ("ts-lr", "eegnet", "spdnet", "token-affine-invariant", "spd-token-mlp")
 WINDOWS: dict[str, Any] = {"sfreq": 100.0, "windows": [(0.0, 1.2)]}
 SMALL = SETTINGS.changes
+PAPER = {"preset": "paper"}
 
 
 def whole(dataset: Dataset, session: str) -> tuple[np.ndarray, np.ndarray]:
@@ -75,7 +76,7 @@ def test_token_runs_are_those_of_the_classifier(embedding: str) -> None:
     specs, source = planned(dataset, f"token-{embedding.replace('_', '-')}", seeds=(5,))
     result = execute(specs, source)[0]
     classifier = SPDTokenClassifier(
-        embedding, **WINDOWS, **SMALL, unit_free=True, epochs=2, random_state=5
+        embedding, **PAPER, **WINDOWS, **SMALL, unit_free=True, epochs=2, random_state=5
     )
     X, y = whole(dataset, "a")
     classifier.fit(X, y)

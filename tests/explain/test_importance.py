@@ -8,11 +8,11 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from spdtokens import SPDTokenClassifier
-from spdtokens.explain import ExplainError, channel_importance
+from spdtokens.explain import ExplainError, band_attention, channel_importance
 from spdtokens.spd import EMBEDDINGS
 from tests.explain.planted import BAND, BANDS, CHANNEL, CHANNELS, SFREQ, planted_trials
 
-TINY = {"d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 32, "dropout": 0.1}
+TINY = {"preset": "paper", "d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 32, "dropout": 0.1}
 LEARNT = {"epochs": 25, "learning_rate": 4e-3}
 
 
@@ -120,3 +120,18 @@ def test_what_cannot_be_explained_is_refused(model: SPDTokenClassifier) -> None:
         deaf.networks_[0].head.weight.zero_()
     with pytest.raises(ExplainError, match="moves the scores of the model"):
         channel_importance(deaf, X)
+
+
+def test_the_recommended_preset_is_explained_too() -> None:
+    X, y = planted_trials(120)
+    model = SPDTokenClassifier(sfreq=SFREQ, bands=BANDS, covariance="sample").fit(X, y)
+    test, labels = planted_trials(80, seed=1)
+    assert model.score(test, labels) > 0.85
+    share = channel_importance(model, test)
+    assert share.shape == (len(BANDS), CHANNELS)
+    assert np.unravel_index(share.argmax(), share.shape) == (BAND, CHANNEL)
+    with pytest.raises(ExplainError, match="tokens do not attend"):
+        band_attention(model, test)
+    potentials = SPDTokenClassifier(sfreq=SFREQ, paradigm="erp", n_filters=1).fit(X, y)
+    with pytest.raises(ExplainError, match="most rows"):
+        channel_importance(potentials, test)

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from pyriemann.estimation import XdawnCovariances
+from pyriemann.geometry.covariance import covariances
 from pyriemann.tangentspace import TangentSpace
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
@@ -114,7 +115,10 @@ def test_xdawn_is_pyriemanns_and_fitted_on_training_trials_only() -> None:
     )
     tokenizer.fit(X[:30], y[:30])
     scale = X[:30].std()
-    made = XdawnCovariances(2, estimator="oas", xdawn_estimator="oas").fit(X[:30] / scale, y[:30])
+    side_by_side = np.hstack(X[:30] / scale)
+    noise = covariances(side_by_side[None], estimator="oas")[0]
+    made = XdawnCovariances(2, estimator="oas", xdawn_estimator="scm", baseline_cov=noise)
+    made.fit(X[:30] / scale, y[:30])
     expected = scale**2 * made.transform(X[30:] / scale)
     np.testing.assert_allclose(tokenizer.covariances(X[30:])[:, 0], expected, rtol=1e-8)
     erp = Tokenizer(sfreq=SFREQ, bands="none", covariance="erp").fit(X, y)

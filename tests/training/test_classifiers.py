@@ -27,6 +27,7 @@ from spdtokens.training.labels import held_back
 from spdtokens.training.presets import resolve_preset
 
 TINY = {
+    "preset": "paper",
     "d_model": 16,
     "n_layers": 1,
     "n_heads": 2,

@@ -31,9 +31,7 @@ def test_moabb_evaluates_it(name: str, tmp_path: Path, monkeypatch: pytest.Monke
         ["left_hand", "right_hand"], n_sessions=2, n_runs=1, n_subjects=2, seed=0, n_events=24
     )
     paradigm = MotorImagery(n_classes=2, events=["left_hand", "right_hand"], fmin=8, fmax=30)
-    model = SPDTokenClassifier(
-        sfreq=128, bands="none", d_model=16, n_layers=1, n_heads=2, epochs=3, random_state=0
-    )
+    model = SPDTokenClassifier(sfreq=128, bands="none")
     evaluation = getattr(moabb.evaluations, name)(
         paradigm=paradigm, datasets=[dataset], overwrite=True, hdf5_path=str(tmp_path)
     )

@@ -120,7 +120,8 @@ def _alone(spec: RunSpec, source: Source, method: Method, settings: Settings) ->
         classifier.fit(parts.train.X, parts.train.y, parts.train.groups, validation)
         curves, epoch, own = classifier.history_, classifier.epoch_, classifier.held_back_
     else:
-        classifier.fit(parts.train.X, parts.train.y)
+        weights = weights_for(method, fold, trials, parts)
+        classifier.fit(parts.train.X, parts.train.y, **weights)
         curves, epoch, own = {}, None, None
     return _result(
         spec,
@@ -132,6 +133,18 @@ def _alone(spec: RunSpec, source: Source, method: Method, settings: Settings) ->
         curves=curves,
         epoch=epoch,
     )
+
+
+def weights_for(method: Method, fold: Fold, trials: Trials, parts: Parts) -> dict[str, Any]:
+    """What to pass to ``fit``: for methods that weigh trials, how much each counts.
+
+    The tested subject's own trials count for as much as those of all other subjects together.
+    """
+    own = trials.table.subject[parts.train.rows] == fold.subject
+    share = own.mean()
+    if not method.weighs or share in (0, 1):
+        return {}
+    return {"sample_weight": np.where(own, 0.5 / share, 0.5 / (1 - share))}
 
 
 def class_probabilities(classifier: BaseEstimator, X: NDArray[Any]) -> NDArray[np.float64]:

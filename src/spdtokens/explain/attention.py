@@ -31,7 +31,7 @@ def band_attention(model: SPDTokenClassifier, X: ArrayLike) -> NDArray[np.float6
     Raises
     ------
     ExplainError
-        If a trial has one token: it can only attend to itself.
+        If a trial has one token, which can only attend to itself, or there is no transformer.
 
     Notes
     -----
@@ -45,6 +45,8 @@ def band_attention(model: SPDTokenClassifier, X: ArrayLike) -> NDArray[np.float6
         )
     tokens = model.tokenizer_.embedding_.to_token(C)
     networks = transformers(model)
+    if not networks:
+        raise ExplainError("Preset 'recommended' is no transformer: its tokens do not attend.")
     config = networks[0].config
     geometric = config.attention == "geometric"
     total = torch.zeros(C.shape[1], C.shape[1], dtype=torch.float64)

@@ -9,6 +9,9 @@ from torch import Tensor, nn
 
 from spdtokens.explain.errors import ExplainError
 from spdtokens.models import SPDTokenTransformer, TrialTransformer, channel_saliency
+from spdtokens.signal.covariance import PROTOTYPES
+from spdtokens.spd import Embedding
+from spdtokens.spd.embeddings import Several
 from spdtokens.training.spd_classifier import SPDTokenClassifier
 
 #: Trials whose gradients are held in memory at a time.
@@ -46,7 +49,8 @@ def channel_importance(
 
     Returns
     -------
-    importance : ndarray, shape (tokens, channels)
+    importance : ndarray, shape (matrices, channels)
+        One row a band, or band and window.
         Sums to 1. Trials whose scores move easily, those near the border of classes, weigh most.
 
     Raises
@@ -97,10 +101,16 @@ def channel_covariances(model: SPDTokenClassifier, X: ArrayLike) -> Tensor:
         raise ExplainError(
             f"Only an SPDTokenClassifier can be explained so far, not a {type(model).__name__}."
         )
-    if model.covariance in ("erp", "xdawn"):
+    covariance = model.tokenizer_.covariance
+    if covariance in PROTOTYPES:
         raise ExplainError(
-            f"With covariance={model.covariance!r} most rows of a matrix belong to class averages "
+            f"With covariance={covariance!r} most rows of a matrix belong to class averages "
             "and not to channels. Use covariance='sample' to see channels."
+        )
+    if model.tokenizer_.delays:
+        raise ExplainError(
+            f"With delays={model.tokenizer_.delays} a matrix has several rows for each channel, "
+            "one of them the channel's past. Use no delays to see channels."
         )
     return torch.from_numpy(model.tokenizer_.covariances(X))
 
@@ -119,13 +129,27 @@ class _Ensemble(nn.Module):
         d = int(made.n_features_in_)
         self.members = nn.ModuleList(
             TrialTransformer(d, n_tokens=made.n_tokens_, embedding=made.embedding_, network=network)
-            for network in transformers(model)
+            if isinstance(network, SPDTokenTransformer) and isinstance(made.embedding_, Embedding)
+            else _Scores(made.embedding_, network)
+            for network in model.networks_
         )
 
     def forward(self, C: Tensor) -> Tensor:
         """(n, classes); for one network its scores up to a constant, which changes no margin."""
         logs = torch.stack([member(C).log_softmax(-1) for member in self.members])
         return logs.logsumexp(0)
+
+
+class _Scores(nn.Module):
+    """Covariances (n, matrices, d, d) to the scores of whatever takes their tokens."""
+
+    def __init__(self, embedding: Embedding | Several, network: nn.Module) -> None:
+        super().__init__()
+        self.embedding, self.network = embedding, network
+
+    def forward(self, C: Tensor) -> Tensor:
+        scores: Tensor = self.network(self.embedding.to_token(C))
+        return scores
 
 
 class _Gains(nn.Module):

@@ -7,7 +7,7 @@ pyRiemann's. Whatever is fitted or chosen is fitted and chosen on training trial
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,19 +35,26 @@ STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0)
 class Covariances(Tokenizer):
     """Trials to covariance matrices (n, tokens, d, d): a tokenizer that stops before the token."""
 
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """As :meth:`Tokenizer.fit`; labels of one class only are refused."""
+    def fit_covariances(self, X: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
+        """As of a :class:`Tokenizer`; labels of one class only are refused."""
         if y is not None and len(np.unique(np.asarray(y))) < 2:
             raise ModelError(
                 f"All {len(np.asarray(y))} training trials are of one class: a classifier needs "
                 "trials of two or more classes."
             )
-        return super().fit(X, y)
+        return super().fit_covariances(X, y)
+
+    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
+        """Fit, and return what :meth:`transform` would of training trials."""
+        return _single(self.fit_covariances(X, y))
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Covariance matrices (n, tokens, d, d), or (n, d, d) where a trial has one."""
-        C = self.covariances(X)
-        return C[:, 0] if C.shape[1] == 1 else C
+        return _single(self.covariances(X))
+
+
+def _single(C: NDArray[np.float64]) -> NDArray[np.float64]:
+    return C[:, 0] if C.shape[1] == 1 else C
 
 
 def mdm(**tokenizer: Any) -> Pipeline:

@@ -165,6 +165,11 @@ class TrialTransformer(nn.Module):
                 f"The tokenizer has {len(tokenizer.embedding_.members)} embeddings of each matrix, "
                 "and a module has one: give the tokenizer the name of one, not a list."
             )
+        if tokenizer.delays:
+            raise ModelError(
+                f"The tokenizer has delays={tokenizer.delays}, and a module has none: leave them "
+                "out."
+            )
         raw = tokenizer.sfreq is not None
         for name, differentiable in (("filtering", "zero-phase"), ("covariance", "sample")):
             found = getattr(tokenizer, name)

@@ -18,7 +18,8 @@ from spdtokens.training.methods import get_method
 
 #: Methods of a section that are looked into: each costs the training of a run.
 MOST = 3
-FAMILY = "token transformer"
+TRANSFORMER = "token transformer"
+FAMILIES = (TRANSFORMER, "token discriminant")
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,7 @@ def best_token_methods(answer: Evaluation, most: int = MOST) -> list[str]:
     rows = [
         row
         for row in answer.rows
-        if get_method(answer.results[row.method][0].spec.method).family == FAMILY
+        if get_method(answer.results[row.method][0].spec.method).family in FAMILIES
         and np.isfinite(row.score)
     ]
     return [row.method for row in sorted(rows, key=lambda r: (bool(r.leaky), -r.score))[:most]]
@@ -91,12 +92,14 @@ def best_token_methods(answer: Evaluation, most: int = MOST) -> list[str]:
 
 def told(run: RunResult) -> str:
     """Which run it is."""
-    return f"subject {run.spec.subject}, fold {run.spec.fold}, seed {run.spec.seed}"
+    seed = "" if run.spec.seed is None else f", seed {run.spec.seed}"
+    return f"subject {run.spec.subject}, fold {run.spec.fold}{seed}"
 
 
 def _decision(method: str, run: RunResult, source: Source) -> Decision:
     again = refit(run, source)
     X = again.test.X
     importance = channel_importance(again.model, X)
-    attention = band_attention(again.model, X) if len(importance) > 1 else None
+    attends = get_method(run.spec.method).family == TRANSFORMER and len(importance) > 1
+    attention = band_attention(again.model, X) if attends else None
     return Decision(method, run, again.names, importance, attention, again.changed, again.apart)

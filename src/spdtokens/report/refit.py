@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from spdtokens.data import Dataset
 from spdtokens.evaluation.access import get_access
-from spdtokens.evaluation.execute import HELD_BACK, open_fold
+from spdtokens.evaluation.execute import HELD_BACK, open_fold, weights_for
 from spdtokens.evaluation.parts import Part, prepare
 from spdtokens.evaluation.plan import Source
 from spdtokens.evaluation.runs import RunResult, RunSpec
@@ -58,7 +58,7 @@ def median_run(runs: Sequence[RunResult], metric: str) -> RunResult:
 
 
 def refit(run: RunResult, source: Source) -> Refitted:
-    """Train a run of a token transformer again, with its own trials and seed.
+    """Train a run of a token method again, with its own trials and seed.
 
     On the same machine, with the same code, the model is the same bit by bit; whether its
     predictions are is counted, not taken for granted.
@@ -77,14 +77,15 @@ def refit(run: RunResult, source: Source) -> Refitted:
         train, matrices = parts.train, parts.train.X.ndim == 4
         options = {} if matrices else method.options(trials.dataset, settings)
         model = method.build(options, replace(settings, seed=spec.seed or 0))
-        if settings.resolved_preset().recipe.needs_validation:
+        if method.has_seed and settings.resolved_preset().recipe.needs_validation:
             if parts.validation is not None:
                 raise ReportError(
                     "the epoch was chosen by validation trials of the protocol, which a classifier "
                     "cannot be given"
                 )
             model.set_params(validation=HELD_BACK)
-        model.fit(train.X, train.y, train.groups)
+        weights = weights_for(method, fold, trials, parts)
+        model.fit(train.X, train.y, groups=train.groups, **weights)
         probabilities = model.predict_proba(parts.test.X)
     return Refitted(
         model,

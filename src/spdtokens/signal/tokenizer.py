@@ -7,15 +7,21 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pyriemann.estimation import ERPCovariances, XdawnCovariances
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from spdtokens.signal.bands import Band, BandSpec, SignalError
 from spdtokens.signal.checks import check_duplicates, check_trials
-from spdtokens.signal.covariance import estimate, paper_regularisation, relative_regularisation
+from spdtokens.signal.covariance import (
+    PROTOTYPES,
+    estimate,
+    paper_regularisation,
+    relative_regularisation,
+)
+from spdtokens.signal.delays import delay_samples, with_delays
 from spdtokens.signal.filters import causal, zero_phase
 from spdtokens.signal.plan import Window, plan_tokens, refuse_short_windows
+from spdtokens.signal.prototypes import Prototypes
 from spdtokens.spd import Floor, check_spd, token_dim
 from spdtokens.spd.arrays import as_tensor
 from spdtokens.spd.embeddings import get_embeddings
@@ -60,6 +66,14 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         training trials.
     n_filters : int
         Spatial filters a class, for ``'xdawn'``.
+    cross_fit : int
+        For ``'xdawn'``: folds in which the matrices of training trials are made with filters and
+        averages that have not seen them (:class:`~spdtokens.signal.prototypes.Prototypes`); 1 for
+        none. Then ``fit_transform(X, y)`` is not ``fit(X, y).transform(X)``, as in scikit-learn's
+        ``TargetEncoder``: train on the former.
+    delays : sequence of float
+        In seconds. Each puts the signal as it was so long before beside the channels, as further
+        channels; zero before the trial begins.
     regularisation : float or 'paper'
         Times the mean variance, added to the diagonal; ``'paper'`` adds 1e-6 square microvolts.
     unit_in_volts : float, optional
@@ -100,6 +114,8 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         filtering: Literal["zero-phase", "causal"] = "zero-phase",
         covariance: str = "sample",
         n_filters: int = 4,
+        cross_fit: int = 1,
+        delays: Sequence[float] = (),
         regularisation: float | Literal["paper"] = 1e-6,
         unit_in_volts: float | None = None,
         unit_free: bool = False,
@@ -115,6 +131,8 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         self.filtering = filtering
         self.covariance = covariance
         self.n_filters = n_filters
+        self.cross_fit = cross_fit
+        self.delays = delays
         self.regularisation = regularisation
         self.unit_in_volts = unit_in_volts
         self.unit_free = unit_free
@@ -130,11 +148,20 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         y : array, shape (n,), optional
             Needed by ``covariance='erp'`` and ``'xdawn'``.
         """
+        self.fit_covariances(X, y)
+        return self
+
+    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
+        """Fit, and return the tokens (n, tokens, features) of training trials."""
+        C = self.fit_covariances(X, y)
+        return self.embedding_.to_token(C)
+
+    def fit_covariances(self, X: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
+        """Fit, and return the covariance matrices (n, matrices, d, d) of training trials."""
         X = self._checked_shape(X)
         self.n_features_in_ = X.shape[-2]
         matrices = self._plan(X)
-        self._fit_prototypes(X, y)
-        C = self._covariances(X)
+        C = self._fitted_to_prototypes(X, y) if self._has_prototypes else self._covariances(X)
         variances = np.trace(C, axis1=-2, axis2=-1) / C.shape[-1]
         self.scale_ = float(variances.mean()) / USUAL_VARIANCE if self.unit_free else 1.0
         C = C / self.scale_
@@ -149,7 +176,7 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         )
         self.n_tokens_ = len(self.token_names_)
         self.n_features_out_ = token_dim(C.shape[-1])
-        return self
+        return C
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Tokens (n, tokens, features) of trials or covariances like those of ``fit``."""
@@ -180,15 +207,10 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         """Everything the output depends on besides the input, as plain values and arrays."""
         check_is_fitted(self)
         reference = getattr(self.embedding_, "reference", None)
-        learnt = []
-        for scale, made in self.prototypes_:
-            learnt += [scale, made.P_]
-            if self.covariance == "xdawn":
-                learnt.append(made.Xd_.filters_)
         return {
             "parameters": self.get_params(),
             "reference": None if reference is None else reference.numpy(),
-            "prototypes": learnt,
+            "prototypes": [part for made in self.prototypes_ for part in made.state()],
             "scale": self.scale_,
         }
 
@@ -217,12 +239,14 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         """
         self.bands_: tuple[Band, ...] = ()
         self.windows_: tuple[Window, ...] = ()
+        self.prototypes_: list[Prototypes] = []
         if self.sfreq is None:
             n_tokens = X.shape[1] if X.ndim == 4 else 1
             return [f"matrix {i}" for i in range(n_tokens)]
         if self.filtering not in ("zero-phase", "causal"):
             raise SignalError(f"filtering is 'zero-phase' or 'causal', not {self.filtering!r}.")
         self.n_samples_ = X.shape[-1]
+        self._delays = delay_samples(self.delays, self.sfreq, self.n_samples_)
         plan = plan_tokens(
             sfreq=self.sfreq,
             n_samples=self.n_samples_,
@@ -232,21 +256,24 @@ class Tokenizer(TransformerMixin, BaseEstimator):
             stimulus_frequencies=self.stimulus_frequencies,
         )
         if self.covariance == "sample":
-            refuse_short_windows(plan, X.shape[-2])
+            refuse_short_windows(plan, X.shape[-2] * (1 + len(self._delays)))
         self._token_plan = plan
         self.bands_, self.windows_ = plan.bands, plan.windows
         return plan.names
 
+    @property
+    def _has_prototypes(self) -> bool:
+        return self.covariance in PROTOTYPES
+
     def _pieces(self, X: NDArray[Any]) -> list[NDArray[np.float64]]:
-        """Signals (n, channels, samples) of every token."""
+        """Signals (n, channels, samples) of every matrix."""
         assert self.sfreq is not None
         apply = zero_phase if self.filtering == "zero-phase" else causal
-        return self._token_plan.cut(apply(X, self.bands_, self.sfreq))
+        filtered = apply(X, self.bands_, self.sfreq)
+        return self._token_plan.cut(with_delays(band, self._delays) for band in filtered)
 
-    def _fit_prototypes(self, X: NDArray[Any], y: ArrayLike | None) -> None:
-        self.prototypes_: list[Any] = []
-        if self.covariance not in ("erp", "xdawn"):
-            return
+    def _fitted_to_prototypes(self, X: NDArray[Any], y: ArrayLike | None) -> NDArray[np.float64]:
+        """Covariances (n, matrices, d, d) of training trials, while prototypes are learnt."""
         if self.sfreq is None or y is None:
             raise SignalError(
                 f"covariance={self.covariance!r} is fitted to raw trials and their labels: pass "
@@ -260,24 +287,25 @@ class Tokenizer(TransformerMixin, BaseEstimator):
                 f"All labels are {y[0]!r}: covariance={self.covariance!r} needs two classes."
             )
         check_trials(X)
+        self.prototypes_, matrices = [], []
         for piece in self._pieces(X):
-            if self.covariance == "erp":
-                made = ERPCovariances(estimator="oas")
-            else:
-                made = XdawnCovariances(self.n_filters, estimator="oas", xdawn_estimator="oas")
-            self.prototypes_.append((scale := piece.std(), made.fit(piece / scale, y)))
+            made = Prototypes(self.covariance, self.n_filters, self.cross_fit)
+            matrices.append(made.fit(piece, y))
+            self.prototypes_.append(made)
+        return self._checked(np.stack(matrices, axis=1))
 
     def _covariances(self, X: NDArray[Any]) -> NDArray[np.float64]:
         if self.sfreq is None:
-            C = np.asarray(X if X.ndim == 4 else X[:, None], dtype=np.float64)
-        else:
-            check_trials(X)
-            # A few trials at a time: what is between two steps then stays in the cache.
-            size = max(1, CHUNK_SAMPLES // (X.shape[1] * X.shape[2]))
-            chunks = [X[i : i + size] for i in range(0, len(X), size)]
-            C = np.concatenate(
-                [np.stack(self._estimates(self._pieces(chunk)), axis=1) for chunk in chunks]
-            )
+            return self._checked(np.asarray(X if X.ndim == 4 else X[:, None], dtype=np.float64))
+        check_trials(X)
+        # A few trials at a time: what is between two steps then stays in the cache.
+        size = max(1, CHUNK_SAMPLES // (X.shape[1] * X.shape[2]))
+        chunks = [X[i : i + size] for i in range(0, len(X), size)]
+        estimates = [np.stack(self._estimates(self._pieces(chunk)), axis=1) for chunk in chunks]
+        return self._checked(np.concatenate(estimates))
+
+    def _checked(self, C: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Regularised; what is not positive definite is refused."""
         if self.regularisation == "paper":
             C = paper_regularisation(C, self.unit_in_volts)
         elif self.sfreq is not None:
@@ -287,9 +315,6 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         return C
 
     def _estimates(self, pieces: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
-        if not self.prototypes_:
+        if not self._has_prototypes:
             return [estimate(piece, self.covariance) for piece in pieces]
-        return [
-            made.transform(piece / scale) * scale**2
-            for piece, (scale, made) in zip(pieces, self.prototypes_, strict=True)
-        ]
+        return [made.transform(piece) for piece, made in zip(pieces, self.prototypes_, strict=True)]

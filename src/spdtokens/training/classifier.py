@@ -13,11 +13,13 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from spdtokens.models import SPDTokenTransformer
+from spdtokens.models.discriminant import TokenDiscriminant
 from spdtokens.spd.arrays import as_tensor
 from spdtokens.training.device import resolve_device
 from spdtokens.training.engine import train_runs
 from spdtokens.training.group import Pool
 from spdtokens.training.labels import held_back, seed_of
+from spdtokens.training.network import TokenModel
 from spdtokens.training.presets import Preset, resolve_preset
 from spdtokens.training.progress import training_bar
 from spdtokens.training.recipe import TrainingError
@@ -105,6 +107,7 @@ class TokenNetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
                 checkpoint=None if self.checkpoint is None else Path(self.checkpoint),
             )
         # In double precision a prediction does not depend on which trials are predicted with it.
+        self.networks_: list[TokenModel | TokenDiscriminant]
         self.networks_ = [run.model.double() for run in runs]
         self.history_ = {
             name: _stacked([run.curves[name] for run in runs]) for name in runs[0].curves

@@ -117,6 +117,10 @@ class Method:
         Its own, for all paradigms but SSVEP, whose bands are around the stimuli.
     own_covariances : bool
         Whether it makes covariances of its own kind from signals.
+    own_tokens : callable, optional
+        From a data set of signals to the options of the tokenizer it chooses itself.
+    weighs : bool
+        Whether it can be told to weigh trials, as those of the person who is decoded.
     extra : str, optional
         Ours, without which it does not run.
     parameters : callable, optional
@@ -136,6 +140,8 @@ class Method:
     only_for: str | None = None
     bands: str | None = None
     own_covariances: bool = False
+    own_tokens: Callable[[Dataset], dict[str, Any]] | None = None
+    weighs: bool = False
     extra: str | None = None
     parameters: Callable[[TrialShape, TransformerConfig], int] | None = None
     together: Callable[[Settings], Together] | None = None
@@ -174,6 +180,8 @@ class Method:
         names = ("sfreq", "bands", "windows", "tmin", "stimulus_frequencies")
         options = {name: getattr(tokenizer, name) for name in names}
         if self.input != "raw" and not dataset.is_covariance:
+            own = {} if self.own_tokens is None else self.own_tokens(dataset)
+            options |= {name: value for name, value in own.items() if name != "bands"}
             options["covariance"] = self.covariance_for(dataset, settings)
         return options
 
@@ -191,6 +199,8 @@ class Method:
                     f"{', '.join(known)}."
                 )
             return settings.covariance
+        if self.own_tokens is not None:
+            return str(self.own_tokens(dataset)["covariance"])
         if self.family != "classical":
             return "sample"
         return "xdawn" if dataset.paradigm == "erp" and self.bands is None else "oas"
@@ -200,7 +210,8 @@ class Method:
 
         The method's own, around the stimuli for SSVEP; else the user's; else those of the paradigm:
         for potentials 1-24 Hz (nothing, if already filtered); for classical methods 8-30 Hz of
-        motor imagery and the stimuli of SSVEP; for networks, one token a trial, 4-40 Hz.
+        motor imagery and the stimuli of SSVEP; for ``recommended`` those it chooses; for networks,
+        one token a trial, 4-40 Hz.
         """
         stimulus = dataset.paradigm == "ssvep" and dataset.stimulus_frequencies
         if self.bands is not None:
@@ -209,6 +220,9 @@ class Method:
             return settings.bands
         if dataset.paradigm == "erp":
             return "none" if None not in dataset.filtered else [(1.0, 24.0)]
+        if self.own_tokens is not None:
+            bands: BandSpec = self.own_tokens(dataset)["bands"]
+            return bands
         if self.family == "classical" and stimulus and not self.own_covariances:
             return "stimulus"
         if self.family == "classical" and dataset.paradigm == "motor imagery":

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from sklearn.base import BaseEstimator
 
+from spdtokens.data import Dataset
 from spdtokens.models import SPDTokenTransformer, TransformerConfig, classical
 from spdtokens.models.networks import NETWORKS, TrialShape
 from spdtokens.signal import Tokenizer
@@ -23,7 +24,8 @@ from spdtokens.training.method import (
 from spdtokens.training.network import TokenModel
 from spdtokens.training.network_classifier import NetworkClassifier
 from spdtokens.training.recipes import published_recipe
-from spdtokens.training.spd_classifier import SPDTokenClassifier
+from spdtokens.training.recommended import recommended_tokens
+from spdtokens.training.spd_classifier import RECOMMENDED, SPDTokenClassifier
 
 __all__ = ["METHODS", "Method", "MethodError", "RecipeName", "Settings", "Together", "get_method"]
 
@@ -168,6 +170,21 @@ def _tokens() -> list[Method]:
     ]
 
 
+def _recommended() -> Method:
+    def tokens(dataset: Dataset) -> dict[str, Any]:
+        return recommended_tokens(dataset.paradigm, dataset.window, dataset.stimulus_frequencies)
+
+    return Method(
+        RECOMMENDED,
+        "token discriminant",
+        "this package",
+        "tokens",
+        lambda options, _settings: SPDTokenClassifier(**options),
+        own_tokens=tokens,
+        weighs=True,
+    )
+
+
 METHODS: dict[str, Method] = {
-    method.name: method for method in (*_tokens(), *_classical(), *_networks())
+    method.name: method for method in (_recommended(), *_tokens(), *_classical(), *_networks())
 }

@@ -13,40 +13,73 @@ from sklearn.utils.validation import check_is_fitted
 
 from spdtokens.models import geometric_bias
 from spdtokens.models.config import Attention
+from spdtokens.models.discriminant import fit_discriminant
 from spdtokens.signal import Tokenizer
 from spdtokens.signal.bands import BandSpec
 from spdtokens.signal.tokenizer import Window
-from spdtokens.training.classifier import TokenNetworkClassifier
+from spdtokens.training.classifier import OVERRIDES, TokenNetworkClassifier
 from spdtokens.training.labels import encode
+from spdtokens.training.presets import PRESETS
+from spdtokens.training.recipe import TrainingError
+from spdtokens.training.recommended import EMBEDDINGS, paradigm_of, recommended_tokens
+
+#: The preset that is no network.
+RECOMMENDED = "recommended"
+#: Options of the tokenizer: those the preset decides where they are None, and the others.
+_BY_PRESET = (
+    "embedding",
+    "bands",
+    "windows",
+    "covariance",
+    "cross_fit",
+    "delays",
+    "isometric",
+)
+_AS_GIVEN = tuple(name for name in Tokenizer().get_params() if name not in _BY_PRESET)
 
 
 class SPDTokenClassifier(TokenNetworkClassifier):
-    """Decode EEG trials, or their covariance matrices, with the SPD Token Transformer.
+    """Decode EEG trials, or their covariance matrices, from tokens.
 
     Parameters
     ----------
-    embedding, sfreq, bands, windows, tmin, stimulus_frequencies, filtering, covariance, \
-n_filters, regularisation, unit_in_volts, unit_free, isometric, floor
-        How trials become tokens: see :class:`spdtokens.Tokenizer`. Without ``sfreq`` the input is
-        taken as covariance matrices. ``unit_free`` is on here: BN-Embed adds 1e-5 to a variance,
-        in which square roots and raw entries of covariances in square volts would vanish.
+    embedding : str or sequence of str, optional
+    sfreq : float, optional
+        Samples a second; without it the input is taken as covariance matrices.
+    paradigm : {'mi', 'erp', 'ssvep', 'other'}, optional
+        For ``recommended``, which makes other tokens of each. If not given: SSVEP where there are
+        stimulus frequencies, else motor imagery (as for any other rhythm).
+    bands, windows, covariance, cross_fit, delays, isometric
+        None for those of the preset: of ``recommended`` by paradigm, the windows parts of the
+        whole trial for potentials and the whole trial else.
+    tmin, stimulus_frequencies, filtering, n_filters, regularisation, unit_in_volts, unit_free, \
+floor
+        How trials become tokens: see :class:`spdtokens.Tokenizer`. ``unit_free`` is on here:
+        BN-Embed adds 1e-5 to a variance, in which square roots and raw entries of covariances in
+        square volts would vanish.
+    preset : str
+        ``'recommended'``: the tokens that decode best, and a discriminant in closed form, in a
+        second and without chance. ``'paper'`` or ``'paper-small'``: the paper's transformer on
+        log-Euclidean tokens of 4-40 Hz.
     attention : {'standard', 'geometric'}, optional
         ``'geometric'`` lowers attention by ``alpha`` times the Bures-Wasserstein distance of two
         tokens' matrices; with one token a trial it changes nothing.
     alpha : float, optional
-    preset, d_model, n_layers, n_heads, d_ff, dropout, bn_embed, epochs, batch_size, \
-learning_rate, weight_decay, label_smoothing, keep, patience, validation, ensemble, \
-random_state, device, verbose, checkpoint
-        The network and its training: see
+    d_model, n_layers, n_heads, d_ff, dropout, bn_embed, epochs, batch_size, learning_rate, \
+weight_decay, label_smoothing, keep, patience, validation, ensemble, random_state, device, \
+verbose, checkpoint
+        The network and its training, for the presets that have one: see
         :class:`spdtokens.training.TokenTransformerClassifier`.
 
     Attributes
     ----------
     classes_ : ndarray, shape (classes,)
     history_ : dict of str to ndarray, shape (ensemble, epochs)
-        Curves: ``'train loss'``, ``'train accuracy'``, and of validation trials if there are any.
+        Curves: ``'train loss'``, ``'train accuracy'``, and of validation trials if there are any;
+        none of ``recommended``.
     tokenizer_ : Tokenizer
-    networks_ : list of SPDTokenTransformer
+    networks_ : list of SPDTokenTransformer, or of one TokenDiscriminant
+        From tokens to scores.
     n_epochs_ : list of int
         The epoch, from 1, that was kept of each network.
 
@@ -55,31 +88,34 @@ random_state, device, verbose, checkpoint
     >>> from spdtokens import SPDTokenClassifier, load_dataset
     >>> data = load_dataset("sim-mi")
     >>> trials = data.load("1", data.sessions("1")[0])
-    >>> model = SPDTokenClassifier(sfreq=data.sfreq, epochs=2, random_state=42)
+    >>> model = SPDTokenClassifier(sfreq=data.sfreq, tmin=data.tmin, windows=[data.window])
     >>> model.fit(trials.X, trials.y).predict_proba(trials.X[:5]).shape
     (5, 4)
     """
 
     def __init__(
         self,
-        embedding: str = "log_euclidean",
+        embedding: str | Sequence[str] | None = None,
         *,
         sfreq: float | None = None,
-        bands: BandSpec = "broadband",
+        paradigm: str | None = None,
+        bands: BandSpec | None = None,
         windows: Sequence[Window] | None = None,
         tmin: float = 0.0,
         stimulus_frequencies: Sequence[float] = (),
         filtering: Literal["zero-phase", "causal"] = "zero-phase",
-        covariance: str = "sample",
+        covariance: str | None = None,
         n_filters: int = 4,
+        cross_fit: int | None = None,
+        delays: Sequence[float] | None = None,
         regularisation: float | Literal["paper"] = 1e-6,
         unit_in_volts: float | None = None,
         unit_free: bool = True,
-        isometric: bool = False,
+        isometric: bool | None = None,
         floor: Literal["relative", "paper"] = "relative",
         attention: Attention | None = None,
         alpha: float | None = None,
-        preset: str = "paper",
+        preset: str = "recommended",
         d_model: int | None = None,
         n_layers: int | None = None,
         n_heads: int | None = None,
@@ -102,6 +138,7 @@ random_state, device, verbose, checkpoint
     ) -> None:
         self.embedding = embedding
         self.sfreq = sfreq
+        self.paradigm = paradigm
         self.bands = bands
         self.windows = windows
         self.tmin = tmin
@@ -109,6 +146,8 @@ random_state, device, verbose, checkpoint
         self.filtering = filtering
         self.covariance = covariance
         self.n_filters = n_filters
+        self.cross_fit = cross_fit
+        self.delays = delays
         self.regularisation = regularisation
         self.unit_in_volts = unit_in_volts
         self.unit_free = unit_free
@@ -137,7 +176,13 @@ random_state, device, verbose, checkpoint
         self.verbose = verbose
         self.checkpoint = checkpoint
 
-    def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        groups: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
         """Train.
 
         Parameters
@@ -147,23 +192,70 @@ random_state, device, verbose, checkpoint
         groups : array, shape (n,), optional
             Trials of one group, such as segments of one long trial, are never split between
             training and validation.
+        sample_weight : array, shape (n,), optional
+            Of trials, for ``recommended``: more for those of the person to be decoded, say.
         """
-        self._preset()  # a wrong setting is refused before the signal is worked on
+        self._check_preset(sample_weight)  # before the signal is worked on
         self.classes_, codes = encode(y, len(np.asarray(X)))
-        self.tokenizer_ = self.make_tokenizer().fit(X, y)
+        self.tokenizer_ = self.make_tokenizer(X)
+        C = self.tokenizer_.fit_covariances(X, y)
         self.n_features_in_ = self.tokenizer_.n_features_in_
-        tokens, bias = self._tokens(X)
-        return self._fit_tokens(tokens, codes, bias, groups)
+        tokens, bias = self._tokens_of(C)
+        if self.preset != RECOMMENDED:
+            return self._fit_tokens(tokens, codes, bias, groups)
+        self.networks_ = [fit_discriminant(tokens, codes, sample_weight)]
+        self.history_, self.n_epochs_ = {}, []
+        return self
 
-    def make_tokenizer(self) -> Tokenizer:
-        """The tokenizer of these parameters, not fitted."""
-        return Tokenizer(**{name: getattr(self, name) for name in Tokenizer().get_params()})
+    def make_tokenizer(self, X: ArrayLike) -> Tokenizer:
+        """The tokenizer of these parameters for such trials, not fitted."""
+        return Tokenizer(**self._from_preset(X), **{n: getattr(self, n) for n in _AS_GIVEN})
+
+    def _from_preset(self, X: ArrayLike) -> dict[str, Any]:
+        """Options that the preset decides, unless they are given."""
+        if self.preset != RECOMMENDED:
+            options: dict[str, Any] = {"bands": "broadband", "covariance": "sample"}
+            options |= {"embedding": "log_euclidean", "isometric": False}
+        else:
+            options = {"embedding": EMBEDDINGS, "isometric": True}
+            paradigm = paradigm_of(self.paradigm, self.stimulus_frequencies)
+            if self.sfreq is not None:
+                end = self.tmin + np.shape(X)[-1] / self.sfreq
+                window = self.windows[0] if self.windows else (self.tmin, end)
+                options |= recommended_tokens(paradigm, window, self.stimulus_frequencies)
+        given = {name: getattr(self, name) for name in _BY_PRESET}
+        return options | {name: value for name, value in given.items() if value is not None}
+
+    def _check_preset(self, sample_weight: ArrayLike | None) -> None:
+        if self.preset not in (RECOMMENDED, *PRESETS):
+            known = ", ".join((RECOMMENDED, *PRESETS))
+            raise TrainingError(f"There is no preset {self.preset!r}. There are: {known}.")
+        if self.preset != RECOMMENDED:
+            self._preset()
+            if sample_weight is not None:
+                raise TrainingError(f"Preset {self.preset!r} cannot weigh trials.")
+            return
+        of_networks = {
+            name: getattr(self, name) for name in (*OVERRIDES, "validation", "checkpoint")
+        }
+        given = [name for name, value in of_networks.items() if value is not None]
+        if self.ensemble != 1:
+            given.append("ensemble")
+        if given:
+            raise TrainingError(
+                f"{given[0]} is for networks, and preset 'recommended' has none: leave it out, or "
+                "pass preset='paper'."
+            )
 
     def _tokens(self, X: ArrayLike) -> tuple[NDArray[Any], torch.Tensor | None]:
         check_is_fitted(self, "tokenizer_")
-        C = self.tokenizer_.covariances(X)
+        return self._tokens_of(self.tokenizer_.covariances(X))
+
+    def _tokens_of(self, C: NDArray[np.float64]) -> tuple[NDArray[Any], torch.Tensor | None]:
         tokens = self.tokenizer_.embedding_.to_token(C)
+        if self.preset == RECOMMENDED or C.shape[1] == 1:
+            return tokens, None
         config = self._preset().config
-        if config.attention == "standard" or C.shape[1] == 1:
+        if config.attention == "standard":
             return tokens, None
         return tokens, geometric_bias(torch.from_numpy(C), config.alpha)

@@ -1,0 +1,133 @@
+"""From tokens to scores in closed form: a regularised linear discriminant."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax
+from sklearn.model_selection import StratifiedKFold
+from torch import Tensor, nn
+
+from spdtokens.models.config import ModelError
+
+#: Added to the covariance within classes: so much of its total variance, in every direction.
+RIDGE = 0.012
+#: Folds by which the confidence of scores is set.
+FOLDS = 5
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+
+class TokenDiscriminant(nn.Module):
+    """Scores that are linear in all tokens of a trial, each token with weights of its own.
+
+    Parameters
+    ----------
+    weight : Tensor, shape (tokens, features, classes)
+    bias : Tensor, shape (classes,)
+    """
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("weight", weight)
+        self.register_buffer("bias", bias)
+
+    def forward(self, tokens: Tensor, _bias: Tensor | None = None) -> Tensor:
+        """Scores (n, classes) of tokens (n, tokens, features)."""
+        return torch.einsum("ntf,tfc->nc", tokens, self.weight) + self.bias
+
+
+def fit_discriminant(
+    tokens: Array, codes: Codes, sample_weight: ArrayLike | None = None
+) -> TokenDiscriminant:
+    """Linear discriminant analysis of tokens, with a ridge.
+
+    Every token counts alike: it is divided by one number, so that its variance over trials, summed
+    over features, is 1. Features within a token keep their proportions, which are those of the
+    geometry: to standardise each would raise what is mostly noise. Classes count alike, however
+    rare. Scores are multiplied by the one number with which they foretell best, in folds within the
+    training trials, so that probabilities can be taken as such.
+
+    Parameters
+    ----------
+    tokens : ndarray, shape (n, tokens, features)
+    codes : ndarray of int, shape (n,)
+        Classes 0, 1, ..., each with trials.
+    sample_weight : array, shape (n,), optional
+        How much trials count.
+
+    Raises
+    ------
+    ModelError
+        For weights that are not one a trial, or leave a class without trials.
+    """
+    n, n_tokens, n_features = tokens.shape
+    share = _shares(sample_weight, codes)
+    centre = np.tensordot(share, tokens, 1)
+    spread = np.sqrt(np.einsum("n,ntf->t", share, (tokens - centre) ** 2))
+    # What never changes, but for rounding, says nothing.
+    still = spread <= 1e-12 * np.linalg.norm(centre, axis=1)
+    unit = np.where(still, np.inf, spread)[:, None]
+    X = ((tokens - centre) / unit).reshape(n, -1)
+    W, offset = _discriminant(X, codes, share)
+    scale = _confidence(X, codes, share)
+    weight = scale * W.reshape(n_tokens, n_features, -1) / unit[..., None]
+    bias = scale * offset - np.tensordot(centre, weight, 2)
+    return TokenDiscriminant(torch.from_numpy(weight), torch.from_numpy(bias))
+
+
+def _shares(sample_weight: ArrayLike | None, codes: Codes) -> Array:
+    """Weights (n,) that add up to 1."""
+    n = len(codes)
+    weight = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (n,) or not np.isfinite(weight).all() or weight.min() < 0:
+        raise ModelError(
+            f"sample_weight has one number for each of {n} trials, none of them negative or "
+            f"missing; got an array of shape {weight.shape}."
+        )
+    if np.bincount(codes, weight).min() <= 0:
+        raise ModelError("sample_weight is zero for all trials of a class: leave the class out.")
+    return np.asarray(weight / weight.sum())
+
+
+def _discriminant(X: Array, codes: Codes, share: Array) -> tuple[Array, Array]:
+    """Weights (features, classes) and offsets (classes,) of vectors (n, features).
+
+    Computed from the products of trials, of which there are fewer than features.
+    """
+    onehot = np.eye(int(codes.max()) + 1)[codes] * share[:, None]
+    means = (onehot / onehot.sum(0)).T @ X
+    Z = np.sqrt(share)[:, None] * (X - means[codes])
+    G = Z @ Z.T
+    # Trials that all equal their class mean have no covariance: any ridge gives the nearest mean.
+    ridge = RIDGE * np.trace(G) or 1.0
+    inner = np.linalg.solve(G + ridge * np.eye(len(G)), Z @ means.T)
+    W = (means.T - Z.T @ inner) / ridge
+    return W, -0.5 * (means.T * W).sum(0)
+
+
+def _confidence(X: Array, codes: Codes, share: Array) -> float:
+    """The factor with which scores of trials not trained on foretell their classes best."""
+    counts = np.bincount(codes)
+    folds = min(FOLDS, counts.min())
+    if folds < 2:
+        return 1.0
+    scores = np.empty((len(X), len(counts)))
+    # Neighbours in time resemble each other and stay on one side.
+    for train, test in StratifiedKFold(folds).split(X, codes):
+        W, offset = _discriminant(X[train], codes[train], share[train] / share[train].sum())
+        scores[test] = X[test] @ W + offset
+    # Classes count alike here too.
+    weight = share / np.bincount(codes, share)[codes]
+
+    def loss(log_factor: float) -> float:
+        logs = log_softmax(np.exp(log_factor) * scores, axis=1)
+        return float(-(weight * logs[np.arange(len(X)), codes]).sum())
+
+    return float(np.exp(minimize_scalar(loss, bounds=(-12, 6), method="bounded").x))

@@ -1,0 +1,94 @@
+"""The preset ``recommended``: which tokens a trial gives, by paradigm and by nothing else.
+
+``docs/recommended.md`` has the reasons, what each ingredient is worth, and what was tried besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from spdtokens.data.base import Paradigm
+from spdtokens.data.select import PARADIGMS
+from spdtokens.signal.bands import BandSpec, stimulus_bands
+from spdtokens.signal.tokenizer import Window
+from spdtokens.training.recipe import TrainingError
+
+#: Of every matrix: two views from the mean of the training trials.
+EMBEDDINGS = ("affine_invariant", "whitened_root")
+#: Hz at each side of a stimulus frequency and its harmonics: the line, and the line with what
+#: surrounds it. A band must be wider than the window resolves.
+HALF_WIDTHS = (0.25, 1.0)
+#: What else is seen of SSVEP trials: attention and rest show in the usual bands.
+CONTEXT = ((4.0, 8.0), (8.0, 13.0), (13.0, 30.0), (30.0, 45.0))
+#: Parts of the epoch in which potentials are looked for.
+PARTS = ((0.0, 1.0), (0.0, 0.75))
+#: Seconds: about a period of the alpha rhythm, so that spatial filters of the signal and its past
+#: can cancel it.
+DELAY = 0.1
+#: In which filters and averages are made for training trials they have not seen.
+CROSS_FIT = 5
+
+
+def paradigm_of(name: str | None, stimulus_frequencies: Sequence[float]) -> Paradigm:
+    """The paradigm of a name; if none is given SSVEP where there are stimuli, else imagery.
+
+    Raises
+    ------
+    TrainingError
+        For an unknown name.
+    """
+    if name is None:
+        return "ssvep" if len(stimulus_frequencies) else "motor imagery"
+    known = PARADIGMS | {value: value for value in PARADIGMS.values()}
+    if name not in known:
+        raise TrainingError(f"There is no paradigm {name!r}. There are: {', '.join(PARADIGMS)}.")
+    return known[name]
+
+
+def recommended_tokens(
+    paradigm: Paradigm, window: Window, stimulus_frequencies: Sequence[float] = ()
+) -> dict[str, Any]:
+    """Options of the :class:`~spdtokens.Tokenizer` for raw trials.
+
+    Parameters
+    ----------
+    paradigm : str
+    window : pair of float
+        From and to in seconds: where the answer of the brain is.
+    stimulus_frequencies : sequence of float
+        In Hz, for SSVEP.
+
+    Returns
+    -------
+    options : dict
+        ``bands``, ``windows``, ``covariance``, ``delays``, ``cross_fit``.
+
+    Raises
+    ------
+    TrainingError
+        For SSVEP without its stimuli.
+    """
+    begin, end = window
+    if paradigm == "erp":
+        windows = [tuple(begin + part * (end - begin) for part in parts) for parts in PARTS]
+        return {
+            "bands": [(1.0, 24.0)],
+            "windows": windows,
+            "covariance": "xdawn",
+            "delays": (DELAY,),
+            "cross_fit": CROSS_FIT,
+        }
+    bands: BandSpec = [(8.0, 30.0)]
+    if paradigm == "ssvep":
+        if not len(stimulus_frequencies):
+            raise TrainingError(
+                "SSVEP is decoded around its flicker frequencies, which are not known: pass them "
+                "in Hz, such as stimulus_frequencies=(13, 17) or --stimulus-hz 13,17."
+            )
+        least = 0.5001 / (end - begin)  # a little more than is resolved, whatever rounding does
+        widths = dict.fromkeys(max(width, least) for width in HALF_WIDTHS)
+        narrow = [stimulus_bands(stimulus_frequencies, half_width=width) for width in widths]
+        bands = [(band.low, band.high) for bands in narrow for band in bands] + list(CONTEXT)
+    plain: dict[str, Any] = {"delays": (), "cross_fit": 1}
+    return {"bands": bands, "windows": [window], "covariance": "oas", **plain}

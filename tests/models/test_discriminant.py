@@ -1,0 +1,135 @@
+"""The discriminant against direct computations and scikit-learn."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import softmax
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.metrics import log_loss
+
+from spdtokens.models import ModelError
+from spdtokens.models.discriminant import RIDGE, fit_discriminant
+
+
+def made(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    tokens = rng.standard_normal((n, 2, 40)) * np.array([1.0, 30.0])[:, None] + 5.0
+    tokens[:, 0, 0] += 1.5 * y
+    tokens[:, 1, 1] += 30.0 * (y == 1)
+    return tokens, y
+
+
+def scores(head, tokens: np.ndarray) -> np.ndarray:
+    found = head(torch.from_numpy(tokens)).numpy()
+    return found - found.mean(1, keepdims=True)
+
+
+def directly(tokens: np.ndarray, y: np.ndarray, w: np.ndarray, test: np.ndarray) -> np.ndarray:
+    """The textbook, with matrices as large as there are features."""
+    w = w / w.sum()
+    centre = (w[:, None, None] * tokens).sum(0)
+    total = (w[:, None] * ((tokens - centre) ** 2).sum(2)).sum(0)
+    X, T = (((t - centre) / np.sqrt(total)[:, None]).reshape(len(t), -1) for t in (tokens, test))
+    means = np.stack([np.average(X[y == k], axis=0, weights=w[y == k]) for k in range(3)])
+    R = X - means[y]
+    S = (R * w[:, None]).T @ R
+    S += RIDGE * np.trace(S) * np.eye(len(S))
+    W = np.linalg.solve(S, means.T)
+    found = T @ W - 0.5 * np.einsum("kf,fk->k", means, W)
+    return found - found.mean(1, keepdims=True)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_it_is_the_textbook(weighted: bool) -> None:
+    tokens, y = made()
+    test, _ = made(20, seed=1)
+    w = np.random.default_rng(2).uniform(0.1, 3.0, 60) if weighted else np.ones(60)
+    head = fit_discriminant(tokens, y, w if weighted else None)
+    found, expected = scores(head, test), directly(tokens, y, w, test)
+    factor = (found * expected).sum() / (expected * expected).sum()
+    assert factor > 0
+    np.testing.assert_allclose(found, factor * expected, rtol=1e-8, atol=1e-10)
+
+
+def test_with_one_token_and_this_ridge_scikit_learn_agrees() -> None:
+    tokens, y = made(90)
+    tokens = tokens[:, :1]
+    X = tokens[:, 0]
+    S = np.mean([np.cov(X[y == k].T, bias=True) for k in range(3)], axis=0)
+    # scikit-learn shrinks the covariance of each class towards its own mean variance.
+    shrinkage = RIDGE * 40 / (1 + RIDGE * 40)
+    lda = LinearDiscriminantAnalysis(
+        solver="eigen", shrinkage=None, covariance_estimator=_Fixed(S, shrinkage)
+    ).fit(X, y)
+    assert (
+        fit_discriminant(tokens, y)(torch.from_numpy(tokens)).numpy().argmax(1) == lda.predict(X)
+    ).all()
+
+
+class _Fixed:
+    """A covariance estimator that knows the answer."""
+
+    def __init__(self, S: np.ndarray, shrinkage: float) -> None:
+        d = len(S)
+        self.covariance_ = (1 - shrinkage) * S + shrinkage * np.trace(S) / d * np.eye(d)
+
+    def fit(self, _X: np.ndarray) -> _Fixed:
+        return self
+
+
+def test_a_weight_of_two_is_a_trial_given_twice() -> None:
+    tokens, y = made()
+    twice = np.r_[np.arange(60), np.arange(20)]
+    doubled = fit_discriminant(tokens[twice], y[twice])
+    weighted = fit_discriminant(tokens, y, np.where(np.arange(60) < 20, 2.0, 1.0))
+    a, b = scores(doubled, tokens), scores(weighted, tokens)
+    np.testing.assert_allclose(a / np.abs(a).max(), b / np.abs(b).max(), atol=1e-9)
+
+
+def test_units_and_offsets_of_a_token_do_not_matter() -> None:
+    tokens, y = made()
+    expected = scores(fit_discriminant(tokens, y), tokens)
+    other = tokens * np.array([1e-9, 1e6])[:, None] + np.array([3.0, -1e5])[:, None]
+    np.testing.assert_allclose(scores(fit_discriminant(other, y), other), expected, atol=1e-5)
+
+
+def test_a_token_that_never_changes_says_nothing() -> None:
+    tokens, y = made()
+    dead = np.concatenate([tokens, np.full((60, 1, 40), 7.0)], 1)
+    head = fit_discriminant(dead, y)
+    assert (head.weight[2] == 0).all()
+    np.testing.assert_allclose(
+        scores(head, dead), scores(fit_discriminant(tokens, y), tokens), atol=1e-9
+    )
+
+
+def test_probabilities_of_new_trials_can_be_taken_as_such() -> None:
+    tokens, y = made(150)
+    test, labels = made(600, seed=3)
+    found = scores(fit_discriminant(tokens, y), test)
+    losses = {f: log_loss(labels, softmax(f * found, axis=1)) for f in (0.33, 1.0, 3.0)}
+    assert losses[1.0] == min(losses.values())
+
+
+def test_few_trials_and_equal_trials() -> None:
+    tokens, y = made(3)
+    assert (scores(fit_discriminant(tokens, y), tokens).argmax(1) == y).all()
+    same = tokens[[0, 1, 2] * 3]
+    assert (scores(fit_discriminant(same, y[[0, 1, 2] * 3]), tokens).argmax(1) == y).all()
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (np.ones(5), r"each of 60 trials.*shape \(5,\)"),
+        (-np.ones(60), "none of them negative"),
+        (np.full(60, np.nan), "or missing"),
+        ((np.arange(60) % 3 > 0).astype(float), "zero for all trials of a class"),
+    ],
+)
+def test_bad_weights_are_refused(weight: np.ndarray, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        fit_discriminant(*made(), weight)

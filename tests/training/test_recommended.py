@@ -1,0 +1,155 @@
+"""The preset `recommended`: tokens by paradigm, the classifier, its place in evaluations."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import cross_val_score
+
+from spdtokens import SPDTokenClassifier, evaluate, load_dataset
+from spdtokens.signal.bands import SignalError
+from spdtokens.training import TrainingError
+from spdtokens.training.methods import Settings, get_method
+from spdtokens.training.recommended import paradigm_of, recommended_tokens
+
+SFREQ = 128.0
+
+
+def rhythms(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Two classes that differ in the strength of 10 Hz in one channel."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    t = np.arange(256) / SFREQ
+    X = rng.standard_normal((n, 5, 256))
+    waves = np.sin(2 * np.pi * 10 * t + rng.uniform(0, 6.3, (n, 1)))
+    X[:, 2] += (0.5 + 1.5 * y[:, None]) * waves
+    return 1e-5 * X, y
+
+
+def test_tokens_depend_on_the_paradigm_and_the_window_only() -> None:
+    imagery = recommended_tokens("motor imagery", (0.5, 4.0))
+    assert imagery["bands"] == [(8.0, 30.0)]
+    assert imagery["windows"] == [(0.5, 4.0)]
+    assert imagery["covariance"] == "oas"
+    assert recommended_tokens("other", (0.5, 4.0)) == imagery
+    potentials = recommended_tokens("erp", (-0.2, 0.8))
+    assert potentials["covariance"] == "xdawn"
+    np.testing.assert_allclose(potentials["windows"], [(-0.2, 0.8), (-0.2, 0.55)])
+    flicker = recommended_tokens("ssvep", (1.0, 5.0), (10.0, 15.0))["bands"]
+    assert flicker[:2] == [(9.75, 10.25), (14.75, 15.25)]
+    assert (29.0, 31.0) in flicker  # around the second harmonic of 15 Hz
+    assert len(flicker) == 2 * 2 * 2 + 4
+    # In half a second 0.5 Hz cannot be told apart, nor can 1 Hz: one width is left.
+    short = recommended_tokens("ssvep", (0.0, 0.5), (10.0, 15.0))["bands"]
+    np.testing.assert_allclose(short[:2], [(9.0, 11.0), (14.0, 16.0)], atol=1e-3)
+    assert len(short) == 2 * 2 + 4
+
+
+def test_paradigms_by_name() -> None:
+    assert paradigm_of(None, ()) == paradigm_of("mi", ()) == "motor imagery"
+    assert paradigm_of(None, (13.0,)) == paradigm_of("ssvep", (13.0,)) == "ssvep"
+    with pytest.raises(TrainingError, match=r"no paradigm 'p300'\. There are: mi, erp"):
+        paradigm_of("p300", ())
+    with pytest.raises(TrainingError, match="flicker frequencies, which are not known"):
+        recommended_tokens("ssvep", (0.0, 4.0))
+
+
+def test_it_is_the_default_and_decodes() -> None:
+    X, y = rhythms()
+    test, labels = rhythms(seed=1)
+    model = SPDTokenClassifier(sfreq=SFREQ)
+    assert model.preset == "recommended"
+    assert model.fit(X, y).score(test, labels) > 0.9
+    assert model.tokenizer_.token_names_ == ["8-30 Hz, affine_invariant", "8-30 Hz, whitened_root"]
+    probability = model.predict_proba(test)
+    np.testing.assert_allclose(probability.sum(1), 1)
+    # The unit does not matter, and neither does chance.
+    volts = clone(model).fit(1e6 * X, y).predict_proba(1e6 * test)
+    np.testing.assert_allclose(volts, probability, atol=1e-6)
+    again = pickle.loads(pickle.dumps(clone(model).fit(X, y)))
+    np.testing.assert_array_equal(again.predict_proba(test), probability)
+    assert cross_val_score(model, X, y, cv=3).mean() > 0.9
+
+
+def test_covariances_are_taken_as_they_are() -> None:
+    X, y = rhythms()
+    raw = SPDTokenClassifier(sfreq=SFREQ).fit(X, y)
+    C = raw.tokenizer_.covariances(X)
+    given = SPDTokenClassifier().fit(C, y)
+    np.testing.assert_allclose(given.predict_proba(C), raw.predict_proba(X), atol=1e-9)
+
+
+def test_own_bands_windows_and_embedding() -> None:
+    X, y = rhythms()
+    model = SPDTokenClassifier(
+        "log_euclidean", sfreq=SFREQ, bands="paper3", windows=[(0, 1), (1, 2)], covariance="lwf"
+    )
+    model.fit(X, y)
+    assert model.tokenizer_.n_tokens_ == 6
+    assert model.tokenizer_.covariance == "lwf"
+    assert model.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epochs": 5}, "epochs is for networks, and preset 'recommended' has none"),
+        ({"ensemble": 3}, "ensemble is for networks"),
+        ({"validation": 0.2}, "validation is for networks"),
+        ({"preset": "best"}, "no preset 'best'. There are: recommended, paper"),
+        ({"paradigm": "rest"}, "no paradigm 'rest'"),
+    ],
+)
+def test_bad_settings_are_refused(change: dict, message: str) -> None:
+    X, y = rhythms(20)
+    with pytest.raises(TrainingError, match=message):
+        SPDTokenClassifier(sfreq=SFREQ, **change).fit(X, y)
+
+
+def test_networks_cannot_weigh_trials() -> None:
+    X, y = rhythms(20)
+    with pytest.raises(TrainingError, match="Preset 'paper' cannot weigh trials"):
+        SPDTokenClassifier(sfreq=SFREQ, preset="paper").fit(X, y, sample_weight=np.ones(20))
+
+
+def test_short_trials_are_refused_by_name() -> None:
+    X, y = rhythms(20)
+    with pytest.raises(SignalError, match="4-8 Hz"):
+        SPDTokenClassifier(sfreq=SFREQ, stimulus_frequencies=(10,)).fit(X[..., :20], y)
+
+
+def test_it_is_a_method_for_every_paradigm() -> None:
+    method = get_method("recommended")
+    for name in ("sim-mi", "sim-erp", "sim-ssvep"):
+        dataset = load_dataset(name)
+        options = method.options(dataset, Settings())
+        wanted = recommended_tokens(dataset.paradigm, dataset.window, dataset.stimulus_frequencies)
+        assert options["windows"] == wanted["windows"]
+        assert options["covariance"] == wanted["covariance"]
+        own = method.options(dataset, Settings(bands="paper3", covariance="lwf"))
+        assert (own["bands"], own["covariance"]) == ("paper3", "lwf")
+    unknown = replace(load_dataset("sim-ssvep"), stimulus_frequencies=())
+    with pytest.raises(TrainingError, match="flicker frequencies"):
+        method.options(unknown, Settings())
+
+
+def test_own_trials_count_for_as_much_as_those_of_all_others() -> None:
+    where = {"protocol": "leave-one-subject-out-calibrated", "subjects": ("1", "2")}
+    answer = evaluate("sim-ssvep", ["recommended"], **where)
+    run = next(r for r in answer.results["recommended"] if r.spec.subject == "2")
+    dataset = load_dataset("sim-ssvep")
+    own = [dataset.load("2", s) for s in dataset.sessions("2") if s != run.spec.fold]
+    others = [dataset.load("1", s) for s in dataset.sessions("1")]
+    X, y = (np.concatenate([getattr(r, name) for r in others + own]) for name in ("X", "y"))
+    mine = np.arange(len(y)) >= sum(map(len, others))
+    weight = np.where(mine, 1 / mine.sum(), 1 / (~mine).sum())
+    model = get_method("recommended").classifier(dataset, Settings())
+    model.fit(X, y, sample_weight=weight)
+    expected = model.predict_proba(dataset.load("2", run.spec.fold).X)
+    np.testing.assert_allclose(run.probabilities, expected, atol=1e-6)
+    plain = clone(model).fit(X, y).predict_proba(dataset.load("2", run.spec.fold).X)
+    assert np.abs(plain - expected).max() > 0.01
