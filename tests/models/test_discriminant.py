@@ -114,6 +114,13 @@ def test_probabilities_of_new_trials_can_be_taken_as_such() -> None:
     assert losses[1.0] == min(losses.values())
 
 
+def test_no_trial_is_certain_however_clear_the_classes_are() -> None:
+    tokens, y = made(60)
+    tokens[:, 0, 0] += 1e3 * y
+    probability = softmax(scores(fit_discriminant(tokens, y), tokens), axis=1).max(1)
+    assert 0.9 < probability.mean() < 0.999  # of 20 trials a class, none was wrong
+
+
 def test_few_trials_and_equal_trials() -> None:
     tokens, y = made(3)
     assert (scores(fit_discriminant(tokens, y), tokens).argmax(1) == y).all()

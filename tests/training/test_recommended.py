@@ -11,9 +11,11 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 from spdtokens import SPDTokenClassifier, evaluate, load_dataset
+from spdtokens.data import Dataset, Recording
+from spdtokens.models import ModelError
 from spdtokens.signal.bands import SignalError
 from spdtokens.training import TrainingError
-from spdtokens.training.methods import Settings, get_method
+from spdtokens.training.methods import MethodError, Settings, get_method
 from spdtokens.training.recommended import paradigm_of, recommended_tokens
 
 SFREQ = 128.0
@@ -137,19 +139,58 @@ def test_it_is_a_method_for_every_paradigm() -> None:
         method.options(unknown, Settings())
 
 
+def two_people() -> Dataset:
+    """Two subjects with two sessions each."""
+
+    def read(subject: str, session: str) -> Recording:
+        X, y = rhythms(40, seed=10 * int(subject) + int(session))
+        order = np.random.default_rng(int(session)).permutation(40)
+        X = X[:, ::-1] if subject == "2" else X
+        return Recording(subject, session, X[order], y[order], np.full(40, "0"), np.arange(40))
+
+    return Dataset(
+        name="two people",
+        description="",
+        paradigm="motor imagery",
+        classes=("weak", "strong"),
+        ch_names=tuple("ABCDE"),
+        sfreq=SFREQ,
+        tmin=0.0,
+        window=(0.5, 2.0),
+        index={"1": ("1", "2"), "2": ("1", "2")},
+        read=read,
+    )
+
+
 def test_own_trials_count_for_as_much_as_those_of_all_others() -> None:
-    where = {"protocol": "leave-one-subject-out-calibrated", "subjects": ("1", "2")}
-    answer = evaluate("sim-ssvep", ["recommended"], **where)
+    dataset = two_people()
+    answer = evaluate(dataset, ["recommended"], protocol="leave-one-subject-out-calibrated")
     run = next(r for r in answer.results["recommended"] if r.spec.subject == "2")
-    dataset = load_dataset("sim-ssvep")
-    own = [dataset.load("2", s) for s in dataset.sessions("2") if s != run.spec.fold]
-    others = [dataset.load("1", s) for s in dataset.sessions("1")]
-    X, y = (np.concatenate([getattr(r, name) for r in others + own]) for name in ("X", "y"))
-    mine = np.arange(len(y)) >= sum(map(len, others))
-    weight = np.where(mine, 1 / mine.sum(), 1 / (~mine).sum())
+    (mine,) = (dataset.load("2", s) for s in ("1", "2") if s != run.spec.fold)
+    others = [dataset.load("1", s) for s in ("1", "2")]
+    X, y = (np.concatenate([getattr(r, name) for r in (*others, mine)]) for name in ("X", "y"))
+    weight = np.repeat([1.0, 2.0], [80, 40])
+    test = dataset.load("2", run.spec.fold).X
     model = get_method("recommended").classifier(dataset, Settings())
-    model.fit(X, y, sample_weight=weight)
-    expected = model.predict_proba(dataset.load("2", run.spec.fold).X)
-    np.testing.assert_allclose(run.probabilities, expected, atol=1e-6)
-    plain = clone(model).fit(X, y).predict_proba(dataset.load("2", run.spec.fold).X)
-    assert np.abs(plain - expected).max() > 0.01
+    expected = model.fit(X, y, sample_weight=weight).predict_proba(test)
+    np.testing.assert_allclose(run.probabilities, expected, atol=1e-9)
+    plain = clone(model).fit(X, y).predict_proba(test)
+    assert np.abs(plain - expected).max() > 1e-3
+
+
+def test_ingredients_can_be_changed_one_by_one() -> None:
+    dataset = load_dataset("sim-erp")
+    changes = {"delays": (), "cross_fit": 1, "ridge": 0.1, "embedding": "affine_invariant"}
+    settings = Settings(changes=changes)
+    method = get_method("recommended")
+    model = method.classifier(dataset, settings)
+    assert {name: getattr(model, name) for name in changes} == changes
+    assert model.windows == recommended_tokens("erp", dataset.window)["windows"]
+    plain = method.configuration(dataset, Settings())
+    assert {k for k, v in method.configuration(dataset, settings).items() if v != plain[k]} == set(
+        changes
+    )
+    with pytest.raises(MethodError, match=r"recommended has no 'n_layers'\. It has: windows"):
+        method.configuration(dataset, Settings(changes={"n_layers": 2}))
+    with pytest.raises(ModelError, match="ridge is above zero"):
+        SPDTokenClassifier(sfreq=SFREQ, ridge=0.0).fit(*rhythms(20))

@@ -159,7 +159,8 @@ def check_question(question: Question, dataset: Dataset) -> None:
             raise MethodError(f"{reason[0].upper()}{reason[1:]}. Leave it out.")
         resolve_device(choice.settings.device)
         # Wrong values are refused even where the method has no use for them.
-        choice.settings.resolved_preset()
+        if method.own_tokens is None:
+            choice.settings.resolved_preset()
         method.configuration(dataset, choice.settings)
         method.options(dataset, choice.settings)
         if method.has_seed and (not question.seeds or min(question.seeds) < 0):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from spdtokens.models.config import ModelError
 
-#: Added to the covariance within classes: so much of its total variance, in every direction.
+#: What was best on simulated sessions and within training trials; half or twice as much is as good.
 RIDGE = 0.012
 #: Folds by which the confidence of scores is set.
 FOLDS = 5
@@ -44,7 +44,7 @@ class TokenDiscriminant(nn.Module):
 
 
 def fit_discriminant(
-    tokens: Array, codes: Codes, sample_weight: ArrayLike | None = None
+    tokens: Array, codes: Codes, sample_weight: ArrayLike | None = None, ridge: float = RIDGE
 ) -> TokenDiscriminant:
     """Linear discriminant analysis of tokens, with a ridge.
 
@@ -61,12 +61,17 @@ def fit_discriminant(
         Classes 0, 1, ..., each with trials.
     sample_weight : array, shape (n,), optional
         How much trials count.
+    ridge : float
+        Added to the covariance within classes: so much of its total variance, in every direction.
 
     Raises
     ------
     ModelError
-        For weights that are not one a trial, or leave a class without trials.
+        For a ridge that is not positive, weights that are not one a trial, or weights that leave a
+        class without trials.
     """
+    if not ridge > 0:
+        raise ModelError(f"ridge is above zero, not {ridge!r}: trials are fewer than features.")
     n, n_tokens, n_features = tokens.shape
     share = _shares(sample_weight, codes)
     centre = np.tensordot(share, tokens, 1)
@@ -75,8 +80,8 @@ def fit_discriminant(
     still = spread <= 1e-12 * np.linalg.norm(centre, axis=1)
     unit = np.where(still, np.inf, spread)[:, None]
     X = ((tokens - centre) / unit).reshape(n, -1)
-    W, offset = _discriminant(X, codes, share)
-    scale = _confidence(X, codes, share)
+    W, offset = _discriminant(X, codes, share, ridge)
+    scale = _confidence(X, codes, share, ridge)
     weight = scale * W.reshape(n_tokens, n_features, -1) / unit[..., None]
     bias = scale * offset - np.tensordot(centre, weight, 2)
     return TokenDiscriminant(torch.from_numpy(weight), torch.from_numpy(bias))
@@ -96,7 +101,7 @@ def _shares(sample_weight: ArrayLike | None, codes: Codes) -> Array:
     return np.asarray(weight / weight.sum())
 
 
-def _discriminant(X: Array, codes: Codes, share: Array) -> tuple[Array, Array]:
+def _discriminant(X: Array, codes: Codes, share: Array, ridge: float) -> tuple[Array, Array]:
     """Weights (features, classes) and offsets (classes,) of vectors (n, features).
 
     Computed from the products of trials, of which there are fewer than features.
@@ -106,13 +111,13 @@ def _discriminant(X: Array, codes: Codes, share: Array) -> tuple[Array, Array]:
     Z = np.sqrt(share)[:, None] * (X - means[codes])
     G = Z @ Z.T
     # Trials that all equal their class mean have no covariance: any ridge gives the nearest mean.
-    ridge = RIDGE * np.trace(G) or 1.0
-    inner = np.linalg.solve(G + ridge * np.eye(len(G)), Z @ means.T)
-    W = (means.T - Z.T @ inner) / ridge
+    added = ridge * np.trace(G) or 1.0
+    inner = np.linalg.solve(G + added * np.eye(len(G)), Z @ means.T)
+    W = (means.T - Z.T @ inner) / added
     return W, -0.5 * (means.T * W).sum(0)
 
 
-def _confidence(X: Array, codes: Codes, share: Array) -> float:
+def _confidence(X: Array, codes: Codes, share: Array, ridge: float) -> float:
     """The factor with which scores of trials not trained on foretell their classes best."""
     counts = np.bincount(codes)
     folds = min(FOLDS, counts.min())
@@ -121,13 +126,18 @@ def _confidence(X: Array, codes: Codes, share: Array) -> float:
     scores = np.empty((len(X), len(counts)))
     # Neighbours in time resemble each other and stay on one side.
     for train, test in StratifiedKFold(folds).split(X, codes):
-        W, offset = _discriminant(X[train], codes[train], share[train] / share[train].sum())
+        kept = share[train] / share[train].sum()
+        W, offset = _discriminant(X[train], codes[train], kept, ridge)
         scores[test] = X[test] @ W + offset
-    # Classes count alike here too.
+    # Classes count alike here too. That all trials were right does not make the next one certain:
+    # as if two more of each class had been there, one right and one wrong (Platt 1999).
     weight = share / np.bincount(codes, share)[codes]
+    wrong = 1 / (counts + 2) / (len(counts) - 1)
+    target = np.repeat(wrong[codes][:, None], len(counts), axis=1)
+    target[np.arange(len(X)), codes] = (counts[codes] + 1) / (counts[codes] + 2)
 
     def loss(log_factor: float) -> float:
         logs = log_softmax(np.exp(log_factor) * scores, axis=1)
-        return float(-(weight * logs[np.arange(len(X)), codes]).sum())
+        return float(-(weight[:, None] * target * logs).sum())
 
     return float(np.exp(minimize_scalar(loss, bounds=(-12, 6), method="bounded").x))

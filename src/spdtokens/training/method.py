@@ -17,6 +17,7 @@ from spdtokens._extras import how_to_install, is_installed
 from spdtokens.data import Dataset
 from spdtokens.data.export import tokenizer_for
 from spdtokens.models import TransformerConfig
+from spdtokens.models.discriminant import RIDGE
 from spdtokens.models.networks import Input, TrialShape
 from spdtokens.signal import Tokenizer
 from spdtokens.signal.bands import BandSpec
@@ -25,8 +26,15 @@ from spdtokens.training.network import TokenModel
 from spdtokens.training.presets import Preset, resolve_preset
 from spdtokens.training.recipe import Recipe
 from spdtokens.training.recipes import published_recipe
+from spdtokens.training.recommended import EMBEDDINGS
 
 RecipeName = Literal["published", "common"]
+
+
+#: What can be changed of ``recommended``: on the way to covariances, and after.
+TOKEN_CHANGES = ("windows", "delays", "cross_fit", "n_filters")
+HEAD_CHANGES = ("embedding", "isometric", "ridge")
+CHANGES = (*TOKEN_CHANGES, *HEAD_CHANGES)
 
 
 class MethodError(UserError):
@@ -48,7 +56,8 @@ class Settings:
     preset : str
         Of the token transformers.
     changes : mapping
-        Values of the preset to replace: ``{"n_layers": 2}``.
+        Values of the preset to replace: ``{"n_layers": 2}``; of ``recommended`` any of
+        ``CHANGES``.
     recipe : {'published', 'common'}
         Of the other networks.
     epochs : int, optional
@@ -183,7 +192,22 @@ class Method:
             own = {} if self.own_tokens is None else self.own_tokens(dataset)
             options |= {name: value for name, value in own.items() if name != "bands"}
             options["covariance"] = self.covariance_for(dataset, settings)
+            if own:
+                options |= self.changed(settings, TOKEN_CHANGES)
         return options
+
+    def changed(self, settings: Settings, names: tuple[str, ...]) -> dict[str, Any]:
+        """Of ``recommended``: the changes that have one of these names.
+
+        Raises
+        ------
+        MethodError
+            For a change it does not know.
+        """
+        unknown = [name for name in settings.changes if name not in CHANGES]
+        if unknown:
+            raise MethodError(f"{self.name} has no {unknown[0]!r}. It has: {', '.join(CHANGES)}.")
+        return {name: value for name, value in settings.changes.items() if name in names}
 
     def covariance_for(self, dataset: Dataset, settings: Settings) -> str:
         """Estimator of covariances for a data set.
@@ -245,6 +269,9 @@ class Method:
         values: dict[str, Any] = {} if dataset.is_covariance else self.options(dataset, settings)
         if not isinstance(values.get("bands", ""), str):
             values["bands"] = [list(pair) for pair in values["bands"]]
+        if self.own_tokens is not None:
+            head = {"embedding": EMBEDDINGS, "isometric": True, "ridge": RIDGE}
+            values |= head | self.changed(settings, HEAD_CHANGES)
         if self.has_seed:
             values["device"] = settings.device
         if self.family == "token transformer":

@@ -14,6 +14,7 @@ from spdtokens.models.networks import NETWORKS, TrialShape
 from spdtokens.signal import Tokenizer
 from spdtokens.spd import EMBEDDINGS, token_dim
 from spdtokens.training.method import (
+    HEAD_CHANGES,
     Build,
     Method,
     MethodError,
@@ -174,12 +175,16 @@ def _recommended() -> Method:
     def tokens(dataset: Dataset) -> dict[str, Any]:
         return recommended_tokens(dataset.paradigm, dataset.window, dataset.stimulus_frequencies)
 
+    def build(options: dict[str, Any], settings: Settings) -> SPDTokenClassifier:
+        changes = {k: v for k, v in settings.changes.items() if k in HEAD_CHANGES}
+        return SPDTokenClassifier(**options, **changes)
+
     return Method(
         RECOMMENDED,
         "token discriminant",
         "this package",
         "tokens",
-        lambda options, _settings: SPDTokenClassifier(**options),
+        build,
         own_tokens=tokens,
         weighs=True,
     )

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from spdtokens.models import geometric_bias
 from spdtokens.models.config import Attention
-from spdtokens.models.discriminant import fit_discriminant
+from spdtokens.models.discriminant import RIDGE, fit_discriminant
 from spdtokens.signal import Tokenizer
 from spdtokens.signal.bands import BandSpec
 from spdtokens.signal.tokenizer import Window
@@ -61,6 +61,9 @@ floor
         ``'recommended'``: the tokens that decode best, and a discriminant in closed form, in a
         second and without chance. ``'paper'`` or ``'paper-small'``: the paper's transformer on
         log-Euclidean tokens of 4-40 Hz.
+    ridge : float
+        Of the discriminant of ``recommended``: see
+        :func:`~spdtokens.models.discriminant.fit_discriminant`.
     attention : {'standard', 'geometric'}, optional
         ``'geometric'`` lowers attention by ``alpha`` times the Bures-Wasserstein distance of two
         tokens' matrices; with one token a trial it changes nothing.
@@ -113,6 +116,7 @@ verbose, checkpoint
         unit_free: bool = True,
         isometric: bool | None = None,
         floor: Literal["relative", "paper"] = "relative",
+        ridge: float = RIDGE,
         attention: Attention | None = None,
         alpha: float | None = None,
         preset: str = "recommended",
@@ -153,6 +157,7 @@ verbose, checkpoint
         self.unit_free = unit_free
         self.isometric = isometric
         self.floor = floor
+        self.ridge = ridge
         self.attention = attention
         self.alpha = alpha
         self.preset = preset
@@ -203,7 +208,7 @@ verbose, checkpoint
         tokens, bias = self._tokens_of(C)
         if self.preset != RECOMMENDED:
             return self._fit_tokens(tokens, codes, bias, groups)
-        self.networks_ = [fit_discriminant(tokens, codes, sample_weight)]
+        self.networks_ = [fit_discriminant(tokens, codes, sample_weight, self.ridge)]
         self.history_, self.n_epochs_ = {}, []
         return self
 
