@@ -1,0 +1,87 @@
+"""What each ingredient of the preset `recommended` is worth: docs/recommended.md.
+
+Run `python studies/ablation.py` from a checkout with ../shared/data beside it, or name sets:
+`python studies/ablation.py sim-mi p300`. Prints one Markdown row a variant.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from spdtokens import evaluate
+from spdtokens.data import Selection
+from spdtokens.evaluation import Choice
+from spdtokens.training.methods import Settings
+
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+FLICKER = Selection(paradigm="ssvep", stimulus_hz=(13.0, 17.0, 21.0))
+FISTS = Selection(paradigm="mi", classes=("left_fist", "right_fist"), where=(("imagined", "1"),))
+RECENTRED = {"access": "unlabeled_full", "alignment": "recentre"}
+SETS = {
+    "a09": (DATA / "bci2a-a09-covariances", {}),
+    "a09 recentred": (DATA / "bci2a-a09-covariances", RECENTRED),
+    "ssvep": (
+        DATA / "ssvep-exoskeleton",
+        {"selection": FLICKER, "protocol": "leave-one-session-out"},
+    ),
+    "p300": (
+        DATA / "brain-invaders-p300",
+        {"selection": Selection(paradigm="erp"), "protocol": "blocks"},
+    ),
+    "imagery": (
+        DATA / "physionet-eegmmi-s001",
+        {"selection": FISTS, "protocol": "leave-one-run-out"},
+    ),
+    "sim-mi": ("sim-mi", {}),
+    "sim-erp": ("sim-erp", {}),
+    "sim-ssvep": ("sim-ssvep", {}),
+}
+EPOCHS = {"p300": (0.0, 1.0), "sim-erp": (0.0, 1.25)}
+VARIANTS = {
+    "recommended": Settings(),
+    "logarithms only": Settings(changes={"embedding": "affine_invariant"}),
+    "square roots only": Settings(changes={"embedding": "whitened_root"}),
+    "not seen from the mean": Settings(
+        changes={"embedding": ("log_euclidean", "bures_wasserstein")}
+    ),
+    "off-diagonal entries not times sqrt 2": Settings(changes={"isometric": False}),
+    "a tenth of the ridge": Settings(changes={"ridge": 0.0012}),
+    "ten times the ridge": Settings(changes={"ridge": 0.12}),
+}
+ONLY_SIGNALS = {"sample covariance": Settings(covariance="sample")}
+ONLY = {
+    "erp": {
+        "no delay": Settings(changes={"delays": ()}),
+        "filters have seen the training trials": Settings(changes={"cross_fit": 1}),
+    },
+    "ssvep": {"bands of 1 Hz at the stimuli only": Settings(bands="stimulus")},
+}
+
+
+def variants(name: str) -> dict[str, Settings]:
+    """What can be left out or changed on a set."""
+    chosen = dict(VARIANTS)
+    if not name.startswith("a09"):
+        chosen |= ONLY["erp"] if name in EPOCHS else ONLY_SIGNALS
+    if name in EPOCHS:
+        chosen["one window"] = Settings(changes={"windows": [EPOCHS[name]]})
+    if "ssvep" in name:
+        chosen |= ONLY["ssvep"]
+    return chosen
+
+
+def main(names: list[str]) -> None:
+    """Print scores of all variants on sets."""
+    for name in names or SETS:
+        where, question = SETS[name]
+        choices = [Choice("recommended", s, label) for label, s in variants(name).items()]
+        answer = evaluate(where, choices, **question)
+        for row in answer.rows:
+            print(
+                f"| {name} | {row.method} | {row.train_score:.4f} | {row.score:.4f} |", flush=True
+            )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
