@@ -1,7 +1,7 @@
 """What every method costs: parameters, size, operations, time, memory (the paper's efficiency).
 
 Networks are measured from what they take (raw trials, covariances or tokens) to class scores, at
-random weights; classical methods from raw trials to predictions, fitted to random trials.
+random weights; methods without networks from raw trials to predictions, fitted to random trials.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def bench_methods(
                 "family": method.family,
                 "input": method.input,
             }
-            if method.family == "classical":
+            if not method.has_seed:
                 row |= measure_classical(method, shape, rounds)
             else:
                 mine = replace(shape, n_tokens=3) if method.bands else shape

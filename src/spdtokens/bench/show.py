@@ -120,3 +120,20 @@ def study_table(found: dict[str, Any]) -> Table:
     table.add_section()
     table.add_row("speedup", f"{found['speedup']:.1f}x", "", "")
     return table
+
+
+def recommended_table(found: dict[str, Any]) -> Table:
+    """What ``bench recommended`` found."""
+    table = Table(
+        title=f"{found['trials']} trials, 22 channels x 438 samples, {found['threads']} thread(s)",
+        caption="From raw trials, filters included. Ratio: the preset's time over the peer's, "
+        f"below 1 it is faster; of single trials the median of {found['rounds']} rounds.",
+    )
+    for name in ("method", "train, s", "ratio", "one trial, ms", "ratio"):
+        table.add_column(name, justify="left" if name == "method" else "right")
+    for name, seconds in found["train_seconds"].items():
+        ratios = [found[key].get(name) for key in ("train_ratio", "decode_ratio")]
+        train, decode = ("" if ratio is None else f"{ratio:.2g}" for ratio in ratios)
+        milliseconds = found["decode_milliseconds"][name]
+        table.add_row(name, f"{seconds:.2f}", train, f"{milliseconds:.2f}", decode)
+    return table

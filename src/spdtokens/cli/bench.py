@@ -191,3 +191,21 @@ def study(
         print_json(found)
     else:
         Console().print(study_table(found))
+
+
+@bench_app.command()
+def recommended(
+    as_json: AsJson = False,
+    rounds: Annotated[int, typer.Option(min=10, help="Single trials each; medians.")] = 50,
+    threads: Threads = None,
+) -> None:
+    """Time the preset `recommended` against TS+LR and MAtt: training, and one trial."""
+    from spdtokens.bench.recommended import bench_recommended
+    from spdtokens.bench.show import recommended_table
+
+    with Console(stderr=True).status("Preparing") as status:
+        found = bench_recommended(rounds, threads, tell=lambda text: status.update(f"{text} ..."))
+    if as_json:
+        print_json(found)
+    else:
+        Console().print(recommended_table(found))

@@ -31,6 +31,19 @@ class AtReference(Embedding):
 
     metric: str = "riemann"
     reference: Tensor | None = field(default=None, compare=False, repr=False)
+    #: Inverse square root of the reference, found once.
+    _whitener: Tensor | None = field(default=None, init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.reference is not None:
+            object.__setattr__(self, "_whitener", invsqrtm(self.reference))
+
+    def whitened(self, C: Tensor) -> Tensor:
+        """``R^-1/2 C R^-1/2`` in float64."""
+        self._reference(C)
+        assert self._whitener is not None
+        W = self._whitener.to(C.device)
+        return W @ C.double() @ W
 
     def fit(self, C: Any) -> Self:
         """Return a copy with the mean of training matrices as reference.
@@ -95,8 +108,7 @@ class AffineInvariant(AtReference):
     name: ClassVar[str] = "affine_invariant"
 
     def embed(self, C: Tensor) -> Tensor:
-        W = invsqrtm(self._reference(C))
-        return spectral(W @ C.double() @ W, LOG, floor=self.floor, dtype=C.dtype)
+        return spectral(self.whitened(C), LOG, floor=self.floor, dtype=C.dtype)
 
     def unembed(self, M: Tensor) -> Tensor:
         R = sqrtm(self._reference(M))
@@ -123,8 +135,7 @@ class WhitenedRoot(AtReference):
     name: ClassVar[str] = "whitened_root"
 
     def embed(self, C: Tensor) -> Tensor:
-        W = invsqrtm(self._reference(C))
-        return spectral(W @ C.double() @ W, SQRT, floor=self.floor, dtype=C.dtype)
+        return spectral(self.whitened(C), SQRT, floor=self.floor, dtype=C.dtype)
 
     def unembed(self, M: Tensor) -> Tensor:
         R = sqrtm(self._reference(M))
