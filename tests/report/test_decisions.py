@@ -135,3 +135,19 @@ def test_the_command_shows_them_or_not(planned: Plan, tmp_path: Path) -> None:
     assert "refitting token-log-euclidean-multiband, subject" in result.stderr
     assert "<h3>What decides</h3>" in out.read_text()
     assert "prototypes could not be looked into" in out.read_text()
+
+
+def test_the_recommended_preset_is_looked_into_too(planned: Plan) -> None:
+    home = planned.study.path.parent
+    text = 'datasets = ["planted"]\nprotocols = ["session-transfer"]\nmethods = ["recommended"]\n'
+    (home / "recommended.toml").write_text(text)
+    own = plan_study(read_study(home / "recommended.toml"))
+    lines: list[str] = []
+    with RunStore(home / "recommended.sqlite") as store:
+        run_study(own, store, InProcess(own.source))
+        report = make_report(own, store, tell=lines.append)
+    (one,) = report.found[0].decisions
+    assert isinstance(one, Decision)
+    assert (one.changed, one.names, one.attention) == (0, ("8-30 Hz",), None)
+    assert one.importance.argmax() == CHANNEL
+    assert "seed" not in lines[0]

@@ -97,11 +97,12 @@ def refit(run: RunResult, source: Source) -> Refitted:
 
 
 def token_names(spec: RunSpec, dataset: Dataset, settings: Settings) -> tuple[str, ...]:
-    """What the tokens of a run are; of a data set of matrices only that they are matrices."""
+    """What the matrices of a run are; of a data set of matrices only that they are matrices."""
     if dataset.is_covariance:
         return ("all bands",)
-    options = get_method(spec.method).options(dataset, settings)
-    del options["covariance"]
+    found = get_method(spec.method).options(dataset, settings)
+    names = ("sfreq", "bands", "windows", "tmin", "stimulus_frequencies")
+    options = {name: found[name] for name in names}
     end = max(right for _, right in options["windows"])
     plan = plan_tokens(n_samples=round((end - options["tmin"]) * options["sfreq"]), **options)
     return tuple(plan.names)
