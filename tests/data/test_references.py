@@ -47,7 +47,8 @@ def test_p300() -> None:
     auc, accuracy = [], []
     for test in np.array_split(np.arange(len(trials)), 5):
         train = np.setdiff1d(np.arange(len(trials)), test)
-        model = ts_lr(balanced=True, sfreq=dataset.sfreq, bands=[(1, 24)], covariance="xdawn")
+        # The recording is filtered already; to filter again costs a point.
+        model = ts_lr(balanced=True, sfreq=dataset.sfreq, bands="none", covariance="xdawn")
         model.fit(trials.X[train], trials.y[train])
         scores = model.predict_proba(trials.X[test])[:, 1]
         auc.append(roc_auc_score(trials.y[test], scores))

@@ -140,7 +140,9 @@ def test_methods_say_where_they_do_not_apply() -> None:
     assert get_method("xdawn-ts-lr").why_not(easy("motor imagery")) is not None
     with pytest.raises(MethodError, match="Matt needs signals, and easy motor imagery holds"):
         get_method("matt").classifier(matrices, SETTINGS)
-    with pytest.raises(MethodError, match=r"There is no method 'csp'\. There are: token-"):
+    with pytest.raises(
+        MethodError, match=r"There is no method 'csp'\. There are: recommended, token-"
+    ):
         get_method("csp")
 
 
