@@ -11,6 +11,7 @@ import spdtokens
 
 HOUSE = Path(spdtokens.__file__).parent
 ROOMS = [
+    "runtime",
     "spd",
     "signal",
     "data",

@@ -14,13 +14,12 @@ import torch
 from spdtokens.bench.timing import thread_count
 from spdtokens.models import (
     SMALL,
-    FoldedTransformer,
-    ModelError,
     SPDTokenTransformer,
     TransformerConfig,
     folded,
     folded_classifier,
 )
+from spdtokens.runtime import DecoderError
 
 FEATURES, CLASSES = 15, 3
 TINY = {"d_model": 24, "n_layers": 3, "n_heads": 4, "d_ff": 40}
@@ -69,7 +68,7 @@ def expected(model: SPDTokenTransformer, *inputs: torch.Tensor) -> np.ndarray:
 @pytest.mark.parametrize("n", [1, 5])
 def test_folding_is_exact(n: int, tokens: int, bn_embed: bool) -> None:
     model = used_model(tokens, TransformerConfig(**TINY, bn_embed=bn_embed))
-    network = FoldedTransformer.from_model(model, np.float64)
+    network = folded(model, np.float64)
     x = some_tokens(n, tokens)
     np.testing.assert_allclose(network.scores(x.numpy()), expected(model, x), rtol=0, atol=1e-12)
 
@@ -78,7 +77,7 @@ def test_folding_is_exact(n: int, tokens: int, bn_embed: bool) -> None:
 @pytest.mark.parametrize("config", [SMALL, TransformerConfig()])
 def test_float32(tokens: int, config: TransformerConfig) -> None:
     model = used_model(tokens, config, features=253)
-    network = FoldedTransformer.from_model(model)
+    network = folded(model)
     x = some_tokens(4, tokens, 253)
     wanted = torch.from_numpy(expected(model, x)).softmax(-1).numpy()
     for given in (x.numpy(), x.float().numpy()):
@@ -94,26 +93,26 @@ def test_float32(tokens: int, config: TransformerConfig) -> None:
 @pytest.mark.parametrize("tokens", [3, 8])
 def test_geometric_attention(n: int, tokens: int) -> None:
     model = used_model(tokens, TransformerConfig(**TINY, attention="geometric"))
-    network = FoldedTransformer.from_model(model, np.float64)
+    network = folded(model, np.float64)
     x, bias = some_tokens(n, tokens), 3 * some_bias(n, tokens)
     found = network.scores(x.numpy(), bias.numpy())
     np.testing.assert_allclose(found, expected(model, x, bias), rtol=0, atol=1e-12)
     assert np.abs(found - network.scores(x.numpy(), 0 * bias.numpy())).max() > 1e-3
-    with pytest.raises(ModelError, match="pass bias=geometric_bias"):
+    with pytest.raises(DecoderError, match="pass bias=geometric_bias"):
         network.scores(x.numpy())
 
 
 def test_geometric_attention_over_one_token_needs_no_bias() -> None:
     model = used_model(1, TransformerConfig(**TINY, attention="geometric"))
     x = some_tokens(2, 1)
-    found = FoldedTransformer.from_model(model, np.float64).scores(x.numpy())
+    found = folded(model, np.float64).scores(x.numpy())
     np.testing.assert_allclose(found, expected(model, x), rtol=0, atol=1e-12)
 
 
 def test_a_model_in_training_is_folded_as_in_eval_mode() -> None:
     model = used_model(1, TransformerConfig(**TINY, dropout=0.5))
     assert model.training
-    network = FoldedTransformer.from_model(model, np.float64)
+    network = folded(model, np.float64)
     assert model.training
     x = some_tokens(2, 1)
     np.testing.assert_allclose(network.scores(x.numpy()), expected(model, x), rtol=0, atol=1e-12)
@@ -121,7 +120,7 @@ def test_a_model_in_training_is_folded_as_in_eval_mode() -> None:
 
 def test_later_training_does_not_change_it() -> None:
     model = used_model(1).double()
-    network = FoldedTransformer.from_model(model, np.float64)
+    network = folded(model, np.float64)
     x = some_tokens(1, 1).numpy()
     before = network.scores(x)
     with torch.no_grad():
@@ -132,9 +131,9 @@ def test_later_training_does_not_change_it() -> None:
 
 def test_many_trials_are_done_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     model = used_model(3)
-    network = FoldedTransformer.from_model(model, np.float64)
+    network = folded(model, np.float64)
     x, bias = some_tokens(7, 3), some_bias(7, 3)
-    monkeypatch.setattr(folded, "_COLUMNS", 8)  # two trials of three tokens
+    monkeypatch.setattr("spdtokens.runtime.transformer._COLUMNS", 8)  # two trials of three tokens
     found = network.scores(x.numpy(), bias.numpy())
     np.testing.assert_allclose(found, expected(model, x, bias), rtol=0, atol=1e-12)
     assert network.scores(x[:0].numpy()).shape == (0, CLASSES)
@@ -147,21 +146,21 @@ def test_a_deep_network_does_not_overflow() -> None:
         for block in model.blocks:
             block.norm1.weight += 30
             block.norm2.weight += 30
-    network = FoldedTransformer.from_model(model)
+    network = folded(model)
     x = some_tokens(1, 1)
     wanted = expected(model, x)
     np.testing.assert_allclose(network.scores(x.numpy()), wanted, rtol=1e-3)
     # The guard is what does it.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(folded, "_LARGE", np.inf)
-        patch.setattr(folded, "_SMALL", -np.inf)
+        patch.setattr("spdtokens.runtime.transformer._LARGE", np.inf)
+        patch.setattr("spdtokens.runtime.transformer._SMALL", -np.inf)
         with pytest.raises(RuntimeWarning, match="overflow"):
             network.scores(x.numpy())
 
 
 def test_threads_do_not_disturb_each_other() -> None:
     for tokens in (1, 3):
-        network = FoldedTransformer.from_model(used_model(tokens))
+        network = folded(used_model(tokens))
         x = some_tokens(40, tokens).float().numpy()
         alone = [network.trial_probabilities(trial) for trial in x]
         with ThreadPoolExecutor(4) as pool:
@@ -171,22 +170,22 @@ def test_threads_do_not_disturb_each_other() -> None:
 
 @pytest.mark.parametrize("shape", [(2, 3, FEATURES), (2, 1, FEATURES + 1), (1, FEATURES)])
 def test_wrong_tokens_are_refused(shape: tuple[int, ...]) -> None:
-    network = FoldedTransformer.from_model(used_model(1))
-    with pytest.raises(ModelError, match=r"Expected tokens of shape \(n, 1, 15\)"):
+    network = folded(used_model(1))
+    with pytest.raises(DecoderError, match=r"Expected tokens of shape \(n, 1, 15\)"):
         network.scores(np.zeros(shape))
 
 
 def test_a_wrong_bias_is_refused() -> None:
-    network = FoldedTransformer.from_model(used_model(3))
-    with pytest.raises(ModelError, match=r"Expected a bias of shape \(2, 3, 3\)"):
+    network = folded(used_model(3))
+    with pytest.raises(DecoderError, match=r"Expected a bias of shape \(2, 3, 3\)"):
         network.scores(np.zeros((2, 3, FEATURES)), np.zeros((1, 3, 3)))
 
 
-@pytest.mark.parametrize("module", [folded, folded_classifier])
-def test_nothing_here_imports_torch_to_predict(module) -> None:
+def test_nothing_here_imports_torch_to_predict() -> None:
     """At the top of the file, types aside, neither torch nor rooms that need it."""
-    tree = ast.parse(Path(module.__file__).read_text())
+    tree = ast.parse(Path(folded_classifier.__file__).read_text())
     imported = {node.module for node in tree.body if isinstance(node, ast.ImportFrom)}
     imported |= {a.name for node in tree.body if isinstance(node, ast.Import) for a in node.names}
-    allowed = {"spdtokens.models.config", "spdtokens.models.folded"}
-    assert {name for name in imported if name.startswith(("torch", "spdtokens"))} <= allowed
+    allowed = ("spdtokens.models.config", "spdtokens.runtime")
+    ours = {name for name in imported if name.startswith(("torch", "spdtokens"))}
+    assert all(name.startswith(allowed) for name in ours)

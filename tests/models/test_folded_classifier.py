@@ -11,13 +11,14 @@ import torch
 from spdtokens.bench.timing import thread_count
 from spdtokens.models import (
     FoldedClassifier,
-    FoldedTransformer,
     ModelError,
     SPDTokenTransformer,
     TransformerConfig,
     geometric_bias,
 )
-from spdtokens.models.folded_classifier import FoldedTokens, trial_geometric_bias
+from spdtokens.models.folded_classifier import FoldedTokens
+from spdtokens.models.folding import folded
+from spdtokens.runtime import networks
 from spdtokens.spd import Floor, NotSPDError, get_embedding, token_dim
 from tests.matrices import random_spd, with_spectrum
 from tests.models.test_folded import TINY, used_model
@@ -65,9 +66,8 @@ def test_geometric_attention() -> None:
     C = random_spd(3, 6)
     found = FoldedClassifier.from_model(model, embedding).probabilities(C.numpy())
     np.testing.assert_allclose(found, expected(model, embedding, C), rtol=0, atol=1e-5)
-    np.testing.assert_allclose(
-        trial_geometric_bias(C.numpy(), 2.0), geometric_bias(C[None], 2.0)[0], rtol=0, atol=1e-6
-    )
+    bias = networks.geometric_bias(C[None].numpy(), 2.0)
+    np.testing.assert_allclose(bias, geometric_bias(C[None], 2.0), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("isometric", [False, True])
@@ -118,7 +118,7 @@ def test_not_finite_matrices_are_refused(name: str, bad: float) -> None:
 
 
 def test_wrong_shapes_are_refused() -> None:
-    network = FoldedTransformer.from_model(used_model(1))
+    network = folded(used_model(1))
     with pytest.raises(ModelError, match="10 features, the network expects 15"):
         FoldedClassifier(FoldedTokens("euclidean", 4), network)
     classifier = FoldedClassifier(FoldedTokens("euclidean", 5), network)

@@ -1,8 +1,8 @@
 """Networks on SPD tokens."""
 
 from spdtokens.models.config import SMALL, STANDARD, ModelError, TransformerConfig
-from spdtokens.models.folded import FoldedTransformer
 from spdtokens.models.folded_classifier import FoldedClassifier
+from spdtokens.models.folding import folded
 from spdtokens.models.geometric import geometric_bias
 from spdtokens.models.mlp import SPDTokenMLP, matching_width
 from spdtokens.models.saliency import channel_saliency
@@ -13,13 +13,13 @@ __all__ = [
     "SMALL",
     "STANDARD",
     "FoldedClassifier",
-    "FoldedTransformer",
     "ModelError",
     "SPDTokenMLP",
     "SPDTokenTransformer",
     "TransformerConfig",
     "TrialTransformer",
     "channel_saliency",
+    "folded",
     "geometric_bias",
     "matching_width",
 ]

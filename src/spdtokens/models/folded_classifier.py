@@ -9,7 +9,8 @@ from numpy.typing import DTypeLike, NDArray
 from scipy.linalg import lapack
 
 from spdtokens.models.config import ModelError
-from spdtokens.models.folded import Array, FoldedTransformer
+from spdtokens.runtime.networks import geometric_bias
+from spdtokens.runtime.transformer import Array, FoldedTransformer
 
 if TYPE_CHECKING:
     from spdtokens.models.transformer import SPDTokenTransformer
@@ -143,10 +144,11 @@ class FoldedClassifier:
         dtype : dtype
             Of the network; eigenvalues are always computed in float64.
         """
+        from spdtokens.models.folding import folded
         from spdtokens.spd import matrix_dim
 
         tokens = FoldedTokens.from_embedding(embedding, matrix_dim(model.n_features))
-        return cls(tokens, FoldedTransformer.from_model(model, dtype), model.config.alpha)
+        return cls(tokens, folded(model, dtype), model.config.alpha)
 
     def probabilities(self, C: Array) -> Array:
         """Class probabilities (classes,) of the SPD matrices (tokens, d, d) of one trial.
@@ -168,27 +170,8 @@ class FoldedClassifier:
             row[:] = self.tokens(matrix)
         bias = None
         if network.needs_bias and len(C) > 1:
-            bias = trial_geometric_bias(C, self.alpha)
+            bias = geometric_bias(C[None].astype(np.float64), self.alpha)[0]
         return network.trial_probabilities(tokens, bias)
-
-
-def trial_geometric_bias(C: Array, alpha: float) -> NDArray[np.float32]:
-    """Bias (tokens, tokens) of one trial's matrices (tokens, d, d), without torch.
-
-    The same as :func:`~spdtokens.models.geometric_bias`, which see.
-    """
-    C = C.astype(np.float64)
-    C = 0.5 * (C + C.swapaxes(-1, -2))
-    w, V = np.linalg.eigh(C)
-    roots = (V * np.sqrt(np.maximum(w, 0))[:, None]) @ V.swapaxes(-1, -2)
-    trace = w.sum(-1)
-    i, j = np.triu_indices(len(C), 1)
-    product = np.linalg.eigvalsh(roots[i] @ C[j] @ roots[i])
-    fidelity = np.sqrt(np.maximum(product, 0)).sum(-1)
-    squared = np.maximum(trace[i] + trace[j] - 2 * fidelity, 0)
-    bias = np.zeros((len(C), len(C)), np.float32)
-    bias[i, j] = bias[j, i] = -alpha * np.sqrt(squared / trace.mean())
-    return bias
 
 
 def _refuse_indefinite(w: NDArray[np.float64], info: int, tolerance: float) -> None:

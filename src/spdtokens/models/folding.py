@@ -22,9 +22,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
-from spdtokens.models.folded import Array, FoldedBlock
+from spdtokens.runtime.transformer import Array, FoldedBlock, FoldedTransformer, stored
 
 if TYPE_CHECKING:
     from torch import nn
@@ -32,8 +32,28 @@ if TYPE_CHECKING:
     from spdtokens.models.transformer import EncoderBlock, SelfAttention, SPDTokenTransformer
 
 
-def fold(model: SPDTokenTransformer) -> tuple[Array, Array, tuple[FoldedBlock, ...], Array]:
-    """Projection, offsets, blocks and head of a :class:`~spdtokens.models.FoldedTransformer`."""
+def folded(model: SPDTokenTransformer, dtype: DTypeLike = np.float32) -> FoldedTransformer:
+    """Fold a network as it is now: in eval mode, whatever mode it is in.
+
+    Parameters
+    ----------
+    model : SPDTokenTransformer
+    dtype : dtype
+        Of the result; the folding itself is done in float64.
+    """
+    project, offsets, blocks, head = _fold(model)
+    return FoldedTransformer(
+        stored(project, dtype),
+        stored(offsets, dtype),
+        tuple(block.astype(dtype) for block in blocks),
+        stored(head, dtype),
+        model.config.n_heads,
+        model.config.attention == "geometric",
+    )
+
+
+def _fold(model: SPDTokenTransformer) -> tuple[Array, Array, tuple[FoldedBlock, ...], Array]:
+    """Projection, offsets, blocks and head."""
     project, offsets = _folded_embedding(model)
     gain, shift = np.ones(len(project)), np.zeros(len(project))
     blocks: list[FoldedBlock] = []

@@ -44,6 +44,12 @@ def _ringing(band: Band, sfreq: float, samples: int) -> int:
     return min(samples - 1, int(np.ceil(3 * sfreq / width)))
 
 
+def reach(bands: Sequence[Band], sfreq: float, samples: int) -> int:
+    """Samples by which trials are continued at each side before they are filtered into bands."""
+    real = [band for band in bands if band != UNFILTERED]
+    return max((_ringing(band, sfreq, samples) for band in real), default=0)
+
+
 def zero_phase(X: NDArray[Any], bands: Sequence[Band], sfreq: float) -> list[FloatArray]:
     """Filter signals into bands without shifting them in time.
 
@@ -80,12 +86,11 @@ def zero_phase_tensor(X: Tensor, bands: Sequence[Band], sfreq: float) -> list[Te
     """
     X = X.double()
     samples = X.shape[-1]
-    real = [band for band in bands if band != UNFILTERED]
-    if not real:
+    if all(band == UNFILTERED for band in bands):
         return [X for _ in bands]
     # A constant offset passes through reflection untouched but would ring: take it out first.
     offset = X.mean(-1, keepdim=True)
-    pad = max(_ringing(band, sfreq, samples) for band in real)
+    pad = reach(bands, sfreq, samples)
     padded = _odd_reflection(X - offset, pad)
     length = scipy.fft.next_fast_len(padded.shape[-1] + pad, real=True)
     # torch's transform shares its threads with the matrix products that follow.

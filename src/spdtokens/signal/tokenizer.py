@@ -96,6 +96,8 @@ class Tokenizer(TransformerMixin, BaseEstimator):
     n_matrices_ : int
         Bands times windows; with one embedding also the number of tokens.
     n_tokens_ : int
+    token_plan_ : TokenPlan
+        Bands and windows of raw trials, in samples; ``delays_`` the delays in samples.
     scale_ : float
         What covariances are divided by; 1 unless ``unit_free``.
     n_features_in_ : int
@@ -246,7 +248,7 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         if self.filtering not in ("zero-phase", "causal"):
             raise SignalError(f"filtering is 'zero-phase' or 'causal', not {self.filtering!r}.")
         self.n_samples_ = X.shape[-1]
-        self._delays = delay_samples(self.delays, self.sfreq, self.n_samples_)
+        self.delays_ = delay_samples(self.delays, self.sfreq, self.n_samples_)
         plan = plan_tokens(
             sfreq=self.sfreq,
             n_samples=self.n_samples_,
@@ -256,8 +258,8 @@ class Tokenizer(TransformerMixin, BaseEstimator):
             stimulus_frequencies=self.stimulus_frequencies,
         )
         if self.covariance == "sample":
-            refuse_short_windows(plan, X.shape[-2] * (1 + len(self._delays)))
-        self._token_plan = plan
+            refuse_short_windows(plan, X.shape[-2] * (1 + len(self.delays_)))
+        self.token_plan_ = plan
         self.bands_, self.windows_ = plan.bands, plan.windows
         return plan.names
 
@@ -270,7 +272,7 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         assert self.sfreq is not None
         apply = zero_phase if self.filtering == "zero-phase" else causal
         filtered = apply(X, self.bands_, self.sfreq)
-        return self._token_plan.cut(with_delays(band, self._delays) for band in filtered)
+        return self.token_plan_.cut(with_delays(band, self.delays_) for band in filtered)
 
     def _fitted_to_prototypes(self, X: NDArray[Any], y: ArrayLike | None) -> NDArray[np.float64]:
         """Covariances (n, matrices, d, d) of training trials, while prototypes are learnt."""

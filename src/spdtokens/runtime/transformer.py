@@ -1,6 +1,6 @@
 """The token transformer as it predicts, in few matrices; NumPy only.
 
-How they come about is told in :mod:`spdtokens.models.folding`. Vectors end with a constant 1, so
+How they come about is told in ``spdtokens.models.folding``. Vectors end with a constant 1, so
 that every bias is a column of its matrix.
 """
 
@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from spdtokens.models.config import ModelError
-
-if TYPE_CHECKING:
-    from spdtokens.models.transformer import SPDTokenTransformer
+from .errors import DecoderError
+from .matrices import softmax
 
 Array = NDArray[Any]
 
@@ -58,19 +56,19 @@ class FoldedBlock:
     def astype(self, dtype: DTypeLike) -> FoldedBlock:
         """A copy with matrices of another dtype."""
         return FoldedBlock(
-            None if self.attend is None else _stored(self.attend, dtype),
-            None if self.mix is None else _stored(self.mix, dtype),
-            _stored(self.expand, dtype),
-            _stored(self.contract, dtype),
+            None if self.attend is None else stored(self.attend, dtype),
+            None if self.mix is None else stored(self.mix, dtype),
+            stored(self.expand, dtype),
+            stored(self.contract, dtype),
             self.eps,
         )
 
 
 class FoldedTransformer:
-    """An :class:`SPDTokenTransformer` in eval mode, for prediction without torch.
+    """A token transformer in eval mode, for prediction without torch.
 
-    Use :meth:`from_model`. Safe to share among threads: nothing is written to after construction,
-    every call has buffers of its own.
+    Made by ``spdtokens.models.folded``. Safe to share among threads: nothing is written to after
+    construction, every call has buffers of its own.
 
     Parameters
     ----------
@@ -101,29 +99,6 @@ class FoldedTransformer:
         self.n_classes = len(head)
         self.d_ff = len(blocks[0].expand)
         self.dtype = project.dtype
-
-    @classmethod
-    def from_model(cls, model: SPDTokenTransformer, dtype: DTypeLike = np.float32) -> Self:
-        """Fold a network as it is now: in eval mode, whatever mode it is in.
-
-        Parameters
-        ----------
-        model : SPDTokenTransformer
-        dtype : dtype
-            Of the result; the folding itself is done in float64.
-        """
-        # Not needed to predict.
-        from spdtokens.models.folding import fold
-
-        project, offsets, blocks, head = fold(model)
-        return cls(
-            _stored(project, dtype),
-            _stored(offsets, dtype),
-            tuple(block.astype(dtype) for block in blocks),
-            _stored(head, dtype),
-            model.config.n_heads,
-            model.config.attention == "geometric",
-        )
 
     def scores(self, tokens: Array, bias: Array | None = None) -> Array:
         """Class scores (n, classes) of tokens.
@@ -171,15 +146,15 @@ class FoldedTransformer:
     def _checked(self, tokens: Array, bias: Array | None) -> tuple[int, int]:
         T, F = self.n_tokens, self.n_features
         if tokens.ndim != 3 or tokens.shape[1:] != (T, F):
-            raise ModelError(f"Expected tokens of shape (n, {T}, {F}), got {tokens.shape}.")
+            raise DecoderError(f"Expected tokens of shape (n, {T}, {F}), got {tokens.shape}.")
         n = len(tokens)
         if bias is None and self.needs_bias and T > 1:
-            raise ModelError(
+            raise DecoderError(
                 "Geometric attention needs the distances of a trial's matrices: pass "
                 "bias=geometric_bias(covariances, alpha)."
             )
         if bias is not None and bias.shape != (n, T, T):
-            raise ModelError(f"Expected a bias of shape ({n}, {T}, {T}), got {bias.shape}.")
+            raise DecoderError(f"Expected a bias of shape ({n}, {T}, {T}), got {bias.shape}.")
         return n, T
 
     def _one_token(self, token: Array) -> Array:
@@ -272,13 +247,6 @@ class FoldedTransformer:
         return np.dot(self.head, state[: d + 1]).reshape(-1, n, T).mean(2).T
 
 
-def softmax(scores: Array) -> Array:
-    """Probabilities of scores (..., classes)."""
-    p = np.exp(scores - np.maximum.reduce(scores, -1, keepdims=True))
-    p /= np.add.reduce(p, -1, keepdims=True)
-    return p
-
-
 def _normalise(y: Array, eps: float) -> None:
     """Layer norm, in place, of centred columns (d, ...)."""
     variance = np.einsum("i...,i...->...", y, y) / len(y)
@@ -302,6 +270,7 @@ def _length(y: Array, r: float, eps: float) -> float:
     return math.sqrt(float(y.dot(y)) / len(y) + eps * r * r)
 
 
-def _stored(matrix: Array, dtype: DTypeLike) -> Array:
+def stored(matrix: Array, dtype: DTypeLike) -> Array:
+    """A copy of another dtype, laid out for products with vectors."""
     # Column-major: a product with a vector then adds up columns, the faster way in BLAS.
     return np.asfortranarray(matrix.astype(dtype))

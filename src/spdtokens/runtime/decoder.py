@@ -1,0 +1,158 @@
+"""A trained model as it predicts: from a trial to class probabilities, with NumPy only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import DecoderError
+from .matrices import Array, congruence, inverse_root, towards
+from .networks import Network
+from .signals import Front
+from .tokens import Tokens
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A model with all it needs to be used on other recordings.
+
+    Attributes
+    ----------
+    classes : tuple of str
+    ch_names : tuple of str
+        In the order of the rows of a trial.
+    sfreq : float, or None
+        Samples a second; None for a model of covariance matrices.
+    tmin : float
+        Seconds from the event to the first sample.
+    unit_in_volts : float, or None
+        Of the signals trained on, where known.
+    front : Front, or None
+        From trials to covariances; None for a model of covariance matrices.
+    tokens : Tokens
+    network : Network
+    shape : tuple of int
+        Of a trial's covariances, (matrices, d, d).
+    recentring : ndarray, shape (matrices, d, d), or None
+        If trained on recentred sessions: their middle, from which a new session's reference starts.
+    about : mapping
+        Where the model comes from: whatever JSON can hold.
+    """
+
+    classes: tuple[str, ...]
+    ch_names: tuple[str, ...]
+    sfreq: float | None
+    tmin: float
+    unit_in_volts: float | None
+    front: Front | None
+    tokens: Tokens
+    network: Network
+    shape: tuple[int, int, int]
+    recentring: Array | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def n_samples(self) -> int:
+        """Samples of a trial."""
+        if self.front is None:
+            raise DecoderError("This model is of covariance matrices, which have no samples.")
+        return self.front.n_samples
+
+    def covariances(self, X: NDArray[Any]) -> Array:
+        """Covariances (n, matrices, d, d) of trials.
+
+        Parameters
+        ----------
+        X : ndarray, shape (n, channels, samples)
+            In the unit and order of channels that the model was trained on. For a model of
+            covariance matrices (n, d, d) or (n, matrices, d, d), which are taken as they are.
+        """
+        X = np.asarray(X)
+        if self.front is None:
+            C = np.asarray(X if X.ndim == 4 else X[:, None], dtype=np.float64)
+            if C.shape[1:] != self.shape:
+                raise DecoderError(
+                    f"Expected covariances (n, {', '.join(map(str, self.shape))}), got an array "
+                    f"of shape {X.shape}."
+                )
+            return C
+        wanted = (len(self.ch_names), self.n_samples)
+        if X.ndim != 3 or X.shape[1:] != wanted:
+            raise DecoderError(
+                f"Expected trials (n, {wanted[0]}, {wanted[1]}), channels x samples, got an array "
+                f"of shape {X.shape}."
+            )
+        return self.front.covariances(X)
+
+    def probabilities(self, C: Array) -> Array:
+        """Class probabilities (n, classes) of covariances, recentred where the model wants it."""
+        return self.network.probabilities(self.tokens(C), C / self.tokens.scale)
+
+    def predict_proba(self, X: NDArray[Any]) -> Array:
+        """Class probabilities (n, classes) of trials, in the order of ``classes``.
+
+        Parameters
+        ----------
+        X : ndarray, shape (n, channels, samples)
+            If the model is recentred, trials of one session in the order of time: each is seen
+            from those before it, as if they were decoded live.
+        """
+        C = self.covariances(X)
+        if self.recentring is None:
+            return self.probabilities(C)
+        session = self.session()
+        return np.stack([session.decide(trial) for trial in C])
+
+    def predict(self, X: NDArray[Any]) -> NDArray[np.str_]:
+        """Most probable class (n,) of each trial."""
+        return np.array(self.classes)[self.predict_proba(X).argmax(1)]
+
+    def session(self) -> Session:
+        """A run of decisions in the order of time."""
+        return Session(self)
+
+
+class Session:
+    """Decisions one after another, each seen from the trials before it if the model is recentred.
+
+    Parameters
+    ----------
+    decoder : Decoder
+
+    Attributes
+    ----------
+    reference : ndarray, shape (matrices, d, d), or None
+        The mean of the session so far, followed along geodesics.
+    count : int
+        Trials it knows; the middle of the training sessions counts as one.
+    """
+
+    def __init__(self, decoder: Decoder) -> None:
+        self.decoder = decoder
+        self.reference, self.count = decoder.recentring, 1
+
+    def probabilities(self, window: NDArray[Any], learn: bool = True) -> Array:
+        """Class probabilities (classes,) of one trial (channels, samples).
+
+        Parameters
+        ----------
+        window : ndarray, shape (channels, samples)
+        learn : bool
+            Whether the reference moves towards this trial, after it was decided on.
+        """
+        return self.decide(self.decoder.covariances(np.asarray(window)[None])[0], learn)
+
+    def decide(self, C: Array, learn: bool = True) -> Array:
+        """The same from the covariances (matrices, d, d) of a trial."""
+        if self.reference is None:
+            return self.decoder.probabilities(C[None])[0]
+        seen = congruence(C, inverse_root(self.reference))
+        decision = self.decoder.probabilities(seen[None])[0]
+        if learn:
+            self.reference = towards(self.reference, C, 1 / (self.count + 1))
+            self.count += 1
+        return decision

@@ -1,0 +1,77 @@
+"""Functions of symmetric positive definite matrices, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import DecoderError
+
+Array = NDArray[np.float64]
+
+
+def softmax(scores: NDArray[Any]) -> NDArray[Any]:
+    """Probabilities of scores (..., classes)."""
+    p = np.exp(scores - np.maximum.reduce(scores, -1, keepdims=True))
+    p /= np.add.reduce(p, -1, keepdims=True)
+    return p
+
+
+def eigen(C: Array, relative: float = 1e-12, absolute: float = 0.0) -> tuple[Array, Array]:
+    """Eigenvalues (..., d), none below the floor, and eigenvectors (..., d, d).
+
+    Parameters
+    ----------
+    C : ndarray, shape (..., d, d)
+    relative, absolute : float
+        The least eigenvalue: relative to the mean of a matrix's eigenvalues, and in its unit.
+
+    Raises
+    ------
+    DecoderError
+        For matrices that are not finite or not positive definite.
+    """
+    if not np.isfinite(C).all():
+        raise DecoderError(
+            "A covariance matrix has NaN or infinite entries. Look for NaN samples or values that "
+            "are far too large in the recording, and leave that trial out."
+        )
+    w, V = np.linalg.eigh(0.5 * (C + C.swapaxes(-1, -2)))
+    eps = float(np.finfo(np.float64).eps)
+    least, most = w[..., 0], w[..., -1]
+    if (most <= 0).any() or (least < -len(w) * eps * most).any():
+        raise DecoderError(
+            f"A covariance matrix is not positive definite (least eigenvalue {least.min():.3g}). "
+            "Look for channels that are flat or carry the same signal."
+        )
+    slope = max(relative, eps) if relative else 0.0
+    floor = np.maximum(slope * np.abs(w).mean(-1, keepdims=True), absolute)
+    return np.maximum(w, floor), V
+
+
+def spectral(C: Array, function: Callable[[Array], Array]) -> Array:
+    """A function of the eigenvalues of matrices (..., d, d)."""
+    w, V = eigen(C)
+    return (V * function(w)[..., None, :]) @ V.swapaxes(-1, -2)
+
+
+def congruence(C: Array, W: Array) -> Array:
+    """``W C W'``, symmetric to the last bit."""
+    moved = W @ C @ W.swapaxes(-1, -2)
+    return 0.5 * (moved + moved.swapaxes(-1, -2))
+
+
+def inverse_root(C: Array) -> Array:
+    """Inverse square roots of matrices (..., d, d)."""
+    return spectral(C, lambda w: 1 / np.sqrt(w))
+
+
+def towards(A: Array, B: Array, share: float) -> Array:
+    """The point so far along the geodesic from matrices A to B (..., d, d): 0 is A, 1 is B."""
+    w, V = eigen(A)
+    root = (V * np.sqrt(w)[..., None, :]) @ V.swapaxes(-1, -2)
+    back = (V / np.sqrt(w)[..., None, :]) @ V.swapaxes(-1, -2)
+    return congruence(spectral(congruence(B, back), lambda w: w**share), root)

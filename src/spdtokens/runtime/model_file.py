@@ -1,0 +1,309 @@
+"""A decoder as a file, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .container import packed, unpacked
+from .decoder import Decoder
+from .errors import DecoderError
+from .networks import Discriminant, Network, Transformers
+from .signals import ESTIMATORS, Front, Prototype
+from .tokens import AT_REFERENCE, EMBEDDINGS, Tokens
+from .transformer import FoldedBlock, FoldedTransformer, stored
+
+#: Of the file. Files of another number are refused: what they mean may have changed.
+FORMAT = 1
+Arrays = Mapping[str, NDArray[Any]]
+_BLOCK = ("attend", "mix", "expand", "contract")
+
+
+def model_bytes(decoder: Decoder) -> bytes:
+    """The contents of a model file."""
+    arrays: dict[str, NDArray[Any]] = {}
+    config = {
+        "format": FORMAT,
+        "classes": list(decoder.classes),
+        "ch_names": list(decoder.ch_names),
+        "sfreq": decoder.sfreq,
+        "tmin": decoder.tmin,
+        "unit_in_volts": decoder.unit_in_volts,
+        "shape": list(decoder.shape),
+        "front": None if decoder.front is None else _front_out(decoder.front, arrays),
+        "tokens": _tokens_out(decoder.tokens, arrays),
+        "network": _network_out(decoder.network, arrays),
+        "recentred": decoder.recentring is not None,
+        "about": dict(decoder.about),
+    }
+    if decoder.recentring is not None:
+        arrays["recentring"] = decoder.recentring
+    # NaN is no JSON: what another program could not read is refused here, not there.
+    return packed(json.dumps(config, allow_nan=False), arrays)
+
+
+def load_model(path: str | Path) -> Decoder:
+    """Read a model file, ``.spdt``.
+
+    Only numbers and names are read; nothing in a file is executed. Needs NumPy and nothing else.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Raises
+    ------
+    DecoderError
+        If the file is not whole, not a model, or made by a newer version.
+    OSError
+        If there is no such file, or it may not be read.
+    """
+    path = Path(path)
+    config, arrays = unpacked(path)
+    made = config.get("format")
+    if made != FORMAT:
+        raise DecoderError(
+            f"{path} has format {made!r}, and this version of spdtokens reads format {FORMAT}. "
+            "Train the model anew, or use the version it was made with."
+        )
+    try:
+        decoder = _decoder(config, _Used(arrays))
+        _try_out(decoder)
+    except DecoderError as error:
+        raise DecoderError(f"{path} does not describe a model that works: {error}") from error
+    # Whatever else is wrong with what a file says shows as one of these.
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
+        raise DecoderError(
+            f"{path} does not describe a model that works ({type(error).__name__}: {error}). "
+            "Nothing of it was used; make it anew with `spdtokens train`."
+        ) from error
+    return decoder
+
+
+class _Used(dict[str, NDArray[Any]]):
+    """Arrays of a file, all of which must be finite."""
+
+    def __init__(self, arrays: Arrays) -> None:
+        super().__init__(arrays)
+        for name, array in arrays.items():
+            if not np.isfinite(array).all():
+                raise DecoderError(f"its array {name!r} has values that are not numbers.")
+
+
+def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
+    classes, ch_names = _names(config["classes"]), _names(config["ch_names"])
+    shape = tuple(_count(n) for n in config["shape"])
+    if len(classes) < 2 or len(shape) != 3 or shape[1] != shape[2]:
+        raise DecoderError("it has fewer than two classes, or matrices that are not square.")
+    front = None if config["front"] is None else _front_in(config["front"], arrays)
+    sfreq, unit = (_number(config[k], may_miss=True) for k in ("sfreq", "unit_in_volts"))
+    about = config["about"]
+    if (front is None) != (sfreq is None) or not isinstance(about, dict):
+        raise DecoderError("it says neither of which signals nor of which matrices it is.")
+    return Decoder(
+        classes=classes,
+        ch_names=ch_names,
+        sfreq=sfreq,
+        tmin=_number(config["tmin"]),  # type: ignore[arg-type]
+        unit_in_volts=unit,
+        front=front,
+        tokens=_tokens_in(config["tokens"], arrays),
+        network=_network_in(config["network"], arrays),
+        shape=shape,
+        recentring=arrays["recentring"] if config["recentred"] is True else None,
+        about=about,
+    )
+
+
+def _try_out(decoder: Decoder) -> None:
+    """Decode one made-up trial: shapes that do not fit show now, not in the middle of a session."""
+    rng = np.random.default_rng(0)
+    if decoder.front is None:
+        X = np.broadcast_to(np.eye(decoder.shape[-1]), (1, *decoder.shape))
+    else:
+        X = rng.standard_normal((1, len(decoder.ch_names), decoder.n_samples))
+    C = decoder.covariances(X)
+    found = decoder.predict_proba(X)
+    if C.shape[1:] != decoder.shape or found.shape != (1, len(decoder.classes)):
+        raise DecoderError("its parts do not fit together.")
+    if not np.isfinite(found).all():
+        raise DecoderError("its probabilities are not numbers.")
+
+
+def _front_out(front: Front, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    fields = asdict(front)
+    for i, sos in enumerate(front.sections):
+        if sos is not None:
+            arrays[f"filter.{i}"] = sos
+    for i, prototype in enumerate(front.prototypes):
+        arrays[f"prototype.{i}.averages"] = prototype.averages
+        if prototype.filters is not None:
+            arrays[f"prototype.{i}.filters"] = prototype.filters
+    fields["sections"] = [sos is not None for sos in front.sections]
+    fields["prototypes"] = [prototype.scale for prototype in front.prototypes]
+    return fields
+
+
+def _front_in(fields: dict[str, Any], arrays: Arrays) -> Front:
+    n = _count(fields["n_samples"])
+    pad, length = _count(fields["pad"], 0), _count(fields["length"])
+    # A file must not make us compute for hours or fill the memory.
+    if not (pad < n and n <= length <= 10 * n + 1000 and n < 10_000_000):
+        raise DecoderError("its trials or filters have an impossible length.")
+    slices = tuple((_count(a, 0), _count(b)) for a, b in fields["slices"])
+    delays = tuple(_count(delay) for delay in fields["delays"])
+    if any(not a < b <= n for a, b in slices) or any(delay >= n for delay in delays):
+        raise DecoderError("its windows or delays lie outside its trials.")
+    covariance = _one_of(fields["covariance"], ESTIMATORS)
+    sections = [
+        _shaped(arrays[f"filter.{i}"], (None, 6)) if filtered is True else None
+        for i, filtered in enumerate(fields["sections"])
+    ]
+    scales = [_number(scale, positive=True) for scale in fields["prototypes"]]
+    prototypes = tuple(
+        Prototype(
+            arrays[f"prototype.{i}.averages"], arrays.get(f"prototype.{i}.filters"), float(scale)
+        )
+        for i, scale in enumerate(scales)
+        if scale is not None
+    )
+    n_matrices = len(sections) * len(slices)
+    if len(prototypes) != (n_matrices if covariance in ("erp", "xdawn") else 0):
+        raise DecoderError("its class averages are not one a matrix.")
+    return Front(
+        n_samples=n,
+        filtering=_one_of(fields["filtering"], ("zero-phase", "causal")),
+        sections=sections,
+        passes_offset=[passes is True for passes in fields["passes_offset"]],
+        pad=pad,
+        length=length,
+        slices=slices,
+        delays=delays,
+        covariance=covariance,
+        prototypes=prototypes,
+        relative=_number(fields["relative"], least=0),  # type: ignore[arg-type]
+        absolute=_number(fields["absolute"], least=0),  # type: ignore[arg-type]
+        scale=_number(fields["scale"], positive=True),  # type: ignore[arg-type]
+    )
+
+
+def _tokens_out(tokens: Tokens, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    fields = asdict(tokens)
+    if fields.pop("whiteners") is not None:
+        arrays["whiteners"] = np.asarray(tokens.whiteners)
+    return fields
+
+
+def _tokens_in(fields: dict[str, Any], arrays: Arrays) -> Tokens:
+    embeddings = tuple(_one_of(name, EMBEDDINGS) for name in fields["embeddings"])
+    seen = any(name in AT_REFERENCE for name in embeddings)
+    return Tokens(
+        embeddings=embeddings,
+        isometric=fields["isometric"] is True,
+        relative=_number(fields["relative"], least=0),  # type: ignore[arg-type]
+        absolute=_number(fields["absolute"], least=0),  # type: ignore[arg-type]
+        scale=_number(fields["scale"], positive=True),  # type: ignore[arg-type]
+        whiteners=arrays["whiteners"] if seen else None,
+    )
+
+
+def _network_out(network: Network, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    if isinstance(network, Discriminant):
+        arrays["weight"], arrays["bias"] = network.weight, network.bias
+        return {"kind": "discriminant"}
+    assert isinstance(network, Transformers)
+    for i, member in enumerate(network.members):
+        for name in ("project", "offsets", "head"):
+            arrays[f"{i}.{name}"] = getattr(member, name)
+        for j, block in enumerate(member.blocks):
+            for name in _BLOCK:
+                if getattr(block, name) is not None:
+                    arrays[f"{i}.{j}.{name}"] = getattr(block, name)
+    first = network.members[0]
+    return {
+        "kind": "transformers",
+        "members": len(network.members),
+        "eps": [list(block.eps) for block in first.blocks],
+        "n_heads": first.n_heads,
+        "geometric": first.needs_bias,
+        "alpha": network.alpha,
+    }
+
+
+def _network_in(fields: dict[str, Any], arrays: Arrays) -> Network:
+    if _one_of(fields["kind"], ("discriminant", "transformers")) == "discriminant":
+        return Discriminant(_shaped(arrays["weight"], (None, None, None)), arrays["bias"])
+    eps = [tuple(_number(e, least=0) for e in pair) for pair in fields["eps"]]
+    heads = _count(fields["n_heads"])
+    members = tuple(
+        _transformer(f"{i}.", eps, heads, fields["geometric"] is True, arrays)
+        for i in range(_count(fields["members"]))
+    )
+    return Transformers(members, _number(fields["alpha"]))  # type: ignore[arg-type]
+
+
+def _transformer(
+    prefix: str, eps: list[Any], n_heads: int, geometric: bool, arrays: Arrays
+) -> FoldedTransformer:
+    def taken(name: str) -> NDArray[Any]:
+        array = _shaped(arrays[prefix + name], (None, None))
+        return stored(array, array.dtype)
+
+    project = taken("project")
+    if len(project) % n_heads:
+        raise DecoderError("its width is no multiple of its heads.")
+    blocks = []
+    for j, pair in enumerate(eps):
+        names = (f"{j}.{name}" for name in _BLOCK)
+        parts = [taken(name) if prefix + name in arrays else None for name in names]
+        attend, mix, expand, contract = parts
+        if expand is None or contract is None or len(pair) != 2:
+            raise DecoderError(f"its block {j} is not whole.")
+        blocks.append(FoldedBlock(attend, mix, expand, contract, pair))
+    return FoldedTransformer(
+        project, taken("offsets"), tuple(blocks), taken("head"), n_heads, geometric
+    )
+
+
+def _names(values: Any) -> tuple[str, ...]:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise DecoderError("its names are not texts.")
+    if len(set(values)) != len(values) or not values:
+        raise DecoderError("its names are not all different, or there are none.")
+    return tuple(values)
+
+
+def _one_of(value: Any, known: tuple[str, ...]) -> str:
+    if not isinstance(value, str) or value not in known:
+        raise DecoderError(f"{value!r} is none of {', '.join(known)}.")
+    return value
+
+
+def _count(value: Any, least: int = 1) -> int:
+    if type(value) is not int or value < least:
+        raise DecoderError(f"{value!r} is no whole number from {least}.")
+    return value
+
+
+def _number(
+    value: Any, *, least: float | None = None, positive: bool = False, may_miss: bool = False
+) -> float | None:
+    if value is None and may_miss:
+        return None
+    fits = type(value) in (int, float) and np.isfinite(value)
+    if not fits or (least is not None and value < least) or (positive and value <= 0):
+        raise DecoderError(f"{value!r} is not a number that can stand there.")
+    return float(value)
+
+
+def _shaped(array: NDArray[Any], shape: tuple[int | None, ...]) -> NDArray[Any]:
+    wrong = any(want is not None and want != n for want, n in zip(shape, array.shape, strict=False))
+    if array.ndim != len(shape) or wrong:
+        raise DecoderError(f"an array has shape {array.shape}.")
+    return array

@@ -1,0 +1,218 @@
+"""From a trial to its covariance matrices: filters, delays, windows, estimators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import DecoderError
+from .matrices import Array
+
+#: Estimators of covariance that this runtime knows; the last two have class averages.
+ESTIMATORS = ("sample", "scm", "oas", "erp", "xdawn")
+
+
+@dataclass(frozen=True)
+class Prototype:
+    """Class averages that stand beside a trial, for potentials.
+
+    Attributes
+    ----------
+    averages : ndarray, shape (rows, samples)
+    filters : ndarray, shape (filters, channels), or None
+        Of the trial.
+    scale : float
+        Signals are divided by it, and covariances multiplied by its square.
+    """
+
+    averages: Array
+    filters: Array | None
+    scale: float
+
+    def beside(self, X: Array) -> Array:
+        """Averages and trials (n, rows + channels, samples)."""
+        X = X / self.scale
+        if self.filters is not None:
+            X = self.filters @ X
+        P = np.broadcast_to(self.averages, (len(X), *self.averages.shape))
+        return np.concatenate([P, X], axis=1)
+
+
+@dataclass(frozen=True)
+class Front:
+    """Everything between a trial and its covariance matrices.
+
+    Attributes
+    ----------
+    n_samples : int
+        Of a trial.
+    filtering : {'zero-phase', 'causal'}
+        A trial is filtered by itself: of what comes after it nothing is seen either way.
+    sections : sequence of ndarray, shape (sections, 6), or None
+        Butterworth filters, one a band; None where the band is the whole signal.
+    passes_offset : sequence of bool
+        Whether the band begins at 0 Hz.
+    pad, length : int
+        Samples put before and after a trial, and samples of the Fourier transform.
+    slices : sequence of pairs of int
+        Windows.
+    delays : sequence of int
+        In samples.
+    covariance : str
+        One of ``ESTIMATORS``.
+    prototypes : sequence of Prototype
+        One a matrix for ``'erp'`` and ``'xdawn'``.
+    relative, absolute : float
+        Added to the diagonal: so much of the mean variance, and so much.
+    scale : float
+        What covariances are divided by.
+    """
+
+    n_samples: int
+    filtering: str
+    sections: Sequence[Array | None]
+    passes_offset: Sequence[bool]
+    pad: int
+    length: int
+    slices: Sequence[tuple[int, int]]
+    delays: Sequence[int]
+    covariance: str
+    prototypes: Sequence[Prototype]
+    relative: float
+    absolute: float
+    scale: float
+
+    def __post_init__(self) -> None:
+        gains = [None if sos is None else self._gain(sos) for sos in self.sections]
+        object.__setattr__(self, "_gains", gains)
+
+    def _gain(self, sos: Array) -> NDArray[Any]:
+        """What the spectrum of a trial is multiplied with."""
+        if self.filtering == "zero-phase":
+            return np.abs(_response(sos, self.length)) ** 2
+        return np.fft.rfft(_impulse_response(sos, self.n_samples), self.length)
+
+    def covariances(self, X: NDArray[Any]) -> Array:
+        """Covariance matrices (n, matrices, d, d) of trials (n, channels, samples)."""
+        X = np.asarray(X, dtype=np.float64)
+        _check(X)
+        pieces = [
+            with_delays(band, self.delays)[..., start:stop]
+            for band in self._filtered(X)
+            for start, stop in self.slices
+        ]
+        if self.prototypes:
+            pairs = zip(pieces, self.prototypes, strict=True)
+            made = [oas(p.beside(piece)) * p.scale**2 for piece, p in pairs]
+        else:
+            made = [_ESTIMATES[self.covariance](piece) for piece in pieces]
+        C = np.stack(made, axis=1)
+        variances = np.einsum("...ii->...i", C)
+        variances += self.relative * variances.mean(-1, keepdims=True) + self.absolute
+        return C / self.scale
+
+    def _filtered(self, X: Array) -> list[Array]:
+        gains = self._gains  # type: ignore[attr-defined]
+        if all(gain is None for gain in gains):
+            return [X for _ in gains]
+        n, pad = self.n_samples, self.pad
+        if self.filtering == "zero-phase":
+            offset = X.mean(-1, keepdims=True)
+            spectrum = np.fft.rfft(odd_reflection(X - offset, pad), self.length)
+        else:  # as if the first value had always been there
+            offset, pad = X[..., :1], 0
+            spectrum = np.fft.rfft(X - offset, self.length)
+        out = []
+        for gain, passes in zip(gains, self.passes_offset, strict=True):
+            if gain is None:
+                out.append(X)
+                continue
+            y = np.fft.irfft(spectrum * gain, self.length)[..., pad : pad + n]
+            out.append(y + offset if passes else y)
+        return out
+
+
+def odd_reflection(X: Array, pad: int) -> Array:
+    """Signals continued past their ends, mirrored in the end points: (..., samples + 2 pad)."""
+    before = 2 * X[..., :1] - X[..., pad:0:-1]
+    after = 2 * X[..., -1:] - X[..., -2 : -pad - 2 : -1]
+    return np.concatenate([before, X, after], axis=-1)
+
+
+def with_delays(X: Array, delays: Sequence[int]) -> Array:
+    """Trials beside what they were so many samples before; zero where they had not begun."""
+    late = []
+    for delay in delays:
+        shifted = np.zeros_like(X)
+        shifted[..., delay:] = X[..., :-delay]
+        late.append(shifted)
+    return np.concatenate([X, *late], axis=1) if late else X
+
+
+def scm(X: Array) -> Array:
+    """Sample covariances (n, d, d), divided by the number of samples."""
+    Z = X - X.mean(-1, keepdims=True)
+    return Z @ Z.swapaxes(-1, -2) / X.shape[-1]
+
+
+def sample(X: Array) -> Array:
+    """Sample covariances, divided by the number of samples less one."""
+    return scm(X) * (X.shape[-1] / (X.shape[-1] - 1))
+
+
+def oas(X: Array) -> Array:
+    """Covariances with oracle approximating shrinkage (Chen et al. 2010), as scikit-learn's."""
+    C = scm(X)
+    n, d = X.shape[-1], C.shape[-1]
+    if d == 1:
+        return C
+    square = (C**2).mean((-2, -1))
+    mean = np.einsum("nii->n", C) / d
+    below = (n + 1) * (square - mean**2 / d)
+    enough = below > 0
+    share = np.where(enough, (square + mean**2) / np.where(enough, below, 1.0), 1.0)
+    share = np.minimum(share, 1.0)[:, None, None]
+    return (1 - share) * C + share * mean[:, None, None] * np.eye(d)
+
+
+_ESTIMATES = {"sample": sample, "scm": scm, "oas": oas}
+
+
+def _response(sos: Array, length: int) -> NDArray[np.complex128]:
+    """Frequency response at the frequencies of ``rfft`` of so many samples."""
+    z = np.exp(-2j * np.pi * np.fft.rfftfreq(length))
+    powers = np.stack([np.ones_like(z), z, z * z])
+    return np.asarray(np.prod((sos[:, :3] @ powers) / (sos[:, 3:] @ powers), axis=0))
+
+
+def _impulse_response(sos: Array, n: int) -> Array:
+    x = [1.0] + [0.0] * (n - 1)
+    for b0, b1, b2, _, a1, a2 in sos.tolist():
+        first = second = 0.0
+        for i, value in enumerate(x):
+            y = b0 * value + first
+            first = b1 * value - a1 * y + second
+            second = b2 * value - a2 * y
+            x[i] = y
+    return np.array(x)
+
+
+def _check(X: Array) -> None:
+    finite = np.isfinite(X)
+    if not finite.all():
+        trial, channel, place = np.argwhere(~finite)[0]
+        raise DecoderError(
+            f"Trial {trial}, channel number {channel}, sample {place} is not a number. Leave the "
+            "trial out, or repair it."
+        )
+    flat = np.ptp(X, axis=-1) == 0
+    if flat.any():
+        trial, channel = np.argwhere(flat)[0]
+        raise DecoderError(
+            f"Channel number {channel} is flat in trial {trial}. Look at its electrode; a trial "
+            "with a flat channel cannot be decoded."
+        )

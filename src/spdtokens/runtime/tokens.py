@@ -1,0 +1,89 @@
+"""From covariance matrices to tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from .errors import DecoderError
+from .matrices import Array, congruence, eigen
+
+#: Functions of eigenvalues; at the reference for the last two.
+SPECTRAL = {
+    "log_euclidean": np.log,
+    "bures_wasserstein": np.sqrt,
+    "affine_invariant": np.log,
+    "whitened_root": np.sqrt,
+}
+AT_REFERENCE = ("affine_invariant", "whitened_root")
+TRIANGULAR = ("cholesky", "log_cholesky")
+EMBEDDINGS = (*SPECTRAL, "euclidean", *TRIANGULAR)
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Tokens of a trial's matrices: those of the first embedding, then of the second.
+
+    Attributes
+    ----------
+    embeddings : sequence of str
+        Of ``EMBEDDINGS``.
+    isometric : bool
+        Off-diagonal entries times sqrt 2.
+    relative, absolute : float
+        The least eigenvalue: see :func:`~spdtokens.runtime.matrices.eigen`.
+    scale : float
+        What matrices are divided by.
+    whiteners : ndarray, shape (matrices, d, d), or None
+        Inverse square roots of the references.
+    """
+
+    embeddings: Sequence[str]
+    isometric: bool
+    relative: float
+    absolute: float
+    scale: float
+    whiteners: Array | None
+
+    def __call__(self, C: Array) -> Array:
+        """Tokens (n, tokens, features) of matrices (n, matrices, d, d)."""
+        C = C / self.scale
+        d = C.shape[-1]
+        row, column = np.triu_indices(d)
+        places = row * d + column
+        weights = np.where(row == column, 1.0, np.sqrt(2.0))
+        found: dict[bool, tuple[Array, Array]] = {}  # of matrices, plain and seen from references
+        tokens = []
+        for name in self.embeddings:
+            if name in SPECTRAL:
+                whitened = name in AT_REFERENCE
+                if whitened not in found:
+                    seen = congruence(C, self.whiteners) if whitened else C  # type: ignore[arg-type]
+                    found[whitened] = eigen(seen, self.relative, self.absolute)
+                w, V = found[whitened]
+                M = (V * SPECTRAL[name](w)[..., None, :]) @ V.swapaxes(-1, -2)
+            elif name in TRIANGULAR:
+                M = _upper(C, logarithmic=name == "log_cholesky")
+            else:
+                M = 0.5 * (C + C.swapaxes(-1, -2))
+            token = M.reshape(*M.shape[:-2], d * d)[..., places]
+            tokens.append(token * weights if self.isometric and name not in TRIANGULAR else token)
+        return np.concatenate(tokens, axis=1)
+
+
+def _upper(C: Array, *, logarithmic: bool) -> Array:
+    """Upper Cholesky factors of matrices (..., d, d)."""
+    try:
+        U = np.linalg.cholesky(0.5 * (C + C.swapaxes(-1, -2))).swapaxes(-1, -2)
+    except np.linalg.LinAlgError as error:
+        raise DecoderError(
+            "A covariance matrix is not positive definite. Look for channels that are flat or "
+            "carry the same signal."
+        ) from error
+    if logarithmic:
+        U = U.copy()
+        diagonal = np.einsum("...ii->...i", U)
+        diagonal[...] = np.log(diagonal)
+    return np.asarray(U)

@@ -1,0 +1,203 @@
+"""Models as files: what is written is read, and nothing else is."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+import struct
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from spdtokens import runtime
+from spdtokens.runtime import DecoderError, load_model, model_bytes
+from spdtokens.runtime.container import packed, unpacked
+from tests.deploy.made import KINDS, NAMES, made, trials
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "model.spdt"
+    path.write_bytes(model_bytes(made("imagery").decoder))
+    return path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_file_is_the_model(kind: str, tmp_path: Path) -> None:
+    decoder = made(kind).decoder
+    path = tmp_path / "model.spdt"
+    path.write_bytes(model_bytes(decoder))
+    found = load_model(path)
+    X, _ = trials(6, seed=3)
+    np.testing.assert_array_equal(found.predict_proba(X), decoder.predict_proba(X))
+    assert found.classes == ("left", "right")
+    assert found.ch_names == NAMES
+    assert found.sfreq == 100
+    assert found.n_samples == 150
+    assert found.about == {"made": kind}
+
+
+def test_the_library_of_the_format_reads_it(path: Path) -> None:
+    arrays = load_file(path)
+    network = made("imagery").classifier.networks_[0]
+    np.testing.assert_array_equal(arrays["weight"], network.weight.numpy())
+
+
+def test_recentred_models_remember_their_start(tmp_path: Path) -> None:
+    decoder = made("imagery").decoder
+    middle = decoder.covariances(trials()[0]).mean(0)
+    recentred = replace(decoder, recentring=middle)
+    path = tmp_path / "model.spdt"
+    path.write_bytes(model_bytes(recentred))
+    X, _ = trials(4, seed=5)
+    found = load_model(path).predict_proba(X)
+    np.testing.assert_array_equal(found, recentred.predict_proba(X))
+    assert np.abs(found - decoder.predict_proba(X)).max() > 1e-3
+
+
+def changed(path: Path, **what: Any) -> None:
+    """Write the file again, whole and with a right checksum, with other contents."""
+    config, arrays = unpacked(path)
+    for key, value in what.items():
+        *parents, last = key.split("__")
+        place = config
+        for parent in parents:
+            place = place[parent]
+        place[last] = value
+    path.write_bytes(packed(json.dumps(config), arrays))
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ({"format": 2}, r"has format 2, and this version of spdtokens reads format 1"),
+        ({"classes": ["left"]}, "fewer than two classes"),
+        ({"classes": ["left", "left"]}, "not all different"),
+        ({"classes": ["a", "b", "c"]}, "do not fit together"),
+        ({"ch_names": ["C3", "Cz"]}, "does not describe a model that works"),
+        ({"sfreq": None}, "neither of which signals"),
+        ({"tmin": "0"}, "'0' is not a number"),
+        ({"front__n_samples": 10**12}, "impossible length"),
+        ({"front__length": 10**12}, "impossible length"),
+        ({"front__slices": [[0, 151]]}, "outside its trials"),
+        ({"front__delays": [150]}, "outside its trials"),
+        ({"front__covariance": "eval"}, "'eval' is none of sample, scm, oas"),
+        ({"front__scale": 0.0}, "is not a number that can stand there"),
+        ({"front__prototypes": [1.0]}, "prototype.0.averages"),
+        ({"tokens__embeddings": ["__import__"]}, "'__import__' is none of"),
+        ({"tokens__embeddings": ["euclidean"]}, "does not describe a model that works"),
+        ({"network__kind": "pickle"}, "'pickle' is none of"),
+        ({"network": {"kind": "transformers"}}, "does not describe a model that works"),
+        ({"recentred": True}, "does not describe a model that works"),
+        ({"about": "me"}, "neither of which"),
+    ],
+    ids=str,
+)
+def test_contents_that_make_no_model(path: Path, what: dict[str, Any], said: str) -> None:
+    changed(path, **what)
+    with pytest.raises(DecoderError, match=said) as caught:
+        load_model(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_that_ends_early(path: Path) -> None:
+    whole = path.read_bytes()
+    for length in (0, 3, 8, 500, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(DecoderError, match="not a whole model file"):
+            load_model(path)
+
+
+def test_a_file_that_goes_on(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"\0")
+    with pytest.raises(DecoderError, match="goes on after its arrays"):
+        load_model(path)
+
+
+def test_one_wrong_bit_in_the_numbers(path: Path) -> None:
+    contents = bytearray(path.read_bytes())
+    contents[-1] ^= 1
+    path.write_bytes(contents)
+    with pytest.raises(DecoderError, match="checksum"):
+        load_model(path)
+
+
+def test_numbers_that_are_none(path: Path) -> None:
+    config, arrays = unpacked(path)
+    arrays["bias"] = np.full_like(arrays["bias"], np.nan)
+    path.write_bytes(packed(json.dumps(config), arrays))
+    with pytest.raises(DecoderError, match="array 'bias' has values that are not numbers"):
+        load_model(path)
+
+
+def test_files_of_others(tmp_path: Path) -> None:
+    path = tmp_path / "model.spdt"
+    path.write_bytes(pickle.dumps(Trap(str(tmp_path / "executed"))))
+    with pytest.raises(DecoderError, match="not a whole model file of spdtokens"):
+        load_model(path)
+    save_file({"weight": np.ones(3)}, path)
+    with pytest.raises(DecoderError, match="no description by spdtokens"):
+        load_model(path)
+    np.savez(tmp_path / "model.npz", weight=np.ones(3))
+    with pytest.raises(DecoderError, match="not a whole model file of spdtokens"):
+        load_model(tmp_path / "model.npz")
+    assert not (tmp_path / "executed").exists()
+
+
+class Trap:
+    """Would leave a file if it were unpickled."""
+
+    def __init__(self, where: str) -> None:
+        self.where = where
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (Path(self.where),)
+
+
+def test_a_header_nested_without_end(path: Path) -> None:
+    header = b"[" * 200_000
+    path.write_bytes(struct.pack("<Q", len(header)) + header)
+    with pytest.raises(DecoderError, match="no JSON"):
+        load_model(path)
+
+
+def test_overlapping_arrays(path: Path) -> None:
+    entry = {"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}
+    header = json.dumps({"a": entry, "b": entry, "__metadata__": {"spdtokens": "{}"}}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(8))
+    with pytest.raises(DecoderError, match="not where its header says"):
+        load_model(path)
+
+
+def test_no_such_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        load_model(tmp_path / "model.spdt")
+
+
+@pytest.mark.usefixtures("path")
+def test_numpy_is_enough(tmp_path: Path) -> None:
+    """A copy of the runtime, with NumPy and without everything else."""
+    shutil.copytree(Path(runtime.__file__).parent, tmp_path / "spdtokens_runtime")
+    X, _ = trials(3, seed=4)
+    np.save(tmp_path / "X.npy", X)
+    code = (
+        "import sys, numpy as np\n"
+        "class Refuse:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name.split('.')[0] in ('torch', 'scipy', 'mne', 'sklearn', 'spdtokens'):\n"
+        "            raise ImportError(name)\n"
+        "sys.meta_path.insert(0, Refuse())\n"
+        "from spdtokens_runtime import load_model\n"
+        "print(load_model('model.spdt').predict_proba(np.load('X.npy')).tolist())\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    np.testing.assert_array_equal(json.loads(run.stdout), made("imagery").decoder.predict_proba(X))
