@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["SPDTokenClassifier", "SPDTokenTransformer", "Tokenizer", "evaluate", "load_dataset"]
+__all__ = [
+    "SPDTokenClassifier",
+    "SPDTokenTransformer",
+    "Tokenizer",
+    "evaluate",
+    "load_dataset",
+    "load_model",
+    "predict",
+    "train",
+]
 
 _HOMES = {
     "SPDTokenClassifier": "spdtokens.training",
@@ -13,6 +22,9 @@ _HOMES = {
     "Tokenizer": "spdtokens.signal",
     "evaluate": "spdtokens.evaluation",
     "load_dataset": "spdtokens.data",
+    "load_model": "spdtokens.runtime",
+    "predict": "spdtokens.deploy",
+    "train": "spdtokens.deploy",
 }
 
 

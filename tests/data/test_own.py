@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from spdtokens.data import DataError, from_arrays, load_dataset
-from spdtokens.data.own import from_epochs_file, from_npz_folder
+from spdtokens.data.own import from_npz_folder
 
 RNG = np.random.default_rng(0)
 
@@ -120,8 +120,8 @@ def test_epochs_file(tmp_path: Path) -> None:
     np.testing.assert_allclose(recording.X, data[:, :2], rtol=1e-5)
     broken = tmp_path / "broken-epo.fif"
     broken.write_bytes(path.read_bytes()[:3000])
-    with pytest.raises(DataError, match="cannot be read as MNE epochs"):
-        from_epochs_file(broken)
+    with pytest.raises(DataError, match="cannot be read"):
+        load_dataset(broken)
 
 
 def test_arrays() -> None:

@@ -4,6 +4,7 @@ from spdtokens.cli import (  # noqa: F401  (they add their commands)
     audit,
     bench,
     data,
+    deploy,
     evaluate,
     report,
     reproduce,

@@ -1,10 +1,11 @@
-"""The user's own data: arrays, a folder of ``.npz`` files, MNE epochs."""
+"""The user's own data: arrays, and ``.npz`` files."""
 
 from __future__ import annotations
 
 import re
 import zipfile
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from spdtokens.data.base import DataError, Dataset, Paradigm, Recording
+from spdtokens.data.cutting import Cutting, chosen_events, refuse_one_class
+from spdtokens.data.mne_files import pick_channels
 from spdtokens.data.select import later_window
 
 NAME = re.compile(r"sub-(?P<subject>[^_]+)_ses-(?P<session>.+)")
@@ -69,6 +72,129 @@ def from_arrays(
         read=lambda *_: recording,
         is_covariance=sfreq is None,
     )
+
+
+def from_npz_file(path: Path, cutting: Cutting | None = None) -> Dataset:
+    """Read one ``.npz`` file: ``X`` and ``sfreq``, or ``C``; ``y`` with labels of any kind.
+
+    Parameters
+    ----------
+    path : Path
+        Besides these arrays it may hold those of ``LAYOUT``.
+    cutting : Cutting, optional
+        ``label_from`` names the array of labels, ``events`` says which of them to use; times and
+        channels as of recordings.
+    """
+    cutting = cutting or Cutting()
+    arrays = _read_npz(path)
+    _need(arrays, cutting.label_from or "y", path)
+    trials = read_trials(path, cutting.label_from)
+    X, values, sfreq = trials["X"], trials["labels"], trials["sfreq"]
+    kept = np.ones(len(X), dtype=bool)
+    classes = tuple(np.unique(values).tolist())
+    if cutting.events is not None:
+        kinds, counts = np.unique(values, return_counts=True)
+        there = dict(zip(kinds.tolist(), counts.tolist(), strict=True))
+        names = {event: name for name, event in chosen_events(there, cutting, f"{path}").items()}
+        values = np.array([names.get(value, "") for value in values])
+        kept, classes = values != "", tuple(cutting.events)
+    refuse_one_class(classes, f"{path}")
+    tmin = _scalar(arrays.get("tmin", np.array(0.0)), "tmin", path)
+    X, ch_names, tmin = _part(X[kept], trials["ch_names"], sfreq, tmin, cutting, path)
+    run, group = arrays.get("run"), arrays.get("group")
+    codes = np.array([classes.index(value) for value in values[kept]], dtype=np.int64)
+    dataset = from_arrays(
+        X,
+        codes,
+        sfreq=sfreq,
+        ch_names=ch_names,
+        classes=classes,
+        tmin=tmin,
+        run=None if run is None else run[kept],
+        group=None if group is None else group[kept],
+        name=path.stem,
+    )
+    unit = trials["unit_in_volts"]
+    return replace(dataset, description=f"trials of {path}", unit_in_volts=unit)
+
+
+def read_trials(path: Path, label_from: str | None = None) -> dict[str, Any]:
+    """Trials of an ``.npz`` file, and what is known of them.
+
+    Returns
+    -------
+    dict
+        ``X`` (n, channels, samples) or (n, d, d), ``labels`` (n,) as texts or None, ``ch_names``,
+        ``sfreq`` or None, ``unit_in_volts`` or None.
+    """
+    arrays = _read_npz(path)
+    X = arrays["C"] if "C" in arrays else _need(arrays, "X", path)
+    ch_names = tuple(str(name) for name in arrays.get("ch_names", range(X.shape[1])))
+    labels = _need(arrays, label_from, path) if label_from else arrays.get("y")
+    wrong = labels is not None and labels.shape != X.shape[:1]
+    if X.ndim != 3 or X.dtype.kind not in "iuf" or wrong or len(ch_names) != X.shape[1]:
+        raise DataError(
+            f"{path}: expected trials (n, channels, samples) of numbers, a label a trial and a "
+            f"name a channel; got {X.dtype} of shape {X.shape}, labels of shape "
+            f"{None if labels is None else labels.shape} and {len(ch_names)} names."
+        )
+    unit = arrays.get("unit_in_volts")
+    sfreq = None if "C" in arrays else _scalar(_need(arrays, "sfreq", path), "sfreq", path)
+    return {
+        "X": X,
+        "labels": None if labels is None else _named(labels, arrays.get("classes"), path),
+        "ch_names": ch_names,
+        "sfreq": sfreq,
+        "unit_in_volts": None if unit is None else _scalar(unit, "unit_in_volts", path),
+    }
+
+
+def _named(labels: NDArray[Any], classes: NDArray[Any] | None, path: Path) -> NDArray[np.str_]:
+    """Labels as texts; whole numbers index the names of classes where there are any."""
+    if classes is None or labels.dtype.kind not in "iu":
+        return labels.astype(str)
+    if labels.size and not 0 <= labels.min() <= labels.max() < len(classes):
+        raise DataError(
+            f"{path}: labels go from {labels.min()} to {labels.max()}, and {len(classes)} classes "
+            "are named. Labels count from 0."
+        )
+    return classes.astype(str)[labels]
+
+
+def _scalar(value: NDArray[Any], name: str, path: Path) -> float:
+    if value.shape not in ((), (1,)) or value.dtype.kind not in "iuf" or not np.isfinite(value):
+        raise DataError(f"{path}: {name} is one number, not {value!r}.")
+    return float(value.reshape(()))
+
+
+def _part(
+    X: NDArray[Any],
+    ch_names: tuple[str, ...],
+    sfreq: float | None,
+    tmin: float,
+    cutting: Cutting,
+    path: Path,
+) -> tuple[NDArray[Any], tuple[str, ...], float]:
+    """The channels and the time that are asked for."""
+    if cutting.channels:
+        chosen = pick_channels(ch_names, cutting.channels, f"{path}")
+        rows = [ch_names.index(name) for name in chosen]
+        X, ch_names = X[:, rows], tuple(chosen)
+        if sfreq is None:
+            X = X[:, :, rows]
+    if sfreq is None:
+        if cutting.tmin is not None or cutting.tmax is not None:
+            raise DataError(f"{path} holds covariance matrices, in which time is gone.")
+        return X, ch_names, tmin
+    n = X.shape[-1]
+    first = 0 if cutting.tmin is None else round((cutting.tmin - tmin) * sfreq)
+    last = n if cutting.tmax is None else round((cutting.tmax - tmin) * sfreq)
+    if not 0 <= first < last <= n:
+        raise DataError(
+            f"{path}: its trials last from {tmin:g} to {tmin + n / sfreq:g} s, and do not hold the "
+            "part that is asked for. Change --tmin and --tmax."
+        )
+    return X[..., first:last], ch_names, tmin + first / sfreq
 
 
 def from_npz_folder(folder: Path) -> Dataset:
@@ -163,36 +289,3 @@ def _whole(tmin: float, X: NDArray[Any], sfreq: float | None) -> tuple[float, fl
 
 def _limit(arrays: dict[str, NDArray[Any]], name: str) -> float | None:
     return float(arrays[name]) if name in arrays and np.isfinite(arrays[name]).all() else None
-
-
-def from_epochs_file(path: Path) -> Dataset:
-    """Read MNE epochs (``-epo.fif``); the event names are the classes."""
-    import mne
-
-    try:
-        epochs = mne.read_epochs(path, preload=True, verbose="error")
-    except Exception as error:
-        raise DataError(
-            f"{path} cannot be read as MNE epochs ({error}). Write it with epochs.save()."
-        ) from error
-    epochs.pick("eeg")
-    names = sorted(epochs.event_id, key=lambda name: epochs.event_id[name])
-    codes = {epochs.event_id[name]: i for i, name in enumerate(names)}
-    y = np.array([codes[code] for code in epochs.events[:, 2]], dtype=np.int64)
-    sfreq = float(epochs.info["sfreq"])
-    X = epochs.get_data(copy=False)
-    recording = Recording("1", "1", X, y, *_run_and_group(None, None, len(X)))
-    return Dataset(
-        name=path.stem.removesuffix("-epo"),
-        description=f"MNE epochs, {path}",
-        paradigm="other",
-        classes=tuple(names),
-        ch_names=tuple(epochs.ch_names),
-        sfreq=sfreq,
-        tmin=float(epochs.tmin),
-        window=_whole(float(epochs.tmin), X, sfreq),
-        index={"1": ("1",)},
-        read=lambda *_: recording,
-        filtered=(float(epochs.info["highpass"]), float(epochs.info["lowpass"])),
-        unit_in_volts=1.0,
-    )

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from spdtokens.data.base import DataError, Dataset
+from spdtokens.data.cutting import Cutting
+from spdtokens.data.mne_files import RAW, from_mne_files, is_mne_file
 from spdtokens.data.official import OFFICIAL, load_moabb
-from spdtokens.data.own import from_epochs_file, from_npz_folder
+from spdtokens.data.own import from_npz_file, from_npz_folder
 from spdtokens.data.simulated import SIMULATED
 
 
@@ -50,9 +52,12 @@ def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
     ----------
     name_or_path : str or Path
         ``'sim-mi'``, ``'sim-erp'``, ``'sim-ssvep'``; ``'bci2a'``, ``'bcicha'``, ``'mamem'`` from
-        files on disk; ``'moabb:NAME'``; a folder of ``.npz`` files; an ``-epo.fif`` file.
+        files on disk; ``'moabb:NAME'``; a folder of ``.npz`` files, or one such file; MNE epochs
+        (``-epo.fif``) or recordings in any format MNE reads, a file or a folder of them.
     **options
-        Passed to the loader, such as ``folder`` for the official sets.
+        Passed to the loader, such as ``folder`` for the official sets; of own files those of
+        :class:`~spdtokens.data.cutting.Cutting`: ``events``, ``tmin``, ``tmax``, ``label_from``,
+        ``channels``.
     """
     name = str(name_or_path)
     makers: dict[str, Callable[..., Dataset]] = {**SIMULATED}
@@ -62,14 +67,16 @@ def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
     if name.startswith("moabb:"):
         return load_moabb(name.removeprefix("moabb:"), **options)
     path = Path(name_or_path)
-    if path.is_dir():
+    if path.is_dir() and not any(is_mne_file(file) for file in path.iterdir()):
         return from_npz_folder(path, **options)
-    if path.is_file() and path.name.endswith((".fif", ".fif.gz")):
-        return from_epochs_file(path, **options)
+    if path.is_dir() or (path.is_file() and is_mne_file(path)):
+        return from_mne_files(path, Cutting(**options))
+    if path.is_file() and path.suffix == ".npz":
+        return from_npz_file(path, Cutting(**options))
     if path.is_file():
         raise DataError(
-            f"{path}: a file of this kind is not a data set. Give a folder of .npz files or MNE "
-            "epochs (-epo.fif)."
+            f"{path}: a file of this kind is not a data set. Give .npz, MNE epochs (-epo.fif) or a "
+            f"recording ({', '.join(RAW)}), or a folder of them."
         )
     raise DataError(
         f"There is no data set {name!r}, and no such folder or file. Known by name: "

@@ -29,6 +29,7 @@ def make_decoder(
     *,
     classes: tuple[str, ...],
     ch_names: tuple[str, ...],
+    unit_in_volts: float | None = None,
     recentring: Array | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> Decoder:
@@ -44,6 +45,8 @@ def make_decoder(
     classes : tuple of str
         Names of ``classifier.classes_``.
     ch_names : tuple of str
+    unit_in_volts : float, optional
+        Of the signals.
     recentring : ndarray, shape (matrices, d, d), optional
         Middle of the training sessions, if these were recentred.
     about : mapping, optional
@@ -61,7 +64,7 @@ def make_decoder(
         ch_names=ch_names,
         sfreq=None if front is None else float(front.sfreq or 0),
         tmin=0.0 if front is None else float(front.tmin),
-        unit_in_volts=None if front is None else front.unit_in_volts,
+        unit_in_volts=unit_in_volts,
         front=None if front is None else _front(front),
         tokens=_tokens(tokenizer),
         network=_network(classifier),

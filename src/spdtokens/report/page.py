@@ -112,16 +112,20 @@ def figures_of(group: Group, name: str) -> str:
 
 def _provenance(report: Report) -> str:
     commands = "\n".join(report.commands)
+    study = (
+        "Every number of this page comes from the runs of one study. These commands do what is "
+        "missing of it and show the same numbers again:"
+    )
+    once = "Every number of this page comes from one evaluation, made by:"
     lines = [
         '<h2 id="provenance">Where the numbers come from</h2>',
-        "<p>Every number of this page comes from the runs of one study. These commands do what is "
-        "missing of it and show the same numbers again:</p>",
+        f"<p>{study if report.source else once}</p>",
         f"<pre><code>{escape(commands)}</code></pre>",
         prose(report.origin),
         *(_folded(facts) for facts in report.found),
-        "<h3>The study</h3>",
-        f"<pre><code>{escape(report.source)}</code></pre>",
     ]
+    if report.source:
+        lines += ["<h3>The study</h3>", f"<pre><code>{escape(report.source)}</code></pre>"]
     return "\n".join(lines)
 
 

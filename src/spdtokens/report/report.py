@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 
+from spdtokens.evaluation.answer import Evaluation
 from spdtokens.evaluation.origin import code_digest
 from spdtokens.evaluation.plan import Source
 from spdtokens.evaluation.runs import RunResult
@@ -14,6 +16,7 @@ from spdtokens.report.efficiency import efficiency_table
 from spdtokens.report.errors import ReportError
 from spdtokens.report.facts import Facts, facts_of
 from spdtokens.report.numbers import counted
+from spdtokens.report.parameters import parameters_of
 from spdtokens.report.provenance import commands, foreign, origin_table, question_table
 from spdtokens.report.table import Table
 from spdtokens.report.tables import differences_table, methods_table, overview_table, units_table
@@ -129,6 +132,48 @@ def make_report(
         source=study.path.read_text(encoding="utf-8"),
         commands=commands(study.path, store.path, any_code=planned.code is None),
         found=found,
+        written=datetime.now(UTC),
+    )
+
+
+def report_of(
+    answer: Evaluation,
+    source: Source,
+    *,
+    name: str,
+    commands: Sequence[str] = (),
+    tell: Tell = lambda _text: None,
+) -> Report:
+    """A report of one evaluation, whose runs are in memory and in no store.
+
+    Parameters
+    ----------
+    answer : Evaluation
+    source : Source
+        With the data set it was made with.
+    name : str
+        Of the report.
+    commands : sequence of str
+        That made it.
+    tell : callable
+        Told, line by line, of what takes long.
+    """
+    dataset = source.dataset(answer.question.dataset, answer.question.selection)
+    runs = {run.spec.key for found in answer.results.values() for run in found}
+    facts = Facts(
+        1,
+        answer,
+        dataset.name,
+        tuple(map(str, dataset.classes)),
+        len(runs),
+        dataset.ch_names,
+        parameters_of(answer, dataset),
+    )
+    return Report(
+        name=name,
+        source="",
+        commands=list(commands),
+        found=[_explained(facts, source, tell)],
         written=datetime.now(UTC),
     )
 

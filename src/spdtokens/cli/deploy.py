@@ -1,0 +1,205 @@
+"""``spdtokens train`` and ``predict``: own recordings to a model, and a model to decisions."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from spdtokens.cli.app import AsJson, app, errors_told, print_json
+from spdtokens.cli.evaluate import listed, numbers
+
+if TYPE_CHECKING:
+    from spdtokens.data import Dataset
+    from spdtokens.deploy import Trained
+    from spdtokens.evaluation.trials import Trials
+
+Events = Annotated[
+    str | None,
+    typer.Option(
+        help="Classes and the events that mark their trials: left=769,right=770. By default every "
+        "kind of event that occurs often."
+    ),
+]
+LabelFrom = Annotated[
+    str | None,
+    typer.Option(
+        help="Where labels are: annotations or a trigger channel of a recording, a column of the "
+        "metadata of epochs, an array of an .npz file."
+    ),
+]
+
+
+@app.command()
+def train(
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="A recording (.edf, .bdf, .gdf, .vhdr, .set, .fif), -epo.fif, .npz, a folder of "
+            "them, or the name of a data set."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The model file to write, .spdt.")],
+    events: Events = None,
+    tmin: Annotated[
+        float | None, typer.Option(help="Trials begin so many seconds after the event.")
+    ] = None,
+    tmax: Annotated[
+        float | None, typer.Option(help="Trials end so many seconds after the event.")
+    ] = None,
+    label_from: LabelFrom = None,
+    channels: Annotated[
+        str | None, typer.Option(help="Only these, in this order: C3,Cz,C4. All EEG by default.")
+    ] = None,
+    paradigm: Annotated[
+        str | None, typer.Option(help="mi, erp, ssvep or other. Rhythms by default.")
+    ] = None,
+    stimulus_hz: Annotated[
+        str | None, typer.Option(help="Flicker frequencies of ssvep: 13,17,21.")
+    ] = None,
+    subjects: Annotated[str | None, typer.Option(help="Only these: 1,2,3.")] = None,
+    recentre: Annotated[
+        bool,
+        typer.Option(
+            "--recentre",
+            help="Bring sessions together by their means, and follow the mean of a new session.",
+        ),
+    ] = False,
+    preset: Annotated[str, typer.Option(help="recommended, or paper.")] = "recommended",
+    report: Annotated[
+        Path | None, typer.Option(help="An HTML file to write: scores, errors, what decides.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Train a model on own recordings, after measuring honestly how well that works."""
+    from spdtokens.deploy import train as trained_on
+    from spdtokens.deploy.training import check_model_path
+    from spdtokens.evaluation.show import summary_table
+    from spdtokens.report.write import check_page_path
+    from spdtokens.training.progress import TrainingBars
+
+    console = Console(stderr=as_json)
+
+    def tell(dataset: Dataset, trials: Trials) -> None:
+        console.print(found_table(dataset, trials))
+
+    with errors_told():
+        check_model_path(out)
+        if report is not None:
+            check_page_path(report)
+        with TrainingBars() as bars:
+            found = trained_on(
+                data if data.exists() else str(data),
+                paradigm=paradigm,
+                stimulus_hz=numbers(stimulus_hz or "", "--stimulus-hz: frequencies"),
+                subjects=listed(subjects),
+                preset=preset,
+                recentre=recentre,
+                bar=bars.add,
+                tell=tell,
+                events=events,
+                tmin=tmin,
+                tmax=tmax,
+                label_from=label_from,
+                channels=tuple(listed(channels)),
+            )
+        found.save(out)
+        if report is not None:
+            found.report(report, shlex.join(["spdtokens", *sys.argv[1:]]))
+    if as_json:
+        print_json({"model": str(out), "above_chance": found.above_chance, **found.decoder.about})
+        return
+    console.print(summary_table(found.evaluation.rows, found.evaluation.question, data.name))
+    console.print(verdict(found))
+    size = out.stat().st_size / 1e3
+    typer.echo(f"Written: {out} ({size:.0f} kB), trained on all {len_of(found)} trials.")
+    if report is not None:
+        typer.echo(f"Written: {report}")
+
+
+def len_of(found: Trained) -> int:
+    """Trials that the model was trained on."""
+    return int(sum(found.decoder.about["trials"].values()))
+
+
+def found_table(dataset: Dataset, trials: Trials) -> Table:
+    """What there is in the files."""
+    import numpy as np
+
+    table = Table(title=f"Found in {dataset.name}", show_header=False, box=None, pad_edge=False)
+    table.add_column(style="dim")
+    table.add_column()
+    names = ", ".join(dataset.ch_names[:12]) + (", ..." if len(dataset.ch_names) > 12 else "")
+    counts = np.bincount(trials.table.y, minlength=len(dataset.classes))
+    pairs = zip(dataset.classes, counts.tolist(), strict=True)
+    sessions = sum(len(dataset.sessions(subject)) for subject in dataset.subjects)
+    rows: dict[str, Any] = {
+        "from": dataset.description,
+        "channels": f"{len(dataset.ch_names)}: {names}",
+        "classes": ", ".join(f"{name} ({n} trials)" for name, n in pairs),
+        "recordings": f"{len(dataset.subjects)} subject(s), {sessions} session(s), "
+        f"{len(set(zip(trials.table.recording, trials.table.run, strict=True)))} run(s)",
+    }
+    if dataset.sfreq is not None:
+        begin, end = dataset.window
+        rows["rate"] = f"{dataset.sfreq:g} Hz"
+        rows["decoded"] = f"{begin:g} to {end:g} s after the event, as {dataset.paradigm}"
+    for name, value in rows.items():
+        table.add_row(name, value)
+    return table
+
+
+def verdict(found: Trained) -> str:
+    """Whether it is better than guessing, in words."""
+    row, protocol = found.row, found.evaluation.question.protocol
+    percent = row.metric == "accuracy"
+    score, bound = (
+        f"{100 * value:.1f} %" if percent else f"{row.metric} {value:.3f}"
+        for value in (row.score, row.chance_bound)
+    )
+    how = f"{score} on trials not trained on ({protocol})"
+    if found.above_chance:
+        return f"[bold]Above chance[/]: {how}; guessing exceeds {bound} once in 20 times."
+    return (
+        f"[bold red]Not above chance[/]: {how}; guessing exceeds {bound} once in 20 times. The "
+        "model is written, but nothing shows that it decodes anything: look at the events, the "
+        "times and the channels, or record more trials."
+    )
+
+
+@app.command()
+def predict(
+    model: Annotated[Path, typer.Argument(help="A model file, .spdt.")],
+    data: Annotated[Path, typer.Argument(help="A file as for train, or a folder of them.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A .csv file to write; else it is printed.")
+    ] = None,
+    events: Events = None,
+    every: Annotated[
+        float | None, typer.Option(help="Decode every so many seconds instead of at events.")
+    ] = None,
+    label_from: LabelFrom = None,
+    unit: Annotated[
+        str | None, typer.Option(help="Of an .npz file, if it does not tell: V, mV or uV.")
+    ] = None,
+) -> None:
+    """Write a table of decisions and class probabilities, a line a trial."""
+    from spdtokens.deploy import predict as predicted
+    from spdtokens.deploy.predicting import summary
+
+    with errors_told():
+        found = predicted(model, data, events=events, every=every, label_from=label_from, unit=unit)
+        if out is None:
+            typer.echo(found.as_csv(), nl=False)
+        else:
+            found.write(out)
+    for note in found.notes:
+        typer.echo(note, err=True)
+    typer.echo(summary(found, sorted(set(found.file))), err=True)
+    if out is not None:
+        typer.echo(f"Written: {out}", err=True)

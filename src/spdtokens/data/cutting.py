@@ -1,0 +1,118 @@
+"""What to take out of recordings: which events, which part of the signal, which channels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from spdtokens.data.base import DataError
+
+#: Annotations that mark no trials.
+NO_TRIALS = ("bad", "edge", "boundary", "new segment", "start", "stop", "rest ")
+#: Trials of an event, at least, for it to be taken as a class without being named.
+LEAST = 5
+#: Kinds of events, at most, that are taken as classes without being named.
+MOST = 8
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """How trials are cut out of recordings.
+
+    Attributes
+    ----------
+    events : mapping of str to str, or None
+        Class to event: the text of an annotation, or the number of a trigger. None for all kinds
+        of events that occur often enough.
+    tmin, tmax : float, or None
+        From and to in seconds after the event. None for the whole epoch, or as long as the
+        annotations last.
+    label_from : str or None
+        Where labels are: ``'annotations'`` or the name of a trigger channel of a recording, a
+        column of the metadata of epochs, an array of an ``.npz`` file. None for what is usual.
+    channels : tuple of str
+        Only these, in this order; all EEG channels if empty.
+    """
+
+    events: Mapping[str, str] | None = None
+    tmin: float | None = None
+    tmax: float | None = None
+    label_from: str | None = None
+    channels: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.events is not None and not self.events:
+            raise DataError("Events were to be named, and none is.")
+        if self.tmin is not None and self.tmax is not None and not self.tmin < self.tmax:
+            raise DataError(f"A trial from {self.tmin:g} to {self.tmax:g} s ends before it begins.")
+
+
+def parse_events(text: str) -> dict[str, str]:
+    """``left=769,right=770``, or names alone: ``left,right``.
+
+    Raises
+    ------
+    DataError
+        For anything else.
+    """
+    found: dict[str, str] = {}
+    for part in (part.strip() for part in text.split(",")):
+        name, sign, event = (piece.strip() for piece in part.partition("="))
+        if not name or (sign and not event) or name in found:
+            raise DataError(
+                f"Events are CLASS=EVENT with commas between, such as left=769,right=770; not "
+                f"{text!r}."
+            )
+        found[name] = event or name
+    return found
+
+
+def refuse_one_class(classes: Sequence[str], where: str) -> None:
+    """Refuse what cannot be told apart from anything.
+
+    Raises
+    ------
+    DataError
+    """
+    if len(classes) < 2:
+        raise DataError(
+            f"{where}: all trials are {', '.join(classes) or 'of no class'}, and it takes two "
+            "classes. Name them, such as --events left=769,right=770."
+        )
+
+
+def chosen_events(counts: Mapping[str, int], cutting: Cutting, where: str) -> dict[str, str]:
+    """Class to event, of the events that a recording has.
+
+    Parameters
+    ----------
+    counts : mapping of str to int
+        How often each event occurs.
+    cutting : Cutting
+    where : str
+        The file, for messages.
+
+    Raises
+    ------
+    DataError
+        If an event that is asked for is missing, or if none is and it cannot be told which mark
+        trials; with what there is.
+    """
+    there = ", ".join(f"{name} ({n} x)" for name, n in counts.items()) or "none at all"
+    if cutting.events is not None:
+        missing = [event for event in cutting.events.values() if event not in counts]
+        if missing:
+            raise DataError(
+                f"{where} has no event {missing[0]!r}. Its events: {there}. Name them as in "
+                "--events left=769,right=770 (a class, =, an event of the file)."
+            )
+        return dict(cutting.events)
+    usual = [
+        name for name, n in counts.items() if n >= LEAST and not name.lower().startswith(NO_TRIALS)
+    ]
+    if not 2 <= len(usual) <= MOST:
+        raise DataError(
+            f"{where}: it cannot be told which events are the classes. Its events: {there}. Say "
+            "so: --events left=769,right=770 (a class, =, an event of the file)."
+        )
+    return {name: name for name in sorted(usual)}

@@ -1,0 +1,322 @@
+"""From own recordings to a model: look, cross-validate honestly, train on all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import spdtokens
+from spdtokens._files import written_whole
+from spdtokens.data import Dataset, Selection, load_dataset, select
+from spdtokens.data.cutting import parse_events
+from spdtokens.deploy.convert import make_decoder
+from spdtokens.deploy.errors import DeployError
+from spdtokens.evaluation.answer import Bar, Evaluation, answer
+from spdtokens.evaluation.parts import domains
+from spdtokens.evaluation.plan import Choice, Question, Source
+from spdtokens.evaluation.summary import Row
+from spdtokens.evaluation.trials import Trials
+from spdtokens.report.report import report_of
+from spdtokens.report.write import write_page
+from spdtokens.runtime import Decoder, model_bytes
+from spdtokens.signal.covariance import PROTOTYPES
+from spdtokens.spd.alignment import congruence, mean_reference, whitener
+from spdtokens.training import SPDTokenClassifier
+from spdtokens.training.methods import Settings, get_method
+
+#: Method of a preset, in the words of ``spdtokens methods``.
+METHODS = {"recommended": "recommended", "paper": "token-log-euclidean"}
+#: What it is compared with: the usual good choice.
+COMPARED = "ts-lr"
+BLOCKS = 5
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model trained on all trials, and how it did on trials it had not seen.
+
+    Attributes
+    ----------
+    decoder : Decoder
+    evaluation : Evaluation
+        Cross-validated, before: the model's method first, then :data:`COMPARED`.
+    dataset : Dataset
+    source : Source
+        Of the evaluation.
+    """
+
+    decoder: Decoder
+    evaluation: Evaluation
+    dataset: Dataset
+    source: Source
+
+    @property
+    def row(self) -> Row:
+        """The model's own line of the evaluation."""
+        return self.evaluation.rows[0]
+
+    @property
+    def above_chance(self) -> bool:
+        """Whether guessing is unlikely (once in 20 times) to reach the score."""
+        return bool(self.row.score > self.row.chance_bound)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model file, whole or not at all."""
+        save_model(self.decoder, path)
+
+    def report(self, path: str | Path, command: str = "spdtokens.train(...)") -> None:
+        """Write the evaluation, and which channels and bands decide, as one HTML file.
+
+        Parameters
+        ----------
+        path : str or Path
+        command : str
+            That made it, for the reader.
+        """
+        name = self.dataset.name
+        page = report_of(self.evaluation, self.source, name=name, commands=[command])
+        write_page(page, Path(path))
+
+
+def save_model(decoder: Decoder, path: str | Path) -> None:
+    """Write a model file, whole or not at all."""
+    path = Path(path)
+    contents = model_bytes(decoder)
+    with written_whole(path) as temporary:
+        temporary.write_bytes(contents)
+
+
+def check_model_path(path: Path) -> None:
+    """Refuse, before any work, a path that a model cannot be written to."""
+    if path.suffix != ".spdt":
+        raise DeployError(f"{path} does not end in .spdt, as model files do.")
+    if path.is_dir() or not path.parent.is_dir():
+        raise DeployError(f"{path} cannot be written: its folder is not there, or it is a folder.")
+
+
+def own_dataset(
+    data: str | Path | Dataset,
+    *,
+    paradigm: str | None = None,
+    stimulus_hz: Sequence[float] = (),
+    subjects: Sequence[str] = (),
+    **cutting: Any,
+) -> Dataset:
+    """Recordings as a data set of which every trial is decoded as it was cut.
+
+    Parameters
+    ----------
+    data : str, Path or Dataset
+    paradigm : {'mi', 'erp', 'ssvep', 'other'}, optional
+    stimulus_hz : sequence of float
+    subjects : sequence of str
+        Only these.
+    **cutting
+        Of :class:`~spdtokens.data.cutting.Cutting`; ``events`` may be text.
+    """
+    given = {name: value for name, value in cutting.items() if value not in (None, ())}
+    if isinstance(given.get("events"), str):
+        given["events"] = parse_events(given["events"])
+    if isinstance(data, Dataset):
+        if given:
+            raise DeployError(f"{next(iter(given))} is for files; the data set is in memory.")
+        dataset = data
+    else:
+        dataset = load_dataset(data, **given)
+    if given and ("tmin" in given or "tmax" in given) and not dataset.is_covariance:
+        # The user's times are meant: nothing is left out for the paradigm's sake.
+        window: tuple[float, float] | None = dataset.window
+    else:
+        window = None
+    chosen = select(
+        dataset, Selection(paradigm=paradigm, stimulus_hz=tuple(stimulus_hz), window=window)
+    )
+    for subject in subjects:
+        chosen.sessions(subject)
+    if not subjects:
+        return chosen
+    return replace(chosen, index={s: chosen.index[s] for s in chosen.index if s in subjects})
+
+
+def best_protocol(dataset: Dataset, trials: Trials) -> tuple[str, dict[str, Any]]:
+    """The most honest protocol that the data allow, with its options.
+
+    Other people, if there are several; else other sessions, else other runs, else other parts of
+    the only recording.
+    """
+    if len(dataset.subjects) > 1:
+        return "leave-one-subject-out", {}
+    if len(dataset.sessions(dataset.subjects[0])) > 1:
+        return "leave-one-session-out", {}
+    if len(np.unique(trials.table.run)) > 1:
+        return "leave-one-run-out", {}
+    fewest = int(np.bincount(trials.table.y, minlength=len(dataset.classes)).min())
+    if fewest < 2:
+        name = dataset.classes[int(np.bincount(trials.table.y).argmin())]
+        raise DeployError(
+            f"{dataset.name} has {fewest} trial(s) of {name}; it takes two at least to train on "
+            "one and test another, and dozens for a model of use."
+        )
+    return "blocks", {"folds": min(BLOCKS, fewest)}
+
+
+def train(
+    data: str | Path | Dataset,
+    *,
+    paradigm: str | None = None,
+    stimulus_hz: Sequence[float] = (),
+    subjects: Sequence[str] = (),
+    preset: str = "recommended",
+    recentre: bool = False,
+    bar: Bar = lambda _text, _total: None,
+    tell: Callable[[Dataset, Trials], None] = lambda _dataset, _trials: None,
+    **cutting: Any,
+) -> Trained:
+    """Train a model on own recordings, after measuring how well that works.
+
+    Parameters
+    ----------
+    data : str, Path or Dataset
+        A file or folder of recordings (``.edf``, ``.bdf``, ``.gdf``, ``.vhdr``, ``.set``,
+        ``.fif``), epochs (``-epo.fif``) or ``.npz``; or any data set.
+    paradigm : {'mi', 'erp', 'ssvep', 'other'}, optional
+        What was recorded: decides which tokens are made. Rhythms, as in imagery, by default.
+    stimulus_hz : sequence of float
+        Flicker frequencies of SSVEP.
+    subjects : sequence of str
+        Only these; all by default.
+    preset : {'recommended', 'paper'}
+    recentre : bool
+        Bring sessions together by their means, and follow the mean of a new session while it is
+        decoded. For a model that is to be used on other people, or on other days with a drift.
+    bar : callable
+        Shows progress: see :func:`spdtokens.evaluate`.
+    tell : callable
+        Given the data set and its trials, before anything is trained.
+    **cutting
+        How trials are cut out of recordings: ``events`` (``'left=769,right=770'``), ``tmin`` and
+        ``tmax`` in seconds after the event, ``label_from``, ``channels``. See
+        :class:`~spdtokens.data.cutting.Cutting`.
+
+    Returns
+    -------
+    Trained
+
+    Raises
+    ------
+    UserError
+        For files that cannot be read or do not hold what is asked for, before anything is trained.
+
+    Examples
+    --------
+    >>> from spdtokens import train
+    >>> trained = train("sim-mi", subjects=["1"])
+    >>> trained.above_chance
+    True
+    """
+    if preset not in METHODS:
+        raise DeployError(f"There is no preset {preset!r}. There are: {', '.join(METHODS)}.")
+    dataset = own_dataset(
+        data, paradigm=paradigm, stimulus_hz=stimulus_hz, subjects=subjects, **cutting
+    )
+    source = Source({dataset.name: dataset})
+    trials = source.trials(dataset.name, Selection(), dataset.subjects)
+    method, settings = get_method(METHODS[preset]), Settings(seed=0)
+    options = {} if dataset.is_covariance else method.options(dataset, settings)
+    if recentre and options.get("covariance") in PROTOTYPES:
+        raise DeployError(
+            "Potentials are decoded beside class averages, which recentring would not fit: leave "
+            "recentre out."
+        )
+    protocol, protocol_options = best_protocol(dataset, trials)
+    question = Question(
+        dataset=dataset.name,
+        choices=(Choice(method.name), Choice(COMPARED)),
+        protocol=protocol,
+        protocol_options=protocol_options,
+        access="online" if recentre else "train",
+        alignment="recentre" if recentre else "none",
+        seeds=(0,),
+    )
+    tell(dataset, trials)
+    evaluation = answer(question, source, bar=bar)
+    X = trials.signals(np.arange(len(trials.table)))
+    y = trials.table.y
+    raw = method.build(options, settings)
+    front = None
+    C = np.asarray(X[:, None] if dataset.is_covariance else X, dtype=np.float64)
+    if not dataset.is_covariance:
+        front = raw.make_tokenizer(X)
+        C = front.fit_covariances(X, y)
+    middle = None
+    if recentre:
+        C, middle = _recentred(C, domains(trials.table, np.arange(len(C)), "session"))
+    classifier: SPDTokenClassifier = method.build({}, settings).fit(C, y)
+    decoder = make_decoder(
+        front,
+        classifier,
+        classes=tuple(dataset.classes[code] for code in classifier.classes_),
+        ch_names=tuple(dataset.ch_names),
+        unit_in_volts=dataset.unit_in_volts,
+        recentring=middle,
+        about=_about(dataset, trials, preset, evaluation, cutting, X),
+    )
+    return Trained(decoder, evaluation, dataset, source)
+
+
+def _recentred(
+    C: NDArray[np.float64], domain: NDArray[np.str_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Every domain seen from its own mean, and the middle of these means."""
+    names = np.unique(domain)
+    means = np.stack([mean_reference(C[domain == name], "riemann") for name in names])
+    moved = np.empty_like(C)
+    for name, mean in zip(names, means, strict=True):
+        moved[domain == name] = congruence(C[domain == name], whitener(mean))
+    return moved, mean_reference(means, "riemann")
+
+
+def _about(
+    dataset: Dataset,
+    trials: Trials,
+    preset: str,
+    evaluation: Evaluation,
+    cutting: Mapping[str, Any],
+    X: NDArray[Any],
+) -> dict[str, Any]:
+    row = evaluation.rows[0]
+    counts = np.bincount(trials.table.y, minlength=len(dataset.classes))
+    events = cutting.get("events")
+    if isinstance(events, str):
+        events = parse_events(events)
+    scores = (
+        "metric",
+        "score",
+        "std",
+        "std_over",
+        "train_score",
+        "chance",
+        "chance_bound",
+        "n_test",
+    )
+    return {
+        "made_by": f"spdtokens {spdtokens.__version__}",
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "data": dataset.name,
+        "data_hash": trials.hash_of(np.arange(len(trials.table))),
+        "paradigm": dataset.paradigm,
+        "preset": preset,
+        "trials": dict(zip(dataset.classes, counts.tolist(), strict=True)),
+        "events": events or {name: name for name in dataset.classes},
+        "label_from": cutting.get("label_from"),
+        # Amplitude, in the unit of the signals: recordings in another unit are known by it.
+        "amplitude": None if dataset.is_covariance else float(np.median(X.std(-1))),
+        "protocol": evaluation.question.protocol,
+        "evaluation": {name: row.values()[name] for name in scores},
+    }
