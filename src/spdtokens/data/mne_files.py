@@ -206,6 +206,13 @@ def _recording(path: Path, cutting: Cutting) -> Piece:
         if n < 2:
             raise DataError(f"{path}: from {tmin:g} to {tmax:g} s there are {n} samples.")
         names = _eeg(raw, cutting, path)
+        start = events[:, 0] - raw.first_samp + round(tmin * sfreq)
+        nothing = DataError(
+            f"{path}: none of {len(events)} events has {tmin:g} to {tmax:g} s of signal around it "
+            "that is not marked as bad."
+        )
+        if not ((start >= 0) & (start + n <= raw.n_times)).any():
+            raise nothing
         epochs = mne.Epochs(
             raw,
             events,
@@ -220,10 +227,7 @@ def _recording(path: Path, cutting: Cutting) -> Piece:
         )
         X = epochs.get_data(picks=names, copy=False)
     if not len(X):
-        raise DataError(
-            f"{path}: none of {len(events)} events has {tmin:g} to {tmax:g} s of signal around it "
-            "that is not marked as bad."
-        )
+        raise nothing
     by_code = {code: name for name, code in codes.items()}
     labels = np.array([by_code[code] for code in epochs.events[:, 2]])
     onset = epochs.events[:, 0] - raw.first_samp + round(tmin * sfreq)
@@ -387,6 +391,6 @@ def _after_each_other(parts: Sequence[Piece]) -> NDArray[np.int64]:
     onsets, start = [], 0
     for part in parts:
         assert part.onset is not None
-        onsets.append(part.onset - part.onset.min() + start)
+        onsets.append(part.onset + start)
         start = int(onsets[-1].max()) + 2 * part.X.shape[-1]
     return np.concatenate(onsets)
