@@ -17,7 +17,8 @@ BLOCKS = [
 
 
 @pytest.mark.parametrize("block", BLOCKS)
-def test_example_runs(block: str) -> None:
+def test_example_runs(block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # some write files
     exec(compile(block, "example", "exec"), {})
 
 
