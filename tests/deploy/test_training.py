@@ -130,6 +130,17 @@ def test_potentials_and_flicker(how: dict[str, Any], tmp_path: Path) -> None:
     assert decoder.predict_proba(trials(3)[0]).shape == (3, 2)
 
 
+def test_causal_filters() -> None:
+    dataset = from_arrays(*trials(), sfreq=SFREQ, ch_names=NAMES)
+    trained = train(dataset, filtering="causal")
+    assert trained.decoder.front is not None
+    assert trained.decoder.front.filtering == "causal"
+    run = trained.evaluation.results["recommended"][0]
+    assert run.spec.settings["changes"] == {"filtering": "causal"}  # it is what was tested
+    with pytest.raises(DeployError, match="'recommended' only"):
+        train(dataset, filtering="causal", preset="paper")
+
+
 def test_potentials_are_not_recentred() -> None:
     dataset = from_arrays(*trials(), sfreq=SFREQ, ch_names=NAMES)
     with pytest.raises(DeployError, match="leave recentre out"):

@@ -71,6 +71,9 @@ def train(
         ),
     ] = False,
     preset: Annotated[str, typer.Option(help="recommended, or paper.")] = "recommended",
+    filtering: Annotated[
+        str, typer.Option(help="Of each trial by itself: zero-phase or causal.")
+    ] = "zero-phase",
     report: Annotated[
         Path | None, typer.Option(help="An HTML file to write: scores, errors, what decides.")
     ] = None,
@@ -100,6 +103,7 @@ def train(
                 subjects=listed(subjects),
                 preset=preset,
                 recentre=recentre,
+                filtering=filtering,
                 bar=bars.add,
                 tell=tell,
                 events=events,

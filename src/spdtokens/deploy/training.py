@@ -174,6 +174,7 @@ def train(
     subjects: Sequence[str] = (),
     preset: str = "recommended",
     recentre: bool = False,
+    filtering: str = "zero-phase",
     bar: Bar = lambda _text, _total: None,
     tell: Callable[[Dataset, Trials], None] = lambda _dataset, _trials: None,
     **cutting: Any,
@@ -195,6 +196,8 @@ def train(
     recentre : bool
         Bring sessions together by their means, and follow the mean of a new session while it is
         decoded. For a model that is to be used on other people, or on other days with a drift.
+    filtering : {'zero-phase', 'causal'}
+        Of a trial by itself: a decision knows nothing of what comes after the trial either way.
     bar : callable
         Shows progress: see :func:`spdtokens.evaluate`.
     tell : callable
@@ -228,6 +231,10 @@ def train(
     source = Source({dataset.name: dataset})
     trials = source.trials(dataset.name, Selection(), dataset.subjects)
     method, settings = get_method(METHODS[preset]), Settings(seed=0)
+    if filtering != "zero-phase":
+        if preset != "recommended":
+            raise DeployError("filtering can be chosen for preset 'recommended' only.")
+        settings = replace(settings, changes={"filtering": filtering})
     options = {} if dataset.is_covariance else method.options(dataset, settings)
     if recentre and options.get("covariance") in PROTOTYPES:
         raise DeployError(
@@ -237,7 +244,7 @@ def train(
     protocol, protocol_options = best_protocol(dataset, trials)
     question = Question(
         dataset=dataset.name,
-        choices=(Choice(method.name), Choice(COMPARED)),
+        choices=(Choice(method.name, settings), Choice(COMPARED)),
         protocol=protocol,
         protocol_options=protocol_options,
         access="online" if recentre else "train",

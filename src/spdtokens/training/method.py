@@ -32,7 +32,7 @@ RecipeName = Literal["published", "common"]
 
 
 #: What can be changed of ``recommended``: on the way to covariances, and after.
-TOKEN_CHANGES = ("windows", "delays", "cross_fit", "n_filters")
+TOKEN_CHANGES = ("windows", "delays", "cross_fit", "n_filters", "filtering")
 HEAD_CHANGES = ("embedding", "isometric", "ridge")
 CHANGES = (*TOKEN_CHANGES, *HEAD_CHANGES)
 
