@@ -44,6 +44,8 @@ class SPDTokenClassifier(TokenNetworkClassifier):
     Parameters
     ----------
     embedding : str or sequence of str, optional
+        Kind of tokens, or several kinds, as in :class:`spdtokens.Tokenizer`; None for those of the
+        preset.
     sfreq : float, optional
         Samples a second; without it the input is taken as covariance matrices.
     paradigm : {'mi', 'erp', 'ssvep', 'other'}, optional

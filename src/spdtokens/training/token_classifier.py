@@ -59,12 +59,13 @@ class TokenTransformerClassifier(TokenNetworkClassifier):
 
     Examples
     --------
-    >>>     >>> from spdtokens.training import TokenTransformerClassifier
+    >>> import numpy as np
+    >>> from spdtokens.training import TokenTransformerClassifier
     >>> rng = np.random.default_rng(0)
     >>> y = np.repeat([0, 1], 20)
     >>> X = rng.standard_normal((40, 6)) + y[:, None]
     >>> model = TokenTransformerClassifier(
-    ...     d_model=16, n_layers=1, n_heads=2, d_ff=32, epochs=20, random_state=0
+    ...     d_model=16, n_layers=1, n_heads=2, d_ff=32, epochs=60, random_state=0
     ... )
     >>> float(model.fit(X, y).score(X, y)) > 0.8
     True
