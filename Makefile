@@ -8,7 +8,7 @@ OUT ?= demo-out
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
-.PHONY: help install demo theory test test-slow lint format bench clean
+.PHONY: help install demo theory test test-slow lint format docs bench clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -51,6 +51,9 @@ test: lint ## lint and tests
 test-slow: $(INSTALLED_DEV) ## heavier checks
 	$(BIN)/pytest -m slow
 
+docs: $(INSTALLED_DEV) ## the documentation site, build/docs/index.html; any warning fails it
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
+
 bench: $(INSTALLED_DEV) ## speed against the field's libraries, same run
 	$(BIN)/spdtokens bench embed
 	$(BIN)/spdtokens bench tokenize
@@ -61,3 +64,4 @@ bench: $(INSTALLED_DEV) ## speed against the field's libraries, same run
 
 clean: ## remove what make made
 	rm -rf $(VENV) $(OUT) build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf docs/gallery docs/api/generated docs/sg_execution_times.rst
