@@ -1,0 +1,91 @@
+"""What the documentation site is made of, without building it: `make docs` does that."""
+
+from __future__ import annotations
+
+import doctest
+import importlib
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+ROOT = Path(__file__).parents[1]
+ROOMS = ("spd", "signal", "data", "models", "training", "evaluation", "explain")
+WITH_EXAMPLES = (
+    "spdtokens.evaluation.answer",
+    "spdtokens.paper.tables",
+    "spdtokens.training.spd_classifier",
+    "spdtokens.training.token_classifier",
+)
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_public_name_is_in_the_reference(room: str) -> None:
+    names = importlib.import_module(f"spdtokens.{room}").__all__
+    page = (ROOT / "docs" / "api" / f"{room}.rst").read_text()
+    # Constants are documented where they are used.
+    missing = [name for name in names if not name.isupper() and not re.search(rf"\b{name}\b", page)]
+    assert not missing
+
+
+def test_names_of_the_reference_exist() -> None:
+    for page in sorted((ROOT / "docs" / "api").glob("*.rst")):
+        text = page.read_text()
+        module = re.search(r"currentmodule:: (\S+)", text)
+        assert module
+        for block in re.findall(r":nosignatures:\n\n((?:   \S+\n)+)", text):
+            for name in block.split():
+                assert _resolve(f"{module[1]}.{name}") is not None
+
+
+@pytest.mark.parametrize("module", WITH_EXAMPLES)
+def test_examples_of_docstrings_run(module: str) -> None:
+    found = doctest.testmod(importlib.import_module(module))
+    assert found.attempted
+    assert not found.failed
+
+
+def test_every_command_has_its_section(tmp_path: Path) -> None:
+    page = tmp_path / "new" / "cli.md"
+    runpy.run_path(str(ROOT / "docs" / "_cli_page.py"))["write_cli_page"](page)
+    headings = re.findall(r"^#+ (spdtokens.*)$", page.read_text(), re.MULTILINE)
+    from spdtokens.cli import app
+
+    assert headings == list(_commands(typer.main.get_command(app), "spdtokens"))
+
+
+def test_tutorials_are_on_the_start_page() -> None:
+    scripts = {path.name for path in (ROOT / "examples").glob("plot_*.py")}
+    linked = re.findall(r"\.\./examples/(plot_\w+\.py)", (ROOT / "docs" / "start.md").read_text())
+    assert scripts == set(linked)
+
+
+def test_every_page_is_in_the_table_of_contents() -> None:
+    listed = {"index"}
+    for page in (ROOT / "docs").glob("*.md"):
+        for block in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text(), re.DOTALL):
+            listed |= set(re.findall(r"^([\w-]+)$", block, re.MULTILINE))
+    assert {page.stem for page in (ROOT / "docs").glob("*.md")} <= listed
+
+
+def _resolve(path: str) -> Any:
+    """What a dotted name means; as much of it as can be is a module."""
+    parts = path.split(".")
+    for length in range(len(parts) - 1, 0, -1):
+        try:
+            thing: Any = importlib.import_module(".".join(parts[:length]))
+        except ModuleNotFoundError:
+            continue
+        for name in parts[length:]:
+            thing = getattr(thing, name)
+        return thing
+    return None
+
+
+def _commands(command: Any, name: str) -> list[str]:
+    inner = getattr(command, "commands", {})
+    children = [c for k, v in inner.items() if not v.hidden for c in _commands(v, f"{name} {k}")]
+    return [name, *children]
