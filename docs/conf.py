@@ -71,7 +71,7 @@ sphinx_gallery_conf = {
     "show_signature": False,
     "min_reported_time": 0,
     "image_srcset": ["2x"],
-    "thumbnail_size": (480, 320),
+    "thumbnail_size": (480, 220),
     "capture_repr": (),  # what is printed is shown, not what the last line happens to return
 }
 warnings.filterwarnings("error", module="__main__")

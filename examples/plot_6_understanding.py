@@ -49,6 +49,7 @@ for name, row in zip(bands, share, strict=True):
 # bands where it should. The share of 4-8 Hz, thinly spread over all channels, is what the model
 # gives to noise.
 info, places = electrode_info(hands.ch_names)
+labels = [f"{name}\n" if name in ("C3", "C4") else "" for name in info.ch_names]
 fig, every = plt.subplots(1, 3, figsize=(7.5, 3), layout="constrained")
 for axes, name, row in zip(every, bands, share, strict=True):
     image, _ = mne.viz.plot_topomap(
@@ -61,7 +62,7 @@ for axes, name, row in zip(every, bands, share, strict=True):
         contours=0,
         extrapolate="local",  # a cap over one part of the head says nothing about the rest
         image_interp="linear",
-        names=[f"{name}\n" if name in ("C3", "C4") else "" for name in info.ch_names],
+        names=labels if axes is every[0] else None,
     )
     axes.set_title(f"{name}: {row.sum():.0f} %", fontsize=10)
 fig.colorbar(image, ax=every, shrink=0.6, label="share of a channel, %")
