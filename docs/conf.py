@@ -10,17 +10,13 @@ from __future__ import annotations
 import os
 import re
 import sys
-import warnings
 from pathlib import Path
 
 # Before NumPy and torch are loaded. The matrices of the tutorials are small: one thread is as fast.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# An empty folder, so that no tutorial can lean on tokens that were cached by something else.
-os.environ.setdefault("SPDTOKENS_CACHE", str(Path("build", "docs-cache").resolve()))
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
-sys.path.insert(0, str(HERE.parent / "src"))
 
 from _cli_page import write_cli_page  # noqa: E402
 from pygments.lexers.special import TextLexer  # noqa: E402
@@ -57,7 +53,7 @@ autodoc_member_order = "bysource"
 numpydoc_show_class_members = False
 numpydoc_xref_param_type = False
 
-# Tutorials are run in the order of their names. One that fails, or warns, fails the build.
+# Tutorials are run in the order of their names. One that fails, fails the build.
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
@@ -74,7 +70,6 @@ sphinx_gallery_conf = {
     "thumbnail_size": (480, 220),
     "capture_repr": (),  # what is printed is shown, not what the last line happens to return
 }
-warnings.filterwarnings("error", module="__main__")
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"spdtokens {version}"
