@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-# Before NumPy and torch are loaded. The matrices of the tutorials are small: one thread is as fast.
+# Before NumPy and torch are loaded: a build should leave the other cores to others.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 HERE = Path(__file__).parent

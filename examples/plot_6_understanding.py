@@ -46,8 +46,8 @@ for name, row in zip(bands, share, strict=True):
 
 # %%
 # The maps have one scale, so that bands compare. What decides lies around C3 and C4, in the two
-# bands where it should. The share of 4-8 Hz, thinly spread over all channels, is what the model
-# gives to noise.
+# bands where it should. A sixth goes to 4-8 Hz, thinly spread over all channels, where the
+# simulation puts no difference between the hands: models listen to noise too.
 info, places = electrode_info(hands.ch_names)
 labels = [f"{name}\n" if name in ("C3", "C4") else "" for name in info.ch_names]
 fig, every = plt.subplots(1, 3, figsize=(7.5, 3), layout="constrained")
