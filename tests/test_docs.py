@@ -13,7 +13,7 @@ import pytest
 import typer.main
 
 ROOT = Path(__file__).parents[1]
-ROOMS = ("spd", "signal", "data", "models", "training", "evaluation", "explain")
+ROOMS = ("spd", "signal", "data", "models", "training", "evaluation", "explain", "runtime")
 WITH_EXAMPLES = (
     "spdtokens.evaluation.answer",
     "spdtokens.paper.tables",
