@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-#: The package by whose presence an extra is known to be installed.
-PACKAGES = {"baselines": "spd_learn"}
+#: The packages by whose presence an extra is known to be installed.
+PACKAGES = {"baselines": ("spd_learn",), "onnx": ("onnx", "onnxruntime")}
 
 
 def is_installed(extra: str | None) -> bool:
     """Whether what an extra brings can be imported; nothing to bring (None) always can."""
-    return extra is None or find_spec(PACKAGES[extra]) is not None
+    return extra is None or all(find_spec(name) is not None for name in PACKAGES[extra])
 
 
 def how_to_install(extra: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,9 @@ def model_bytes(decoder: Decoder) -> bytes:
     return packed(json.dumps(config, allow_nan=False), arrays)
 
 
-def load_model(path: str | Path) -> Decoder:
+def load_model(
+    path: str | Path, onnx: str | Path | None = None, *, onnx_threads: int = 1
+) -> Decoder:
     """Read a model file, ``.spdt``.
 
     Only numbers and names are read; nothing in a file is executed. Needs NumPy and nothing else.
@@ -56,11 +58,17 @@ def load_model(path: str | Path) -> Decoder:
     Parameters
     ----------
     path : str or Path
+    onnx : str or Path, optional
+        Its network as ``spdtokens export`` wrote it, to be computed by ONNX Runtime, which must be
+        installed.
+    onnx_threads : int
+        Threads of ONNX Runtime.
 
     Raises
     ------
     DecoderError
-        If the file is not whole, not a model, or made by a newer version.
+        If the file is not whole, not a model, or made by a newer version; or the ONNX file is of
+        another model.
     OSError
         If there is no such file, or it may not be read.
     """
@@ -83,7 +91,14 @@ def load_model(path: str | Path) -> Decoder:
             f"{path} does not describe a model that works ({type(error).__name__}: {error}). "
             "Nothing of it was used; make it anew with `spdtokens train`."
         ) from error
-    return decoder
+    if onnx is None:
+        return decoder
+    from .onnx_network import OnnxNetwork, file_digest
+
+    network = OnnxNetwork(
+        Path(onnx), decoder.network, file_digest(path), decoder.classes, onnx_threads
+    )
+    return replace(decoder, network=network)
 
 
 class _Used(dict[str, NDArray[Any]]):

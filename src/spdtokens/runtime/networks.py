@@ -58,6 +58,10 @@ class Transformers:
         bias = None
         if self.members[0].needs_bias and C.shape[1] > 1:
             bias = geometric_bias(C, self.alpha)
+        return self.mean(tokens, bias)
+
+    def mean(self, tokens: Array, bias: NDArray[Any] | None) -> Array:
+        """The same of tokens and the bias (n, tokens, tokens) of geometric attention."""
         mean = sum(member.probabilities(tokens, bias) for member in self.members)
         return np.asarray(mean, dtype=np.float64) / len(self.members)
 
