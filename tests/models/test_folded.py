@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
 from spdtokens.bench.timing import thread_count
-from spdtokens.models import (
-    SMALL,
-    SPDTokenTransformer,
-    TransformerConfig,
-    folded,
-    folded_classifier,
-)
+from spdtokens.models import SMALL, SPDTokenTransformer, TransformerConfig, folded
 from spdtokens.runtime import DecoderError
 
 FEATURES, CLASSES = 15, 3
@@ -84,9 +76,8 @@ def test_float32(tokens: int, config: TransformerConfig) -> None:
         found = network.probabilities(given)
         assert found.dtype == np.float32
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
-    np.testing.assert_allclose(
-        network.trial_probabilities(x[0].float().numpy()), wanted[0], rtol=0, atol=1e-5
-    )
+    alone = network.probabilities(x[:1].numpy())
+    np.testing.assert_allclose(alone, wanted[:1], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("n", [1, 4])
@@ -162,10 +153,10 @@ def test_threads_do_not_disturb_each_other() -> None:
     for tokens in (1, 3):
         network = folded(used_model(tokens))
         x = some_tokens(40, tokens).float().numpy()
-        alone = [network.trial_probabilities(trial) for trial in x]
+        alone = [network.probabilities(trial[None]) for trial in x]
         with ThreadPoolExecutor(4) as pool:
-            together = list(pool.map(network.trial_probabilities, np.tile(x, (10, 1, 1))))
-        np.testing.assert_array_equal(together, np.tile(alone, (10, 1)))
+            together = list(pool.map(network.probabilities, np.tile(x, (10, 1, 1))[:, None]))
+        np.testing.assert_array_equal(together, np.tile(alone, (10, 1, 1)))
 
 
 @pytest.mark.parametrize("shape", [(2, 3, FEATURES), (2, 1, FEATURES + 1), (1, FEATURES)])
@@ -179,13 +170,3 @@ def test_a_wrong_bias_is_refused() -> None:
     network = folded(used_model(3))
     with pytest.raises(DecoderError, match=r"Expected a bias of shape \(2, 3, 3\)"):
         network.scores(np.zeros((2, 3, FEATURES)), np.zeros((1, 3, 3)))
-
-
-def test_nothing_here_imports_torch_to_predict() -> None:
-    """At the top of the file, types aside, neither torch nor rooms that need it."""
-    tree = ast.parse(Path(folded_classifier.__file__).read_text())
-    imported = {node.module for node in tree.body if isinstance(node, ast.ImportFrom)}
-    imported |= {a.name for node in tree.body if isinstance(node, ast.Import) for a in node.names}
-    allowed = ("spdtokens.models.config", "spdtokens.runtime")
-    ours = {name for name in imported if name.startswith(("torch", "spdtokens"))}
-    assert all(name.startswith(allowed) for name in ours)

@@ -137,3 +137,27 @@ def recommended_table(found: dict[str, Any]) -> Table:
         milliseconds = found["decode_milliseconds"][name]
         table.add_row(name, f"{seconds:.2f}", train, f"{milliseconds:.2f}", decode)
     return table
+
+
+def latency_table(result: dict[str, Any]) -> Table:
+    """What ``bench latency`` found."""
+    table = Table(
+        title="One trial, covariance to class probabilities: milliseconds of "
+        f"{result['calls']} single calls, one thread",
+        caption="99 %: one call in a hundred takes longer. The paper states "
+        f"{result['paper']} for a forward pass.",
+    )
+    for name in ("trial", "way", "median", "99 %", "faster by"):
+        table.add_column(name, justify="left" if name in ("trial", "way") else "right")
+    for row in result["rows"]:
+        for name, times in row["milliseconds"].items():
+            speedup = row["speedup"].get(name)
+            table.add_row(
+                f"{row['channels']} channels, {row['tokens']} token(s)",
+                name,
+                f"{times['median']:.3f}",
+                f"{times['p99']:.3f}",
+                f"{speedup:.1f}x" if speedup else "",
+            )
+        table.add_section()
+    return table

@@ -119,28 +119,19 @@ def latency(
     repeats: Annotated[int, typer.Option(min=1000, help="Timed calls of each way.")] = 2000,
 ) -> None:
     """Time one trial from covariance to class probabilities against plain torch, one thread."""
-    from spdtokens.bench.latency import OURS, PEER, bench_latency
+    from spdtokens._extras import how_to_install
+    from spdtokens.bench.latency import ONNX, bench_latency
+    from spdtokens.bench.show import latency_table
 
     result = bench_latency(repeats)
     if as_json:
         print_json(result)
         return
-    table = Table(
-        title=f"One trial, covariance to class probabilities: milliseconds of {result['calls']} "
-        "single calls, one thread",
-        caption=f"99 %: one call in a hundred takes longer. The paper states {result['paper']} "
-        "for a forward pass.",
-    )
-    for name in ("trial", OURS, "99 %", PEER, "99 %", "we are faster by"):
-        table.add_column(name, justify="left" if name == "trial" else "right")
-    for row in result["rows"]:
-        times = [row["milliseconds"][name] for name in (OURS, PEER)]
-        table.add_row(
-            f"{row['channels']} channels, {row['tokens']} token(s)",
-            *(f"{t[key]:.3f}" for t in times for key in ("median", "p99")),
-            f"{row['speedup']:.1f}x",
+    Console().print(latency_table(result))
+    if ONNX not in result["rows"][0]["milliseconds"]:
+        Console(markup=False).print(
+            f"{ONNX} is not installed and was left out: {how_to_install('onnx')}"
         )
-    Console().print(table)
 
 
 @bench_app.command()

@@ -1,7 +1,6 @@
 """Networks on SPD tokens."""
 
 from spdtokens.models.config import SMALL, STANDARD, ModelError, TransformerConfig
-from spdtokens.models.folded_classifier import FoldedClassifier
 from spdtokens.models.folding import folded
 from spdtokens.models.geometric import geometric_bias
 from spdtokens.models.mlp import SPDTokenMLP, matching_width
@@ -12,7 +11,6 @@ from spdtokens.models.trial import TrialTransformer
 __all__ = [
     "SMALL",
     "STANDARD",
-    "FoldedClassifier",
     "ModelError",
     "SPDTokenMLP",
     "SPDTokenTransformer",

@@ -90,7 +90,14 @@ class Decoder:
 
     def probabilities(self, C: Array) -> Array:
         """Class probabilities (n, classes) of covariances, recentred where the model wants it."""
-        return self.network.probabilities(self.tokens(C), C / self.tokens.scale)
+        with np.errstate(all="ignore"):  # told below, once, and in words
+            found = self.network.probabilities(self.tokens(C), C)
+        if not np.isfinite(found).all():
+            raise DecoderError(
+                "The probabilities are not numbers: the covariances are too far from those that "
+                "the model was trained on. Look at the unit and the size of the signals."
+            )
+        return found
 
     def predict_proba(self, X: NDArray[Any]) -> Array:
         """Class probabilities (n, classes) of trials, in the order of ``classes``.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from .errors import DecoderError
 
 Array = NDArray[np.float64]
+_EPS = float(np.finfo(np.float64).eps)
 
 
 def softmax(scores: NDArray[Any]) -> NDArray[Any]:
@@ -18,6 +19,15 @@ def softmax(scores: NDArray[Any]) -> NDArray[Any]:
     p = np.exp(scores - np.maximum.reduce(scores, -1, keepdims=True))
     p /= np.add.reduce(p, -1, keepdims=True)
     return p
+
+
+def check_finite(C: Array) -> None:
+    """Refuse matrices (..., d, d) with entries that are not numbers."""
+    if not np.isfinite(C).all():
+        raise DecoderError(
+            "A covariance matrix has NaN or infinite entries. Look for NaN samples or values that "
+            "are far too large in the recording, and leave that trial out."
+        )
 
 
 def eigen(C: Array, relative: float = 1e-12, absolute: float = 0.0) -> tuple[Array, Array]:
@@ -34,20 +44,18 @@ def eigen(C: Array, relative: float = 1e-12, absolute: float = 0.0) -> tuple[Arr
     DecoderError
         For matrices that are not finite or not positive definite.
     """
-    if not np.isfinite(C).all():
-        raise DecoderError(
-            "A covariance matrix has NaN or infinite entries. Look for NaN samples or values that "
-            "are far too large in the recording, and leave that trial out."
-        )
+    check_finite(C)
     w, V = np.linalg.eigh(0.5 * (C + C.swapaxes(-1, -2)))
-    eps = float(np.finfo(np.float64).eps)
-    least, most = w[..., 0], w[..., -1]
-    if (most <= 0).any() or (least < -len(w) * eps * most).any():
+    least, most = w[..., :1], w[..., -1:]
+    slope = max(relative, _EPS) if relative else 0.0
+    # Nearly always all is well, which this tells at once: the mean is below the largest.
+    if (least > np.maximum(slope * most, absolute)).all():
+        return w, V
+    if (most <= 0).any() or (least < -w.shape[-1] * _EPS * most).any():
         raise DecoderError(
             f"A covariance matrix is not positive definite (least eigenvalue {least.min():.3g}). "
             "Look for channels that are flat or carry the same signal."
         )
-    slope = max(relative, eps) if relative else 0.0
     floor = np.maximum(slope * np.abs(w).mean(-1, keepdims=True), absolute)
     return np.maximum(w, floor), V
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .errors import DecoderError
-from .matrices import Array, congruence, eigen
+from .matrices import Array, check_finite, congruence, eigen
 
 #: Functions of eigenvalues; at the reference for the last two.
 SPECTRAL = {
@@ -51,9 +53,7 @@ class Tokens:
         """Tokens (n, tokens, features) of matrices (n, matrices, d, d)."""
         C = C / self.scale
         d = C.shape[-1]
-        row, column = np.triu_indices(d)
-        places = row * d + column
-        weights = np.where(row == column, 1.0, np.sqrt(2.0))
+        places, weights = _triangle(d)
         found: dict[bool, tuple[Array, Array]] = {}  # of matrices, plain and seen from references
         tokens = []
         for name in self.embeddings:
@@ -64,19 +64,27 @@ class Tokens:
                     found[whitened] = eigen(seen, self.relative, self.absolute)
                 w, V = found[whitened]
                 M = (V * SPECTRAL[name](w)[..., None, :]) @ V.swapaxes(-1, -2)
-            elif name in TRIANGULAR:
-                M = _upper(C, logarithmic=name == "log_cholesky")
             else:
+                check_finite(C)
                 M = 0.5 * (C + C.swapaxes(-1, -2))
-            token = M.reshape(*M.shape[:-2], d * d)[..., places]
+                if name in TRIANGULAR:
+                    M = _upper(M, logarithmic=name == "log_cholesky")
+            token = M.reshape(*M.shape[:-2], d * d).take(places, -1)
             tokens.append(token * weights if self.isometric and name not in TRIANGULAR else token)
-        return np.concatenate(tokens, axis=1)
+        return tokens[0] if len(tokens) == 1 else np.concatenate(tokens, axis=1)
+
+
+@cache
+def _triangle(d: int) -> tuple[NDArray[np.intp], Array]:
+    """Places of the upper triangle in a flat ``d x d`` matrix, and isometric weights."""
+    row, column = np.triu_indices(d)
+    return row * d + column, np.where(row == column, 1.0, np.sqrt(2.0))
 
 
 def _upper(C: Array, *, logarithmic: bool) -> Array:
-    """Upper Cholesky factors of matrices (..., d, d)."""
+    """Upper Cholesky factors of symmetric matrices (..., d, d)."""
     try:
-        U = np.linalg.cholesky(0.5 * (C + C.swapaxes(-1, -2))).swapaxes(-1, -2)
+        U = np.linalg.cholesky(C).swapaxes(-1, -2)
     except np.linalg.LinAlgError as error:
         raise DecoderError(
             "A covariance matrix is not positive definite. Look for channels that are flat or "

@@ -111,8 +111,10 @@ class FoldedTransformer:
         """
         n, T = self._checked(tokens, bias)
         tokens = tokens.astype(self.dtype, copy=False)
+        if n == T == 1:
+            return self._one_token(tokens[0, 0])[None]
         if n == 1 and T <= _FEW:
-            return self._trial(tokens[0], None if bias is None else bias[0])[None]
+            return self._few_tokens(tokens[0], None if bias is None else bias[0])[None]
         step = max(1, _COLUMNS // T)
         parts = [slice(i, i + step) for i in range(0, n, step)]
         return np.concatenate(
@@ -123,25 +125,6 @@ class FoldedTransformer:
     def probabilities(self, tokens: Array, bias: Array | None = None) -> Array:
         """Class probabilities (n, classes); arguments as for :meth:`scores`."""
         return softmax(self.scores(tokens, bias))
-
-    def trial_probabilities(self, tokens: Array, bias: Array | None = None) -> Array:
-        """Class probabilities (classes,) of one trial, the quickest way and unchecked.
-
-        Parameters
-        ----------
-        tokens : ndarray, shape (tokens, features)
-            Of this network's dtype.
-        bias : ndarray, shape (tokens, tokens), optional
-        """
-        return softmax(self._trial(tokens, bias))
-
-    def _trial(self, tokens: Array, bias: Array | None) -> Array:
-        """Scores (classes,) of tokens (tokens, features)."""
-        if len(tokens) == 1:
-            return self._one_token(tokens[0])
-        if len(tokens) <= _FEW:
-            return self._few_tokens(tokens, bias)
-        return self._batch(tokens[None], None if bias is None else bias[None])[0]
 
     def _checked(self, tokens: Array, bias: Array | None) -> tuple[int, int]:
         T, F = self.n_tokens, self.n_features
