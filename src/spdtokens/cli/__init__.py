@@ -6,6 +6,7 @@ from spdtokens.cli import (  # noqa: F401  (they add their commands)
     data,
     deploy,
     evaluate,
+    export,
     report,
     reproduce,
     study,
