@@ -201,3 +201,78 @@ def test_numpy_is_enough(tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     np.testing.assert_array_equal(json.loads(run.stdout), made("imagery").decoder.predict_proba(X))
+
+
+@pytest.mark.parametrize("name", ["\x1b[2J", "\ud800", "a\nb"], ids=ascii)
+def test_names_that_cannot_be_printed(path: Path, name: str) -> None:
+    """Found by fuzzing: they would reach the terminal."""
+    changed(path, classes=["left", name])
+    with pytest.raises(DecoderError, match="not texts that can be printed") as caught:
+        load_model(path)
+    str(caught.value).encode()
+    with pytest.raises(DecoderError, match="not texts that can be printed"):
+        model_bytes(replace(made("imagery").decoder, classes=("left", name)))
+
+
+def test_an_empty_array_of_an_impossible_shape(path: Path) -> None:
+    """Found by fuzzing: an OverflowError."""
+    entry = {"dtype": "F64", "shape": [0, 10**30], "data_offsets": [0, 0]}
+    header = json.dumps({"a": entry, "__metadata__": {"spdtokens": "{}"}}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header)
+    with pytest.raises(DecoderError, match="does not describe arrays"):
+        load_model(path)
+
+
+def test_matrices_that_fill_the_memory(path: Path) -> None:
+    """Found by fuzzing: a MemoryError, of a file of some kilobytes."""
+    changed(path, front=None, sfreq=None, shape=[1, 10**6, 10**6])
+    with pytest.raises(DecoderError, match="an array has shape"):
+        load_model(path)
+
+
+@pytest.mark.parametrize("n", [3_000_000, 9_999_999])
+def test_trials_that_take_minutes(tmp_path: Path, n: int) -> None:
+    """Found by fuzzing: filters of a trial of an hour, computed sample by sample."""
+    path = tmp_path / "model.spdt"
+    path.write_bytes(model_bytes(made("causal").decoder))
+    changed(path, front__n_samples=n, front__length=2 * n, front__pad=0)
+    with pytest.raises(DecoderError, match="impossible length"):
+        load_model(path)
+
+
+def with_arrays(path: Path, kind: str, **arrays: Any) -> None:
+    """A model some arrays of which are others; None for those to leave out."""
+    path.write_bytes(model_bytes(made(kind).decoder))
+    config, there = unpacked(path)
+    names = {name.replace("__", "."): array for name, array in arrays.items()}
+    kept = {name: array for name, array in (there | names).items() if array is not None}
+    path.write_bytes(packed(json.dumps(config), kept))
+
+
+def test_filters_that_divide_by_zero(path: Path) -> None:
+    """Found by fuzzing: a warning of NumPy, and NaN."""
+    with_arrays(path, "imagery", filter__0=np.zeros((4, 6)))
+    with pytest.raises(DecoderError, match="filter of the model is not stable"):
+        load_model(path)
+
+
+def test_a_block_without_attention(path: Path) -> None:
+    """Found by fuzzing: an AssertionError."""
+    with_arrays(path, "ensemble", **{"1__0__attend": None})
+    with pytest.raises(DecoderError, match="does not describe a model that works"):
+        load_model(path)
+
+
+def test_numbers_of_several_kinds(path: Path) -> None:
+    """Found by fuzzing: one trial could be decoded, and two could not."""
+    head = np.zeros((2, 17))
+    with_arrays(path, "transformer", **{"0__head": head})
+    with pytest.raises(DecoderError, match="numbers are of several kinds"):
+        load_model(path)
+
+
+def test_networks_that_are_not_alike(path: Path) -> None:
+    """One with a single class, which is certain of it: sums of 1.5."""
+    with_arrays(path, "ensemble", **{"1__head": np.zeros((1, 17), np.float32)})
+    with pytest.raises(DecoderError, match="networks are not alike"):
+        load_model(path)

@@ -70,22 +70,20 @@ def onnx_model(decoder: Decoder, digest: str = "") -> Any:
     graph = _Graph()
     network = decoder.network
     if isinstance(network, Discriminant):
-        shape = network.weight.shape[:2]
         _discriminant(graph, network)
     else:
         assert isinstance(network, Transformers)
-        first = network.members[0]
-        shape = (first.n_tokens, first.n_features)
         _transformers(graph, network)
-    inputs = [_value(TOKENS, *shape)]
+    tokens, features, classes = network.shape
+    inputs = [_value(TOKENS, tokens, features)]
     if graph.uses(BIAS):
-        inputs.append(_value(BIAS, shape[0], shape[0]))
+        inputs.append(_value(BIAS, tokens, tokens))
     made = helper.make_model(
         helper.make_graph(
             graph.nodes,
             "spdtokens",
             inputs,
-            [_value(PROBABILITIES, len(decoder.classes))],
+            [_value(PROBABILITIES, classes)],
             graph.constants,
         ),
         producer_name="spdtokens",

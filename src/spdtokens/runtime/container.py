@@ -79,10 +79,11 @@ def unpacked(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     metadata = header.pop("__metadata__", None)
     if not isinstance(metadata, dict) or not isinstance(metadata.get(TEXT), str):
         raise _refused(path, "it holds arrays but no description by spdtokens")
+    text = metadata[TEXT]
     arrays = _arrays(header, data, path)
-    if metadata.get(CHECKSUM) != _checksum(metadata[TEXT], header, data):
+    if metadata.get(CHECKSUM) != _checksum(text, header, data):
         raise _refused(path, "its checksum is not that of its contents")
-    return _json(metadata[TEXT].encode(), path), arrays
+    return _json(text, path), arrays
 
 
 def _checksum(text: str, header: Mapping[str, Any], data: bytes) -> str:
@@ -92,7 +93,7 @@ def _checksum(text: str, header: Mapping[str, Any], data: bytes) -> str:
     return digest.hexdigest()
 
 
-def _json(encoded: bytes, path: Path) -> dict[str, Any]:
+def _json(encoded: str | bytes, path: Path) -> dict[str, Any]:
     try:
         found = json.loads(encoded)
     # Text that is nested too deep ends in a RecursionError.
@@ -119,7 +120,8 @@ def _arrays(header: Mapping[str, Any], data: bytes, path: Path) -> dict[str, NDA
             if last > len(data):
                 raise _refused(path, "it ends before its arrays do: it was cut off")
             arrays[name] = np.frombuffer(data[first:last], dtype).reshape(shape)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    # A length beyond what the machine can count ends in an OverflowError.
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         if isinstance(error, DecoderError):
             raise
         raise _refused(path, "its header does not describe arrays") from error

@@ -86,7 +86,8 @@ class Decoder:
                 f"Expected trials (n, {wanted[0]}, {wanted[1]}), channels x samples, got an array "
                 f"of shape {X.shape}."
             )
-        return self.front.covariances(X)
+        with np.errstate(all="ignore"):  # what is not finite is refused by the tokens
+            return self.front.covariances(X)
 
     def probabilities(self, C: Array) -> Array:
         """Class probabilities (n, classes) of covariances, recentred where the model wants it."""
@@ -157,9 +158,10 @@ class Session:
         """The same from the covariances (matrices, d, d) of a trial."""
         if self.reference is None:
             return self.decoder.probabilities(C[None])[0]
-        seen = congruence(C, inverse_root(self.reference))
-        decision = self.decoder.probabilities(seen[None])[0]
-        if learn:
-            self.reference = towards(self.reference, C, 1 / (self.count + 1))
-            self.count += 1
+        with np.errstate(all="ignore"):
+            seen = congruence(C, inverse_root(self.reference))
+            decision = self.decoder.probabilities(seen[None])[0]
+            if learn:
+                self.reference = towards(self.reference, C, 1 / (self.count + 1))
+                self.count += 1
         return decision

@@ -45,7 +45,13 @@ def eigen(C: Array, relative: float = 1e-12, absolute: float = 0.0) -> tuple[Arr
         For matrices that are not finite or not positive definite.
     """
     check_finite(C)
-    w, V = np.linalg.eigh(0.5 * (C + C.swapaxes(-1, -2)))
+    try:
+        w, V = np.linalg.eigh(0.5 * (C + C.swapaxes(-1, -2)))
+    except np.linalg.LinAlgError as error:
+        raise DecoderError(
+            f"The eigenvalues of a covariance matrix cannot be computed ({error}). Leave that "
+            "trial out."
+        ) from error
     least, most = w[..., :1], w[..., -1:]
     slope = max(relative, _EPS) if relative else 0.0
     # Nearly always all is well, which this tells at once: the mean is below the largest.

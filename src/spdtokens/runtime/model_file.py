@@ -23,6 +23,8 @@ from .transformer import FoldedBlock, FoldedTransformer, stored
 FORMAT = 1
 Arrays = Mapping[str, NDArray[Any]]
 _BLOCK = ("attend", "mix", "expand", "contract")
+#: What a file must not make us compute: numbers of a trial and its bands, steps of causal filters.
+_MOST_VALUES, _MOST_STEPS = 30_000_000, 10_000_000
 
 
 def model_bytes(decoder: Decoder) -> bytes:
@@ -30,8 +32,8 @@ def model_bytes(decoder: Decoder) -> bytes:
     arrays: dict[str, NDArray[Any]] = {}
     config = {
         "format": FORMAT,
-        "classes": list(decoder.classes),
-        "ch_names": list(decoder.ch_names),
+        "classes": _names(list(decoder.classes)),
+        "ch_names": _names(list(decoder.ch_names)),
         "sfreq": decoder.sfreq,
         "tmin": decoder.tmin,
         "unit_in_volts": decoder.unit_in_volts,
@@ -81,12 +83,16 @@ def load_model(
             "Train the model anew, or use the version it was made with."
         )
     try:
-        decoder = _decoder(config, _Used(arrays))
-        _try_out(decoder)
+        with np.errstate(all="ignore"):  # what comes out is looked at
+            decoder = _decoder(config, _Used(arrays))
+            _try_out(decoder)
     except DecoderError as error:
         raise DecoderError(f"{path} does not describe a model that works: {error}") from error
     # Whatever else is wrong with what a file says shows as one of these.
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError) as error:
+    except (
+        *(KeyError, IndexError, AttributeError, TypeError, ValueError),
+        *(ArithmeticError, MemoryError),
+    ) as error:
         raise DecoderError(
             f"{path} does not describe a model that works ({type(error).__name__}: {error}). "
             "Nothing of it was used; make it anew with `spdtokens train`."
@@ -116,8 +122,19 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
     shape = tuple(_count(n) for n in config["shape"])
     if len(classes) < 2 or len(shape) != 3 or shape[1] != shape[2]:
         raise DecoderError("it has fewer than two classes, or matrices that are not square.")
-    front = None if config["front"] is None else _front_in(config["front"], arrays)
-    sfreq, unit = (_number(config[k], may_miss=True) for k in ("sfreq", "unit_in_volts"))
+    tokens = _tokens_in(config["tokens"], arrays, shape)
+    network = _network_in(config["network"], arrays)
+    # What is told three times must agree before anything of that size is computed.
+    d = shape[1]
+    if network.shape != (shape[0] * len(tokens.embeddings), d * (d + 1) // 2, len(classes)):
+        raise DecoderError("its parts do not fit together.")
+    front = config["front"]
+    if front is not None:
+        front = _front_in(front, arrays, len(ch_names), shape)
+    sfreq, unit = (
+        _number(config[k], positive=True, may_miss=True) for k in ("sfreq", "unit_in_volts")
+    )
+    recentring = _shaped(arrays["recentring"], shape) if config["recentred"] is True else None
     about = config["about"]
     if (front is None) != (sfreq is None) or not isinstance(about, dict):
         raise DecoderError("it says neither of which signals nor of which matrices it is.")
@@ -128,10 +145,10 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
         tmin=_number(config["tmin"]),  # type: ignore[arg-type]
         unit_in_volts=unit,
         front=front,
-        tokens=_tokens_in(config["tokens"], arrays),
-        network=_network_in(config["network"], arrays),
+        tokens=tokens,
+        network=network,
         shape=shape,
-        recentring=arrays["recentring"] if config["recentred"] is True else None,
+        recentring=recentring,
         about=about,
     )
 
@@ -147,8 +164,8 @@ def _try_out(decoder: Decoder) -> None:
     found = decoder.predict_proba(X)
     if C.shape[1:] != decoder.shape or found.shape != (1, len(decoder.classes)):
         raise DecoderError("its parts do not fit together.")
-    if not np.isfinite(found).all():
-        raise DecoderError("its probabilities are not numbers.")
+    if not (np.abs(found.sum(1) - 1) < 1e-3).all():
+        raise DecoderError("its probabilities are none.")
 
 
 def _front_out(front: Front, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
@@ -165,11 +182,12 @@ def _front_out(front: Front, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     return fields
 
 
-def _front_in(fields: dict[str, Any], arrays: Arrays) -> Front:
+def _front_in(
+    fields: dict[str, Any], arrays: Arrays, channels: int, shape: tuple[int, ...]
+) -> Front:
     n = _count(fields["n_samples"])
     pad, length = _count(fields["pad"], 0), _count(fields["length"])
-    # A file must not make us compute for hours or fill the memory.
-    if not (pad < n and n <= length <= 10 * n + 1000 and n < 10_000_000):
+    if not (pad < n and n + 2 * pad <= length <= 10 * n + 1000):
         raise DecoderError("its trials or filters have an impossible length.")
     slices = tuple((_count(a, 0), _count(b)) for a, b in fields["slices"])
     delays = tuple(_count(delay) for delay in fields["delays"])
@@ -191,6 +209,14 @@ def _front_in(fields: dict[str, Any], arrays: Arrays) -> Front:
     n_matrices = len(sections) * len(slices)
     if len(prototypes) != (n_matrices if covariance in ("erp", "xdawn") else 0):
         raise DecoderError("its class averages are not one a matrix.")
+    rows = channels * (1 + len(delays))
+    sizes = {p.size(rows) for p in prototypes} or {rows}
+    if n_matrices != shape[0] or sizes != {shape[1]}:
+        raise DecoderError("its parts do not fit together.")
+    # A file must not make us compute for hours or fill the memory.
+    steps = n * sum(0 if sos is None else len(sos) for sos in sections)
+    if length * max(rows, n_matrices * shape[1]) > _MOST_VALUES or steps > _MOST_STEPS:
+        raise DecoderError("its trials or filters have an impossible length.")
     return Front(
         n_samples=n,
         filtering=_one_of(fields["filtering"], ("zero-phase", "causal")),
@@ -215,7 +241,7 @@ def _tokens_out(tokens: Tokens, arrays: dict[str, NDArray[Any]]) -> dict[str, An
     return fields
 
 
-def _tokens_in(fields: dict[str, Any], arrays: Arrays) -> Tokens:
+def _tokens_in(fields: dict[str, Any], arrays: Arrays, shape: tuple[int, ...]) -> Tokens:
     embeddings = tuple(_one_of(name, EMBEDDINGS) for name in fields["embeddings"])
     seen = any(name in AT_REFERENCE for name in embeddings)
     return Tokens(
@@ -224,7 +250,7 @@ def _tokens_in(fields: dict[str, Any], arrays: Arrays) -> Tokens:
         relative=_number(fields["relative"], least=0),  # type: ignore[arg-type]
         absolute=_number(fields["absolute"], least=0),  # type: ignore[arg-type]
         scale=_number(fields["scale"], positive=True),  # type: ignore[arg-type]
-        whiteners=arrays["whiteners"] if seen else None,
+        whiteners=_shaped(arrays["whiteners"], shape) if seen else None,
     )
 
 
@@ -253,42 +279,60 @@ def _network_out(network: Network, arrays: dict[str, NDArray[Any]]) -> dict[str,
 
 def _network_in(fields: dict[str, Any], arrays: Arrays) -> Network:
     if _one_of(fields["kind"], ("discriminant", "transformers")) == "discriminant":
-        return Discriminant(_shaped(arrays["weight"], (None, None, None)), arrays["bias"])
+        weight = _shaped(arrays["weight"], (None, None, None))
+        return Discriminant(weight, _shaped(arrays["bias"], weight.shape[2:]))
     eps = [tuple(_number(e, least=0) for e in pair) for pair in fields["eps"]]
     heads = _count(fields["n_heads"])
     members = tuple(
         _transformer(f"{i}.", eps, heads, fields["geometric"] is True, arrays)
         for i in range(_count(fields["members"]))
     )
+    if len({(m.n_tokens, m.n_features, m.n_classes) for m in members}) > 1:
+        raise DecoderError("its networks are not alike.")
     return Transformers(members, _number(fields["alpha"]))  # type: ignore[arg-type]
 
 
 def _transformer(
     prefix: str, eps: list[Any], n_heads: int, geometric: bool, arrays: Arrays
 ) -> FoldedTransformer:
-    def taken(name: str) -> NDArray[Any]:
-        array = _shaped(arrays[prefix + name], (None, None))
-        return stored(array, array.dtype)
+    dtype = arrays[prefix + "project"].dtype
 
-    project = taken("project")
-    if len(project) % n_heads:
+    def taken(name: str, *shape: int | None) -> NDArray[Any]:
+        array = _shaped(arrays[prefix + name], shape)
+        if array.dtype != dtype:
+            raise DecoderError("its numbers are of several kinds.")
+        return stored(array, dtype)
+
+    project = taken("project", None, None)
+    d = len(project)
+    offsets = taken("offsets", d, None)
+    if d % n_heads:
         raise DecoderError("its width is no multiple of its heads.")
+    several = offsets.shape[1] > 1
+    hidden = len(arrays[f"{prefix}0.expand"])
     blocks = []
-    for j, pair in enumerate(eps):
-        names = (f"{j}.{name}" for name in _BLOCK)
-        parts = [taken(name) if prefix + name in arrays else None for name in names]
-        attend, mix, expand, contract = parts
-        if expand is None or contract is None or len(pair) != 2:
-            raise DecoderError(f"its block {j} is not whole.")
-        blocks.append(FoldedBlock(attend, mix, expand, contract, pair))
-    return FoldedTransformer(
-        project, taken("offsets"), tuple(blocks), taken("head"), n_heads, geometric
-    )
+    for j, (first, second) in enumerate(eps):
+        # The first mix of a single token is part of the projection.
+        mixes = several or j > 0
+        blocks.append(
+            FoldedBlock(
+                attend=taken(f"{j}.attend", 3 * d, d + 1) if several else None,
+                mix=taken(f"{j}.mix", d, 2 * d + 1 if several else d + 1) if mixes else None,
+                expand=taken(f"{j}.expand", hidden, d + 1),
+                contract=taken(f"{j}.contract", d, d + 1 + hidden),
+                eps=(first, second),
+            )
+        )
+    head = taken("head", None, d + 1)
+    return FoldedTransformer(project, offsets, tuple(blocks), head, n_heads, geometric)
 
 
 def _names(values: Any) -> tuple[str, ...]:
-    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise DecoderError("its names are not texts.")
+    # Nothing that a terminal would take for a command, or could not show.
+    if not isinstance(values, list) or not all(
+        isinstance(value, str) and value.isprintable() for value in values
+    ):
+        raise DecoderError("its names are not texts that can be printed.")
     if len(set(values)) != len(values) or not values:
         raise DecoderError("its names are not all different, or there are none.")
     return tuple(values)

@@ -16,6 +16,10 @@ from .transformer import FoldedTransformer
 class Network(Protocol):
     """What turns tokens into probabilities."""
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Tokens, features and classes."""
+
     def probabilities(self, tokens: Array, C: Array) -> Array:
         """Of tokens (n, tokens, features) of matrices (n, matrices, d, d): (n, classes)."""
 
@@ -32,6 +36,12 @@ class Discriminant:
 
     weight: Array
     bias: Array
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Tokens, features and classes."""
+        tokens, features, classes = self.weight.shape
+        return tokens, features, classes
 
     def probabilities(self, tokens: Array, C: Array) -> Array:  # noqa: ARG002
         """Class probabilities (n, classes) of tokens (n, tokens, features)."""
@@ -52,6 +62,12 @@ class Transformers:
 
     members: Sequence[FoldedTransformer]
     alpha: float
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Tokens, features and classes."""
+        first = self.members[0]
+        return first.n_tokens, first.n_features, first.n_classes
 
     def probabilities(self, tokens: Array, C: Array) -> Array:
         """Class probabilities (n, classes) of tokens (n, tokens, features)."""

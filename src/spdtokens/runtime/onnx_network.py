@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .errors import DecoderError
 from .matrices import Array
-from .networks import Discriminant, Network, Transformers, geometric_bias
+from .networks import Network, Transformers, geometric_bias
 
 #: Inputs and output of the graph.
 TOKENS, BIAS, PROBABILITIES = "tokens", "bias", "probabilities"
@@ -64,6 +64,7 @@ class OnnxNetwork:
                 f"{path} was not made of this model file, or that was written anew since. Export "
                 "it again: spdtokens export MODEL.spdt MODEL.onnx."
             )
+        self.shape = network.shape
         self._alpha = _alpha(network)
         self._run, self._wanted = session.run, [PROBABILITIES]
         self._compare(path, network)
@@ -83,7 +84,7 @@ class OnnxNetwork:
     def _compare(self, path: Path, network: Network) -> None:
         """Refuse a graph that computes something else than the model file."""
         rng = np.random.default_rng(0)
-        tokens = rng.standard_normal((2, *_shape(network)))
+        tokens = rng.standard_normal((2, *network.shape[:2]))
         T = tokens.shape[1]
         bias = None if self._alpha is None else -rng.random((2, T, T))
         try:
@@ -117,13 +118,6 @@ def _session(path: Path, threads: int) -> Any:
         return ort.InferenceSession(contents, options, providers=["CPUExecutionProvider"])
     except Exception as error:
         raise DecoderError(f"{path} is no ONNX file that can be used: {error}") from error
-
-
-def _shape(network: Network) -> tuple[int, int]:
-    if isinstance(network, Discriminant):
-        return network.weight.shape[0], network.weight.shape[1]
-    assert isinstance(network, Transformers)
-    return network.members[0].n_tokens, network.members[0].n_features
 
 
 def _alpha(network: Network) -> float | None:

@@ -33,6 +33,10 @@ class Prototype:
     filters: Array | None
     scale: float
 
+    def size(self, channels: int) -> int:
+        """Rows of what :meth:`beside` gives for so many channels."""
+        return len(self.averages) + (channels if self.filters is None else len(self.filters))
+
     def beside(self, X: Array) -> Array:
         """Averages and trials (n, rows + channels, samples)."""
         X = X / self.scale
@@ -88,6 +92,8 @@ class Front:
 
     def __post_init__(self) -> None:
         gains = [None if sos is None else self._gain(sos) for sos in self.sections]
+        if not all(gain is None or np.isfinite(gain).all() for gain in gains):
+            raise DecoderError("A filter of the model is not stable.")
         object.__setattr__(self, "_gains", gains)
 
     def _gain(self, sos: Array) -> NDArray[Any]:
