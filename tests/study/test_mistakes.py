@@ -160,7 +160,10 @@ MISTAKES: list[tuple[str, str]] = [
         "seeds = 11" + SHORT,
         "The study: seeds = 11 is more than the paper's 10. List your own: seeds = [1, 2, 3].",
     ),
-    ("seeds = [1, 1]" + SHORT, "The study: seeds are different and not negative, unlike [1, 1]."),
+    (
+        "seeds = [1, 1]" + SHORT,
+        "The study: seeds are different and not negative, and below 2^32, unlike [1, 1].",
+    ),
     (
         long(datasets="window = [4, 1]"),
         "[[datasets]]: the window ends at 1 s, before it begins at 4 s.",
@@ -260,6 +263,28 @@ def test_syntax_is_told_with_file_and_line(tmp_path: Path) -> None:
         read(tmp_path, "seeds = 3\nmethods = [\nname 3\n")
     assert str(caught.value).startswith(f"{tmp_path / 'study.toml'} is not TOML: ")
     assert "line 3" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", ["[" * 5000, "1" + "0" * 5000])
+def test_values_beyond_python(tmp_path: Path, value: str) -> None:
+    """Found by fuzzing: a RecursionError, and a ValueError on the number of digits."""
+    with pytest.raises(StudyError, match="is not TOML"):
+        read(tmp_path, f"seeds = {value}")
+
+
+def test_numbers_beyond_floats(tmp_path: Path) -> None:
+    """Found by fuzzing: an OverflowError."""
+    found = problems(tmp_path, long(datasets=f"window = [0, 1{'0' * 400}]"))
+    assert found[0].startswith("[[datasets]]: window is a list of two numbers")
+    assert problems(tmp_path, f"seeds = [{2**32}]\n" + SHORT) == [
+        "The study: seeds are different and not negative, and below 2^32, unlike [4294967296]."
+    ]
+
+
+def test_a_preset_that_is_a_list(tmp_path: Path) -> None:
+    """Found by fuzzing: a TypeError, as lists have no hash."""
+    found = problems(tmp_path, long(methods="preset = []"))
+    assert found[0] == "[[methods]]: preset is text in quotes, not []."
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def _changes(table: Table) -> dict[str, Any]:
         if key in given
     }
     preset = table.values.get("preset", "paper")
-    if len(table.problems) == before and preset in PRESETS:
+    if len(table.problems) == before and isinstance(preset, str) and preset in PRESETS:
         try:
             resolve_preset(preset, **values)
         except UserError as error:

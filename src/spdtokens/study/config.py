@@ -34,7 +34,7 @@ from spdtokens.evaluation.protocols import PROTOCOLS
 from spdtokens.study.choices import read_choice
 from spdtokens.study.datasets import read_dataset
 from spdtokens.study.errors import StudyError
-from spdtokens.study.reading import ANYTHING, TEXT, TOP, Table, tables
+from spdtokens.study.reading import ANYTHING, TEXT, TOP, Table, shown, tables
 from spdtokens.training.device import resolve_device
 from spdtokens.training.methods import get_method
 from spdtokens.training.recipe import SEEDS, STABILITY_SEEDS
@@ -146,7 +146,8 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise StudyError(f"{path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
         raise StudyError(f"{path} is not text in UTF-8, as TOML must be.") from error
-    except tomllib.TOMLDecodeError as error:
+    # Lists in lists in lists, and numbers of thousands of digits, are errors of Python.
+    except (ValueError, RecursionError) as error:
         raise StudyError(f"{path} is not TOML: {error}.") from error
 
 
@@ -156,16 +157,16 @@ def _seeds(top: Table) -> tuple[int, ...]:
         return STABILITY_SEEDS[:value]
     if type(value) is int and value > len(STABILITY_SEEDS):
         top.wrong(
-            f"seeds = {value} is more than the paper's {len(STABILITY_SEEDS)}. List your own: "
-            "seeds = [1, 2, 3]."
+            f"seeds = {shown(value)} is more than the paper's {len(STABILITY_SEEDS)}. List your "
+            "own: seeds = [1, 2, 3]."
         )
     elif not isinstance(value, list) or not value or any(type(s) is not int for s in value):
         top.wrong(
             "seeds is how many of the paper's to take, 1 to "
             f"{len(STABILITY_SEEDS)}, or a list such as [42, 123], not {value!r}."
         )
-    elif min(value) < 0 or len(set(value)) < len(value):
-        top.wrong(f"seeds are different and not negative, unlike {value!r}.")
+    elif not 0 <= min(value) <= max(value) < 2**32 or len(set(value)) < len(value):
+        top.wrong(f"seeds are different and not negative, and below 2^32, unlike {shown(value)}.")
     else:
         return tuple(value)
     return SEEDS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -28,12 +28,17 @@ class Kind:
     fits: Callable[[Any], bool]
 
 
+_LARGEST = sys.float_info.max
+
+
 def _is_text(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    # A whole number may be too large for a float; NaN is in no interval.
+    real = isinstance(value, int | float) and not isinstance(value, bool)
+    return real and -_LARGEST <= value <= _LARGEST
 
 
 def _list_of(fits: Callable[[Any], bool], least: int = 1) -> Callable[[Any], bool]:
