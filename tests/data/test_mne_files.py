@@ -238,5 +238,5 @@ def test_one_npz_file(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="lacks the array 'label'"):
         load_dataset(path, label_from="label")
     np.savez(path, X=X, y=np.arange(5), sfreq=100.0)
-    with pytest.raises(DataError, match="a label a trial"):
+    with pytest.raises(DataError, match="6 trials but 5 entries in 'y'"):
         load_dataset(path)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import struct
+import zipfile
 from pathlib import Path
 
 import mne
@@ -131,3 +134,59 @@ def test_arrays() -> None:
     assert dataset.load("1", "1").y.tolist() == [1, 0, 1, 0]
     with pytest.raises(DataError, match="4 trials but 3"):
         from_arrays(X, [0, 1, 0], sfreq=50.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sfreq": np.array([1.0, 2.0])}, "sfreq is one number"),
+        ({"sfreq": 0.0}, "sfreq is samples a second, which 0 cannot be"),
+        ({"sfreq": -100.0}, "sfreq is samples a second"),
+        ({"sfreq": "fast"}, "sfreq is one number"),
+        ({"tmin": np.nan}, "tmin is one number"),
+        ({"highpass": np.array([1.0, 2.0])}, "highpass is one number"),
+        ({"X": np.ones(6)}, "expected trials"),
+        ({"X": np.ones((6, 3, 0))}, "expected trials"),
+        ({"X": np.ones((6, 3, 50), complex)}, "expected trials"),
+        ({"C": np.ones((6, 3, 4))}, "expected trials"),
+        ({"y": np.array(0)}, "y has one entry a trial"),
+        ({"group": np.full(6, "a")}, "group has one entry a trial"),
+        ({"classes": np.array("left")}, "classes holds different names"),
+        ({"classes": np.array(["a", "a"])}, "some of them the same"),
+        ({"ch_names": np.array(["C3"])}, "ch_names holds 3 different names"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_arrays_that_were_found_by_fuzzing(tmp_path: Path, changes: dict, message: str) -> None:
+    """Each ended in an error of Python or NumPy, or was taken for good."""
+    write(tmp_path, **changes)
+    with pytest.raises(DataError, match=message):
+        load_dataset(tmp_path).load("01", "1")
+
+
+def test_a_member_that_is_no_array(tmp_path: Path) -> None:
+    """Found by fuzzing: NumPy gives bytes for it."""
+    with zipfile.ZipFile(write(tmp_path), "a") as archive:
+        archive.writestr("onset.npy", b"no array")
+    with pytest.raises(DataError, match="'onset' is no array"):
+        load_dataset(tmp_path)
+
+
+def test_frequencies_that_are_none(tmp_path: Path) -> None:
+    """Found by fuzzing: infinity."""
+    write(tmp_path, classes=np.array(["9" * 400 + "Hz", "13Hz"]))
+    assert load_dataset(tmp_path).stimulus_frequencies == (13.0,)
+
+
+def test_fif_tags_in_circles(tmp_path: Path) -> None:
+    """Found by fuzzing: MNE follows them until the memory is full."""
+    info = mne.create_info(2, 100.0, "eeg")
+    path = tmp_path / "x-epo.fif"
+    mne.EpochsArray(np.ones((2, 2, 10)), info, verbose="error").save(path, verbose="error")
+    contents = bytearray(path.read_bytes())
+    # After the file id comes where the directory is: nowhere, and the next tag is this one.
+    contents[36 + 12 : 36 + 20] = struct.pack(">ii", 36, -1)
+    for name, packed in (("x-epo.fif", bytes), ("x-epo.fif.gz", gzip.compress)):
+        (tmp_path / name).write_bytes(packed(bytes(contents)))
+        with pytest.raises(DataError, match="its parts lead in circles"):
+            load_dataset(tmp_path / name)

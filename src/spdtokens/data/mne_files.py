@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from spdtokens.data.base import DataError, Dataset, Recording
 from spdtokens.data.cutting import Cutting, chosen_events, refuse_one_class
+from spdtokens.data.fif import refuse_circles
 
 RAW = (".edf", ".bdf", ".gdf", ".vhdr", ".set", ".fif", ".fif.gz")
 EPOCHS = ("-epo.fif", "_epo.fif", "-epo.fif.gz", "_epo.fif.gz")
@@ -136,6 +137,7 @@ def open_raw(path: Path) -> Any:
     import mne
 
     with _told(path):
+        refuse_circles(path)
         return mne.io.read_raw(path, preload=False, verbose="error")
 
 
@@ -299,6 +301,7 @@ def _epochs(path: Path, cutting: Cutting) -> Piece:
     import mne
 
     with _told(path):
+        refuse_circles(path)
         epochs = mne.read_epochs(path, preload=True, verbose="error")
         labels = _epoch_labels(epochs, cutting, path)
         names = _eeg(epochs, cutting, path)

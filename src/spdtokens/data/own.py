@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zipfile
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 from spdtokens.data.base import DataError, Dataset, Paradigm, Recording
 from spdtokens.data.cutting import Cutting, chosen_events, refuse_one_class
 from spdtokens.data.mne_files import pick_channels
+from spdtokens.data.npz import read_npz, scalar
 from spdtokens.data.select import later_window
 
 NAME = re.compile(r"sub-(?P<subject>[^_]+)_ses-(?P<session>.+)")
+HERTZ = re.compile(r"(\d{1,5}(?:\.\d+)?) ?Hz")
 LAYOUT = (
     "A folder of .npz holds one file a subject and session, named sub-01_ses-1.npz, with the "
     "arrays X (trials, channels, samples) and sfreq, or C (trials, channels, channels); y (integer "
@@ -86,7 +87,7 @@ def from_npz_file(path: Path, cutting: Cutting | None = None) -> Dataset:
         channels as of recordings.
     """
     cutting = cutting or Cutting()
-    arrays = _read_npz(path)
+    arrays = read_npz(path)
     _need(arrays, cutting.label_from or "y", path)
     trials = read_trials(path, cutting.label_from)
     X, values, sfreq = trials["X"], trials["labels"], trials["sfreq"]
@@ -99,7 +100,7 @@ def from_npz_file(path: Path, cutting: Cutting | None = None) -> Dataset:
         values = np.array([names.get(value, "") for value in values])
         kept, classes = values != "", tuple(cutting.events)
     refuse_one_class(classes, f"{path}")
-    tmin = _scalar(arrays.get("tmin", np.array(0.0)), "tmin", path)
+    tmin = scalar(arrays.get("tmin", np.array(0.0)), "tmin", path)
     X, ch_names, tmin = _part(X[kept], trials["ch_names"], sfreq, tmin, cutting, path)
     run, group = arrays.get("run"), arrays.get("group")
     codes = np.array([classes.index(value) for value in values[kept]], dtype=np.int64)
@@ -127,25 +128,22 @@ def read_trials(path: Path, label_from: str | None = None) -> dict[str, Any]:
         ``X`` (n, channels, samples) or (n, d, d), ``labels`` (n,) as texts or None, ``ch_names``,
         ``sfreq`` or None, ``unit_in_volts`` or None.
     """
-    arrays = _read_npz(path)
+    arrays = read_npz(path)
     X = arrays["C"] if "C" in arrays else _need(arrays, "X", path)
     ch_names = tuple(str(name) for name in arrays.get("ch_names", range(X.shape[1])))
     labels = _need(arrays, label_from, path) if label_from else arrays.get("y")
-    wrong = labels is not None and labels.shape != X.shape[:1]
-    if X.ndim != 3 or X.dtype.kind not in "iuf" or wrong or len(ch_names) != X.shape[1]:
+    if labels is not None and labels.shape != X.shape[:1]:
         raise DataError(
-            f"{path}: expected trials (n, channels, samples) of numbers, a label a trial and a "
-            f"name a channel; got {X.dtype} of shape {X.shape}, labels of shape "
-            f"{None if labels is None else labels.shape} and {len(ch_names)} names."
+            f"{path}: expected a label a trial, {len(X)}; got labels of shape {labels.shape}."
         )
     unit = arrays.get("unit_in_volts")
-    sfreq = None if "C" in arrays else _scalar(_need(arrays, "sfreq", path), "sfreq", path)
+    sfreq = None if "C" in arrays else scalar(_need(arrays, "sfreq", path), "sfreq", path)
     return {
         "X": X,
         "labels": None if labels is None else _named(labels, arrays.get("classes"), path),
         "ch_names": ch_names,
         "sfreq": sfreq,
-        "unit_in_volts": None if unit is None else _scalar(unit, "unit_in_volts", path),
+        "unit_in_volts": None if unit is None else scalar(unit, "unit_in_volts", path),
     }
 
 
@@ -159,12 +157,6 @@ def _named(labels: NDArray[Any], classes: NDArray[Any] | None, path: Path) -> ND
             "are named. Labels count from 0."
         )
     return classes.astype(str)[labels]
-
-
-def _scalar(value: NDArray[Any], name: str, path: Path) -> float:
-    if value.shape not in ((), (1,)) or value.dtype.kind not in "iuf" or not np.isfinite(value):
-        raise DataError(f"{path}: {name} is one number, not {value!r}.")
-    return float(value.reshape(()))
 
 
 def _part(
@@ -206,12 +198,13 @@ def from_npz_folder(folder: Path) -> Dataset:
         See ``LAYOUT``.
     """
     files = _by_subject(folder)
-    first = _read_npz(next(iter(next(iter(files.values())).values())))
-    sfreq = None if "C" in first else float(_need(first, "sfreq", folder))
+    first = read_npz(next(iter(next(iter(files.values())).values())))
     X = first["C"] if "C" in first else _need(first, "X", folder)
-    tmin = float(first.get("tmin", 0.0))
+    sfreq = None if "C" in first else scalar(_need(first, "sfreq", folder), "sfreq", folder)
+    tmin = scalar(first.get("tmin", np.array(0.0)), "tmin", folder)
     classes = tuple(str(c) for c in _need(first, "classes", folder))
-    frequencies = tuple(float(m) for c in classes for m in re.findall(r"^(\d+(?:\.\d+)?) ?Hz$", c))
+    found = (HERTZ.fullmatch(name) for name in classes)
+    frequencies = tuple(float(match[1]) for match in found if match)
     paradigm: Paradigm = "ssvep" if len(frequencies) > 1 else "other"
     return Dataset(
         name=folder.name,
@@ -225,7 +218,7 @@ def from_npz_folder(folder: Path) -> Dataset:
         index={subject: tuple(sessions) for subject, sessions in files.items()},
         read=lambda subject, session: _npz_recording(files[subject][session], subject, session),
         stimulus_frequencies=frequencies,
-        filtered=tuple(_limit(first, k) for k in ("highpass", "lowpass")),  # type: ignore[arg-type]
+        filtered=(_limit(first, "highpass", folder), _limit(first, "lowpass", folder)),
         is_covariance=sfreq is None,
     )
 
@@ -242,17 +235,6 @@ def _by_subject(folder: Path) -> dict[str, dict[str, Path]]:
     return dict(files)
 
 
-def _read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise DataError(
-            f"{path} cannot be read ({error}). It may be truncated, no .npz at all, or hold Python "
-            "objects, which are refused; write it again with numpy.savez and plain arrays."
-        ) from error
-
-
 def _need(arrays: dict[str, NDArray[Any]], name: str, path: Path) -> NDArray[Any]:
     if name not in arrays:
         raise DataError(f"{path} lacks the array {name!r}. {LAYOUT}")
@@ -260,7 +242,7 @@ def _need(arrays: dict[str, NDArray[Any]], name: str, path: Path) -> NDArray[Any
 
 
 def _npz_recording(path: Path, subject: str, session: str) -> Recording:
-    arrays = _read_npz(path)
+    arrays = read_npz(path)
     X = arrays["C"] if "C" in arrays else _need(arrays, "X", path)
     y = _need(arrays, "y", path)
     if not np.issubdtype(y.dtype, np.integer):
@@ -287,5 +269,8 @@ def _whole(tmin: float, X: NDArray[Any], sfreq: float | None) -> tuple[float, fl
     return (tmin, tmin + X.shape[-1] / sfreq) if sfreq else (0.0, 0.0)
 
 
-def _limit(arrays: dict[str, NDArray[Any]], name: str) -> float | None:
-    return float(arrays[name]) if name in arrays and np.isfinite(arrays[name]).all() else None
+def _limit(arrays: dict[str, NDArray[Any]], name: str, path: Path) -> float | None:
+    value = arrays.get(name)
+    if value is None or (value.dtype.kind == "f" and not np.isfinite(value).any()):
+        return None
+    return scalar(value, name, path)
