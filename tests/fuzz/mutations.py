@@ -1,0 +1,197 @@
+"""Ways to spoil a file, and limits within which whatever reads it must stay."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+
+#: Of one case: far more than any needs, and far less than a file could make one take.
+SECONDS, BYTES = 20, 2 << 30
+PLACES = st.integers(0, 2**32 - 1)
+FEW = st.integers(0, 40)
+
+
+def examples(n: int) -> settings:
+    """So many cases, the same in every run."""
+    return settings(max_examples=n, derandomize=True, database=None, deadline=None)
+
+
+@contextlib.contextmanager
+def limited(folder: Path) -> Iterator[None]:
+    """Fail if the block hangs, takes much memory, or changes which files there are."""
+    before = sorted(folder.rglob("*"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + BYTES, hard))
+    old = signal.signal(signal.SIGALRM, _late)
+    signal.alarm(SECONDS)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, old)
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+    assert sorted(folder.rglob("*")) == before
+
+
+class Hangs(BaseException):
+    """Not an Exception, so that nothing that is tested can catch it."""
+
+
+def _late(*_: Any) -> None:
+    raise Hangs(f"not done after {SECONDS} seconds")
+
+
+def _flip(whole: bytes, place: int, n: int, _: bytes) -> bytes:
+    made = bytearray(whole)
+    if made:
+        made[place % len(made)] ^= 1 << n % 8
+    return bytes(made)
+
+
+def _cut(whole: bytes, place: int, *_: Any) -> bytes:
+    return whole[: place % (len(whole) + 1)]
+
+
+def _drop(whole: bytes, place: int, n: int, _: bytes) -> bytes:
+    place %= len(whole) + 1
+    return whole[:place] + whole[place + n :]
+
+
+def _insert(whole: bytes, place: int, _: int, some: bytes) -> bytes:
+    place %= len(whole) + 1
+    return whole[:place] + some + whole[place:]
+
+
+def _overwrite(whole: bytes, place: int, _: int, some: bytes) -> bytes:
+    place %= len(whole) + 1
+    return whole[:place] + some + whole[place + len(some) :]
+
+
+def _swap(whole: bytes, place: int, n: int, _: bytes) -> bytes:
+    place %= len(whole) + 1
+    other = (place * 31 + 7) % (len(whole) + 1)
+    a, b = sorted((place, other))
+    n = min(n, b - a)
+    return whole[:a] + whole[b : b + n] + whole[a + n : b] + whole[a : a + n] + whole[b + n :]
+
+
+def _twice(whole: bytes, place: int, n: int, _: bytes) -> bytes:
+    place %= len(whole) + 1
+    return whole[: place + n] + whole[place:]
+
+
+_WAYS = st.sampled_from([_flip, _cut, _drop, _insert, _overwrite, _swap, _twice])
+_SOME = st.one_of(
+    st.binary(max_size=16),
+    st.sampled_from([b"\xff" * 8, b"\0" * 8, b"\xff\xff\xff\x7f", b"\x00\x00\x01\x00", b"9" * 30]),
+)
+#: Bytes spoilt by whatever a disk, a network or somebody may do to them.
+spoilt_bytes = st.lists(st.tuples(_WAYS, PLACES, FEW, _SOME), min_size=1, max_size=4)
+
+
+def spoil(whole: bytes, ways: list[Any]) -> bytes:
+    """Apply what was drawn from ``spoilt_bytes``."""
+    for way, *details in ways:
+        whole = way(whole, *details)
+    return whole
+
+
+#: What JSON can hold and nobody expects.
+NASTY = st.one_of(
+    st.sampled_from(
+        [
+            None,
+            True,
+            False,
+            0,
+            1,
+            -1,
+            2,
+            3,
+            10**6,
+            10**9,
+            2**31,
+            2**63,
+            2**64,
+            10**30,
+            10**400,
+            -(10**30),
+            0.0,
+            -0.0,
+            0.5,
+            1e-300,
+            5e-324,
+            1e150,
+            1e308,
+            -1e308,
+            float("nan"),
+            float("inf"),
+            float("-inf"),
+            "",
+            "0",
+            "nan",
+            "\x00",
+            "\ud800",
+            "\x1b[2J",
+            "../../etc/passwd",
+            "x" * 3000,
+            [],
+            [[]],
+            [None],
+            [[0, 1]],
+            [0, 10**9],
+            [1.0, 2.0],
+            ["a", "a"],
+            [[[[[[1]]]]]],
+            list(range(300)),
+            {},
+            {"kind": "discriminant"},
+            {"": None},
+        ]
+    ),
+    st.integers(-5, 400),
+    st.floats(),
+    st.text(max_size=5),
+)
+
+
+def places_in(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Paths of all that a JSON text holds, containers included; not the whole."""
+    if path:
+        yield path
+    if isinstance(tree, dict | list):
+        for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
+            yield from places_in(value, (*path, key))
+
+
+def change(tree: Any, how: str, place: int, value: Any) -> None:
+    """Replace, drop, double or rename something in a JSON text, in place."""
+    paths = list(places_in(tree))
+    if not paths:
+        return
+    *parents, key = paths[place % len(paths)]
+    for parent in parents:
+        tree = tree[parent]
+    if how == "replace":
+        tree[key] = value
+    elif how == "drop":
+        del tree[key]
+    elif how == "double" and isinstance(tree, list):
+        tree.insert(key, tree[key])
+    elif how == "nudge" and type(tree[key]) in (int, float):
+        tree[key] += value if type(value) in (int, float) and abs(value) < 5 else 1
+    elif isinstance(tree, dict):
+        tree[str(value)[:20]] = tree.pop(key)
+
+
+HOW = st.sampled_from(["replace", "replace", "replace", "nudge", "drop", "double", "rename"])
+#: For ``change``.
+changes = st.lists(st.tuples(HOW, PLACES, NASTY), min_size=1, max_size=3)

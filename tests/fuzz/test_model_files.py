@@ -1,0 +1,207 @@
+"""Model files that were damaged, or made to do harm: a decoder that works, or a DecoderError."""
+
+from __future__ import annotations
+
+import copy
+import json
+import struct
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spdtokens.runtime import DecoderError, load_model, model_bytes
+from spdtokens.runtime.container import _checksum
+from tests.deploy.made import made
+from tests.fuzz.mutations import FEW, PLACES, changes, examples, limited, spoil, spoilt_bytes
+from tests.fuzz.mutations import change as change_text
+
+MODELS = ("imagery", "causal", "windows", "averages", "transformer", "ensemble", "recentred")
+
+
+@cache
+def whole(kind: str) -> bytes:
+    if kind != "recentred":
+        return model_bytes(made(kind).decoder)
+    decoder = copy.copy(made("imagery").decoder)
+    middle = np.stack([np.eye(decoder.shape[1])] * decoder.shape[0])
+    object.__setattr__(decoder, "recentring", middle)
+    return model_bytes(decoder)
+
+
+@cache
+def _parts(kind: str) -> tuple[str, bytes]:
+    contents = whole(kind)
+    length = struct.unpack("<Q", contents[:8])[0]
+    return contents[8 : 8 + length].decode(), contents[8 + length :]
+
+
+def parts(kind: str) -> tuple[dict[str, Any], dict[str, Any], bytes]:
+    """Header, our text and the arrays' bytes, each to be changed."""
+    header, data = _parts(kind)
+    found = json.loads(header)
+    return found, json.loads(found.pop("__metadata__")["spdtokens"]), data
+
+
+def sealed(header: dict[str, Any], text: str, data: bytes) -> bytes:
+    """A file with the right checksum, whatever it says."""
+    metadata = {"spdtokens": text, "sha256": _checksum(text, header, data)}
+    encoded = json.dumps({**header, "__metadata__": metadata}).encode()
+    return struct.pack("<Q", len(encoded)) + encoded + data
+
+
+@pytest.fixture(scope="module")
+def attempt(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bytes], bool]:
+    folder = tmp_path_factory.mktemp("fuzz")
+    path = folder / "model.spdt"
+
+    def run(contents: bytes) -> bool:
+        """Whether the file is a model that decodes."""
+        path.write_bytes(contents)
+        with limited(folder):
+            try:
+                decoder = load_model(path)
+                rng = np.random.default_rng(1)
+                if decoder.front is None:
+                    X = np.broadcast_to(2.0 * np.eye(decoder.shape[-1]), (2, *decoder.shape))
+                else:
+                    X = rng.standard_normal((2, len(decoder.ch_names), decoder.n_samples))
+                found = decoder.predict_proba(X)
+            except DecoderError as error:
+                str(error).encode()  # a message that can be printed
+                return False
+            assert found.shape == (2, len(decoder.classes))
+            assert np.isfinite(found).all()
+            "".join((*decoder.classes, *decoder.ch_names)).encode()
+            return True
+
+    return run
+
+
+kinds = st.sampled_from(MODELS)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_whole_files_are_models(kind: str, attempt: Any) -> None:
+    """Else the rest of this file would test nothing."""
+    header, config, data = parts(kind)
+    assert attempt(whole(kind))
+    assert attempt(sealed(header, json.dumps(config), data))
+
+
+def spoilt(kind: str, ways: list[Any], attempt: Any) -> None:
+    attempt(spoil(whole(kind), ways))
+
+
+def spoilt_text(kind: str, ways: list[Any], attempt: Any) -> None:
+    """What the file says of the model, with a right checksum."""
+    header, config, data = parts(kind)
+    for way in ways:
+        change_text(config, *way)
+    attempt(sealed(header, json.dumps(config), data))
+
+
+def spoilt_header(kind: str, ways: list[Any], attempt: Any) -> None:
+    """Dtypes, shapes and places of arrays, with a right checksum."""
+    header, config, data = parts(kind)
+    for way in ways:
+        change_text(header, *way)
+    attempt(sealed(header, json.dumps(config), data))
+
+
+def spoilt_arrays(kind: str, ways: list[Any], attempt: Any) -> None:
+    """Arrays of other shapes and values, described rightly, with a right checksum."""
+    header, config, data = parts(kind)
+    arrays = {
+        name: np.frombuffer(data[slice(*entry["data_offsets"])], _TYPES[entry["dtype"]]).reshape(
+            entry["shape"]
+        )
+        for name, entry in header.items()
+    }
+    for way, place, n, number in ways:
+        name = sorted(arrays)[place % len(arrays)]
+        with np.errstate(all="ignore"):
+            changed = way(arrays[name], n, number)
+        if changed is None and len(arrays) > 1:
+            del arrays[name]
+        elif changed is not None:
+            arrays[name] = changed
+    header, data = {}, b""
+    for name, array in arrays.items():
+        block = array.tobytes()
+        header[name] = {
+            "dtype": "F64" if array.dtype == np.float64 else "F32",
+            "shape": list(array.shape),
+            "data_offsets": [len(data), len(data) + len(block)],
+        }
+        data += block
+    attempt(sealed(header, json.dumps(config), data))
+
+
+_TYPES = {"F64": np.float64, "F32": np.float32}
+
+
+def _one_number(array: Any, n: int, number: float) -> Any:
+    flat = array.copy().reshape(-1)
+    if flat.size:
+        flat[n % flat.size] = number
+    return flat.reshape(array.shape)
+
+
+_ARRAY_WAYS: list[Callable[[Any, int, float], Any]] = [
+    lambda array, _, number: np.full_like(array, number),
+    lambda array, _, number: (array * number).astype(array.dtype),
+    lambda array, *_: array.T,
+    lambda array, *_: array.reshape(-1),
+    lambda array, n, _: array.reshape(-1)[:n],
+    lambda array, *_: array[None],
+    lambda array, n, _: array[:n] if array.ndim else array,
+    lambda array, n, _: array[..., : n % 5] if array.ndim else array,
+    lambda array, n, _: np.concatenate([array] * (n % 3 + 1)) if array.ndim else array,
+    lambda array, *_: array.astype("f4" if array.dtype == np.float64 else "f8"),
+    lambda *_: np.array(1.0),
+    lambda *_: None,
+    _one_number,
+]
+array_ways = st.lists(
+    st.tuples(
+        st.sampled_from(_ARRAY_WAYS),
+        PLACES,
+        FEW,
+        st.one_of(st.floats(width=32), st.sampled_from([0.0, 1e30, 1e300, -1.0, float("nan")])),
+    ),
+    min_size=1,
+    max_size=3,
+)
+CASES = {
+    "bytes": (spoilt, spoilt_bytes, 300),
+    "text": (spoilt_text, changes, 700),
+    "header": (spoilt_header, changes, 300),
+    "arrays": (spoilt_arrays, array_ways, 300),
+}
+
+
+def _run(case: str, attempt: Any, factor: int) -> None:
+    test, ways, n = CASES[case]
+
+    @examples(n * factor)
+    @given(kinds, ways)
+    def run(kind: str, ways: list[Any]) -> None:
+        test(kind, ways, attempt)
+
+    run()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_spoilt_files(case: str, attempt: Any) -> None:
+    _run(case, attempt, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_many_spoilt_files(case: str, attempt: Any) -> None:
+    _run(case, attempt, 10)
