@@ -240,6 +240,17 @@ def test_trials_that_take_minutes(tmp_path: Path, n: int) -> None:
         load_model(path)
 
 
+def test_causal_filters_may_reach_far(tmp_path: Path) -> None:
+    """They are not continued past a trial's ends, so that their length need not fit in."""
+    path = tmp_path / "model.spdt"
+    path.write_bytes(model_bytes(made("causal").decoder))
+    changed(path, front__pad=149)
+    assert load_model(path).n_samples == 150
+    changed(path, front__filtering="zero-phase")
+    with pytest.raises(DecoderError, match="impossible length"):
+        load_model(path)
+
+
 def with_arrays(path: Path, kind: str, **arrays: Any) -> None:
     """A model some arrays of which are others; None for those to leave out."""
     path.write_bytes(model_bytes(made(kind).decoder))

@@ -187,7 +187,9 @@ def _front_in(
 ) -> Front:
     n = _count(fields["n_samples"])
     pad, length = _count(fields["pad"], 0), _count(fields["length"])
-    if not (pad < n and n + 2 * pad <= length <= 10 * n + 1000):
+    filtering = _one_of(fields["filtering"], ("zero-phase", "causal"))
+    least = n + 2 * pad if filtering == "zero-phase" else n
+    if not (pad < n and least <= length <= 10 * n + 1000):
         raise DecoderError("its trials or filters have an impossible length.")
     slices = tuple((_count(a, 0), _count(b)) for a, b in fields["slices"])
     delays = tuple(_count(delay) for delay in fields["delays"])
@@ -219,7 +221,7 @@ def _front_in(
         raise DecoderError("its trials or filters have an impossible length.")
     return Front(
         n_samples=n,
-        filtering=_one_of(fields["filtering"], ("zero-phase", "causal")),
+        filtering=filtering,
         sections=sections,
         passes_offset=[passes is True for passes in fields["passes_offset"]],
         pad=pad,
