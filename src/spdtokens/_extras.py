@@ -5,7 +5,11 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 #: The packages by whose presence an extra is known to be installed.
-PACKAGES = {"baselines": ("spd_learn",), "onnx": ("onnx", "onnxruntime")}
+PACKAGES = {
+    "baselines": ("spd_learn",),
+    "live": ("mne_lsl",),
+    "onnx": ("onnx", "onnxruntime"),
+}
 
 
 def is_installed(extra: str | None) -> bool:

@@ -1,0 +1,299 @@
+"""From chunks of signal to decisions, whoever brings the chunks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from spdtokens._errors import UserError
+from spdtokens.deploy.live.errors import LiveError
+from spdtokens.deploy.live.events import Event, Tell, tell_nobody
+from spdtokens.deploy.live.quality import judge, listed
+from spdtokens.deploy.live.ring import Ring
+from spdtokens.deploy.live.timeline import Timeline
+
+FloatArray = NDArray[np.float64]
+#: Seconds for which the same is not told again of an electrode.
+QUIET = 30.0
+
+
+class SessionLike(Protocol):
+    """A run of decisions in the order of time: :class:`spdtokens.deploy.Decoder`'s session."""
+
+    def probabilities(self, window: FloatArray, learn: bool = True) -> FloatArray:
+        """Of the classes, from a window (channels, samples)."""
+
+
+class DecoderLike(Protocol):
+    """What is needed of a :class:`spdtokens.deploy.Decoder`."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names of the classes."""
+
+    @property
+    def ch_names(self) -> tuple[str, ...]:
+        """Channels, in the order in which they are expected."""
+
+    @property
+    def sfreq(self) -> float:
+        """Samples a second."""
+
+    @property
+    def n_samples(self) -> int:
+        """Samples of a window."""
+
+    def session(self) -> Any:
+        """A new run of decisions."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was decided on a window, or why nothing was.
+
+    Attributes
+    ----------
+    sample : int
+        Samples taken of the stream up to the end of the window.
+    time : float
+        Stamp of the last sample of the window.
+    probabilities : ndarray, shape (classes,), or None
+    label : str
+        The most probable class; empty where nothing was decided.
+    withheld : str
+        Why nothing was decided.
+    learnt : bool
+        Whether the recentring has learnt from the window.
+    seconds : float
+        It took from the window to the probabilities.
+    """
+
+    sample: int
+    time: float
+    probabilities: FloatArray | None
+    label: str
+    withheld: str
+    learnt: bool
+    seconds: float
+
+
+class LiveDecoder:
+    """Decide on the last samples of a stream, again and again.
+
+    Every window is decided on by itself, from its own samples only: a decision never depends on
+    samples after the window, on how the stream was cut into chunks, or on what time it is.
+
+    If the model recentres, its reference follows the stream. It learns once in the length of a
+    window, from windows that do not overlap, so that overlapping windows do not count as trials:
+    with a step as long as the window every window is learnt from, which is the access ``online``
+    of evaluations.
+
+    After a gap the window is filled anew: nothing is decided on windows that span a gap. Windows
+    with samples that are not numbers, and windows the model refuses, give a decision that tells why
+    it is withheld.
+
+    Parameters
+    ----------
+    decoder : Decoder
+    step : float
+        Seconds from one decision to the next; rounded to samples.
+    gap : float, optional
+        Seconds by which a stamp may be late before samples count as missing; learnt from the
+        stream if not given (:class:`~spdtokens.deploy.live.timeline.Timeline`).
+    tell : callable, optional
+        Is told every :class:`Event`.
+
+    Attributes
+    ----------
+    taken, lost, gaps, decided, withheld, learnt : int
+        Samples taken, samples lost, gaps; decisions, decisions withheld, windows learnt from.
+    quality : list of str
+        A word for each channel, of the last second; empty for one that does well.
+    """
+
+    def __init__(
+        self,
+        decoder: DecoderLike,
+        step: float = 0.1,
+        *,
+        gap: float | None = None,
+        tell: Tell = tell_nobody,
+    ) -> None:
+        if not (np.isfinite(step) and round(step * decoder.sfreq) >= 1):
+            raise LiveError(
+                f"A step of {step:g} s is less than a sample of {1 / decoder.sfreq:.4g} s. Give a "
+                "longer one."
+            )
+        if gap is not None and not gap > 0:
+            raise LiveError(f"A gap of {gap:g} s is none. Give a time above zero.")
+        self.decoder = decoder
+        self.step = round(step * decoder.sfreq)
+        self._tell = tell
+        self._session = decoder.session()
+        self._ring = Ring(len(decoder.ch_names), decoder.n_samples)
+        self._timeline = Timeline(decoder.sfreq, gap)
+        self._due = decoder.n_samples
+        self._learn_at = decoder.n_samples
+        self._refusing = False
+        self._lost_in_gaps = 0
+        self.taken = self.gaps = self.decided = self.withheld = self.learnt = 0
+        self.quality = [""] * len(decoder.ch_names)
+        self._told: dict[tuple[int, str], int] = {}
+
+    @property
+    def lost(self) -> int:
+        """Samples lost, as far as time stamps tell."""
+        return self._lost_in_gaps + self._timeline.slipped
+
+    @property
+    def filled(self) -> float:
+        """Share of the window that is filled; 1 when decisions are made."""
+        return min(1.0, self._ring.filled / self.decoder.n_samples)
+
+    def feed(self, chunk: ArrayLike, stamps: ArrayLike | None = None) -> list[Decision]:
+        """Take the next samples.
+
+        Parameters
+        ----------
+        chunk : array_like, shape (channels, samples)
+            Channels in the order of the decoder's ``ch_names``; any number of samples.
+        stamps : array_like, shape (samples,), optional
+            Seconds; without them samples are taken as gapless.
+
+        Returns
+        -------
+        decisions : list of Decision
+            Those that fell due, in the order of time.
+        """
+        X = np.asarray(chunk, dtype=np.float64)
+        if X.ndim != 2 or len(X) != len(self.decoder.ch_names):
+            raise LiveError(
+                f"Expected a chunk of {len(self.decoder.ch_names)} channels x samples, got an "
+                f"array of shape {X.shape}."
+            )
+        n = X.shape[1]
+        if stamps is None:
+            times = (self.taken + np.arange(n)) / self.decoder.sfreq
+        else:
+            times = np.asarray(stamps, dtype=np.float64)
+            if times.shape != (n,):
+                raise LiveError(f"{n} samples came with {times.shape} time stamps.")
+        decisions: list[Decision] = []
+        for piece in self._timeline.pieces(times):
+            if piece.gap is not None:
+                self._tell_gap(piece.gap)
+            self._take(X[:, piece.start : piece.stop], times[piece.start : piece.stop], decisions)
+            if piece.slip:
+                self._say(
+                    "slip",
+                    f"{piece.slip} sample(s) lost within two seconds; windows with so small a gap "
+                    "are decided on",
+                )
+        return decisions
+
+    def restart(self) -> None:
+        """Fill the window anew, as after a lost connection. What was learnt is kept."""
+        self._timeline.begin_anew()
+        self._refill()
+
+    def _refill(self) -> None:
+        self._ring.clear()
+        self._due = self._learn_at = self.decoder.n_samples
+
+    def _tell_gap(self, seconds: float) -> None:
+        self.gaps += 1
+        wait = self.decoder.n_samples / self.decoder.sfreq
+        after = f"the next decision comes after {wait:.3g} s of whole signal"
+        if np.isfinite(seconds) and seconds > 0:
+            lost = max(1, round(seconds * self.decoder.sfreq))
+            self._lost_in_gaps += lost
+            self._say("gap", f"{lost} samples ({seconds:.3g} s) lost; {after}")
+        else:
+            self._say("gap", f"time stamps went astray by {seconds:.3g} s; {after}")
+        self._refill()
+
+    def _take(self, X: FloatArray, times: FloatArray, decisions: list[Decision]) -> None:
+        start = 0
+        while start < X.shape[1]:
+            n = min(X.shape[1] - start, self._due - self._ring.filled, self._ring.n_samples)
+            self._ring.append(X[:, start : start + n])
+            self.taken += n
+            start += n
+            if self._ring.filled == self._due:
+                decisions.append(self._decide(float(times[start - 1])))
+                self._due += self.step
+                self._look()
+
+    def _decide(self, stamp: float) -> Decision:
+        began = time.perf_counter()
+        window = self._ring.window()
+        learn = self._ring.filled >= self._learn_at
+        found, reason = None, self._not_finite(window)
+        if not reason:
+            try:
+                found = np.asarray(self._session.probabilities(window, learn=learn), np.float64)
+            except (UserError, np.linalg.LinAlgError) as error:
+                reason = self._explain(window, str(error))
+            else:
+                if not np.isfinite(found).all():
+                    found, reason = None, "the model gave no numbers for this window"
+        seconds = time.perf_counter() - began
+        self._count(reason)
+        if found is None:
+            return Decision(self.taken, stamp, None, "", reason, False, seconds)
+        if learn:
+            self.learnt += 1
+            self._learn_at = self._ring.filled + self.decoder.n_samples
+        label = self.decoder.classes[int(found.argmax())]
+        return Decision(self.taken, stamp, found, label, "", learn, seconds)
+
+    def _count(self, reason: str) -> None:
+        if reason:
+            self.withheld += 1
+            if not self._refusing:
+                self._say("withheld", f"decisions are withheld: {reason}")
+        else:
+            self.decided += 1
+            if self._refusing:
+                self._say("decides again", "decisions are made again")
+        self._refusing = bool(reason)
+
+    def _not_finite(self, window: FloatArray) -> str:
+        bad = np.flatnonzero(~np.isfinite(window).all(1))
+        if not len(bad):
+            return ""
+        return f"{self._named(bad)}: samples of the window are not numbers"
+
+    def _explain(self, window: FloatArray, error: str) -> str:
+        flat = np.flatnonzero(np.ptp(window, axis=1) == 0)
+        return f"{self._named(flat)} flat for a whole window" if len(flat) else error
+
+    def _named(self, channels: Sequence[int] | NDArray[np.int64]) -> str:
+        return listed([self.decoder.ch_names[i] for i in channels])
+
+    def _look(self) -> None:
+        """Judge the electrodes by the last second, and tell what changed."""
+        words = judge(self._ring.last(max(2, round(self.decoder.sfreq))))
+        changed = [i for i, word in enumerate(words) if word != self.quality[i]]
+        for word in sorted({words[i] for i in changed}):
+            which = [i for i in changed if words[i] == word and self._is_news(i, word)]
+            if which:
+                kind, text = ("bad channel", word) if word else ("good channel", "good again")
+                self._say(kind, f"{self._named(which)}: {text}")
+        self.quality = words
+
+    def _is_news(self, channel: int, word: str) -> bool:
+        """Not what was told of the channel a moment ago: electrodes at a limit come and go."""
+        last = self._told.get((channel, word))
+        if last is not None and self.taken - last < QUIET * self.decoder.sfreq:
+            return False
+        self._told[channel, word] = self.taken
+        return True
+
+    def _say(self, kind: str, text: str) -> None:
+        self._tell(Event(kind, text, self.taken))
