@@ -1,0 +1,207 @@
+"""Streams of Lab Streaming Layer (LSL): find one, read it, and notice when it is gone.
+
+The only file that decodes and imports mne-lsl; inside functions, as it is an extra.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spdtokens.deploy.live.channels import pick
+from spdtokens.deploy.live.errors import LiveError
+
+FloatArray = NDArray[np.float64]
+#: Seconds of signal that are kept for us while we are busy.
+BUFFERED = 60
+#: Samples taken at once at most.
+AT_ONCE = 4096
+
+
+class StreamLostError(Exception):
+    """The sender is gone."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which stream to read, and what it must bring.
+
+    Attributes
+    ----------
+    name : str or None
+        None for the only stream of type EEG.
+    ch_names : tuple of str
+    sfreq : float
+    given : tuple of str or None
+        The stream's channels as the user names them.
+    scale : float
+        By which samples are multiplied.
+    """
+
+    name: str | None
+    ch_names: tuple[str, ...]
+    sfreq: float
+    given: tuple[str, ...] | None = None
+    scale: float = 1.0
+
+    @property
+    def title(self) -> str:
+        """For messages."""
+        return f"stream {self.name!r}" if self.name else "stream of type EEG"
+
+
+def find(wanted: Wanted, timeout: float) -> list[Any]:
+    """Descriptions of the streams that are meant, the newest first; returns when one is found."""
+    from mne_lsl.lsl import resolve_streams
+
+    by = {"name": wanted.name} if wanted.name else {"stype": "EEG"}
+    found = resolve_streams(timeout=timeout, minimum=1, **by)
+    return sorted(found, key=lambda info: -info.created_at)
+
+
+def listing(timeout: float = 1.0) -> str:
+    """The streams that are there, for messages."""
+    from mne_lsl.lsl import resolve_streams
+
+    found = sorted(resolve_streams(timeout=timeout), key=lambda info: info.name)
+    if not found:
+        return "No LSL stream of any kind is to be seen"
+    return "There are: " + "; ".join(
+        f"{info.name!r} (type {info.stype or '-'}, {info.n_channels} channels, {info.sfreq:g} Hz, "
+        f"on {info.hostname})"
+        for info in found
+    )
+
+
+def first(wanted: Wanted, timeout: float) -> Any:
+    """The stream to begin with.
+
+    Raises
+    ------
+    LiveError
+        If there is none within ``timeout`` seconds, or it is not clear which is meant.
+    """
+    found = find(wanted, timeout)
+    if not found:
+        raise LiveError(
+            f"No {wanted.title} within {timeout:g} s. {listing()}. Start the sender, name the "
+            "stream with --stream, wait longer with --timeout; on a network, look at the firewall. "
+            "A recording is played as a stream by: spdtokens replay."
+        )
+    if wanted.name is None and len({info.name for info in found}) > 1:
+        names = ", ".join(repr(info.name) for info in found)
+        raise LiveError(f"There are several streams of type EEG: {names}. Choose with --stream.")
+    return found[0]
+
+
+class Inlet:
+    """A connection to a stream, from which the model's channels are read.
+
+    Parameters
+    ----------
+    info : mne_lsl.lsl.StreamInfo
+    wanted : Wanted
+    timeout : float
+        Seconds to wait for the connection.
+
+    Raises
+    ------
+    LiveError
+        If the stream has not the model's channels and rate.
+    StreamLostError
+        If it is gone already.
+    """
+
+    def __init__(self, info: Any, wanted: Wanted, timeout: float = 10.0) -> None:
+        from mne_lsl.lsl import StreamInlet
+
+        self.uid = info.uid
+        self.name, self.hostname, self.n_channels = info.name, info.hostname, info.n_channels
+        check_rate(info, wanted)
+        # Lost streams are looked for by us: liblsl would wait in silence, and for ever if the
+        # sender comes back with other channels.
+        self._inlet = StreamInlet(info, max_buffered=BUFFERED, recover=False)
+        try:
+            self._inlet.open_stream(timeout)
+            full = self._inlet.get_sinfo(timeout)
+            self._picks = pick(
+                wanted.ch_names, described_names(full), info.n_channels, wanted.given
+            )
+        except (TimeoutError, RuntimeError) as error:
+            self.close()
+            raise StreamLostError(str(error)) from error
+        except LiveError:
+            self.close()
+            raise
+        self._scale = wanted.scale
+        self._correction = 0.0
+
+    def pull(self, timeout: float) -> tuple[FloatArray, FloatArray]:
+        """Samples (channels, samples) and their stamps by the sender's clock.
+
+        Waits for the first sample at most ``timeout`` seconds, and for no other.
+
+        Raises
+        ------
+        StreamLostError
+        """
+        try:
+            sample, stamp = self._inlet.pull_sample(timeout)
+            if stamp is None:
+                return np.empty((len(self._picks), 0)), np.empty(0)
+            # Both are views of memory that the next call overwrites.
+            chunks, stamps = [np.array(sample)[None]], [np.array([stamp])]
+            more, later = self._inlet.pull_chunk(0.0, AT_ONCE)
+            if len(later):
+                chunks.append(np.array(more))
+                stamps.append(np.array(later))
+        except (TimeoutError, RuntimeError) as error:
+            raise StreamLostError(str(error)) from error
+        X = np.concatenate(chunks).T[self._picks].astype(np.float64)
+        return X * self._scale, np.concatenate(stamps)
+
+    def correction(self) -> float:
+        """Seconds to be added to the sender's stamps for this machine's clock, as last known."""
+        with contextlib.suppress(TimeoutError, RuntimeError):
+            self._correction = float(self._inlet.time_correction(0.5))
+        return self._correction
+
+    def close(self) -> None:
+        """Let go of the stream."""
+        self._inlet._del()
+
+
+def check_rate(info: Any, wanted: Wanted) -> None:
+    """Refuse streams of another kind or rate.
+
+    Raises
+    ------
+    LiveError
+    """
+    if info.dtype == "string":
+        raise LiveError(
+            f"Stream {info.name!r} carries text, not signals. Choose another with --stream. "
+            f"{listing()}."
+        )
+    if abs(info.sfreq - wanted.sfreq) > 1e-3 * wanted.sfreq:
+        rate = f"{info.sfreq:g} samples a second" if info.sfreq else "no regular rate"
+        raise LiveError(
+            f"Stream {info.name!r} has {rate}, and the model decodes {wanted.sfreq:g}. Set the "
+            f"amplifier to {wanted.sfreq:g} Hz, or train a model on recordings of the stream's "
+            "rate; live signals are not resampled."
+        )
+
+
+def described_names(info: Any) -> Sequence[str | None] | None:
+    """Channel names of a description; None if it names none or another number of channels."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a wrong number of names, which we look at ourselves
+        names = info.get_channel_names()
+    return names if names is not None and len(names) == info.n_channels else None

@@ -1,0 +1,130 @@
+"""A recording as something that can be played from its first sample to its last."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spdtokens.data import load_dataset
+from spdtokens.data.base import DataError, Dataset
+from spdtokens.data.own import NAME
+from spdtokens.deploy.live.errors import LiveError
+
+#: Names of units by their size in volts.
+UNITS = {1.0: "volts", 1e-3: "millivolts", 1e-6: "microvolts", 1e-9: "nanovolts"}
+
+
+@dataclass(frozen=True)
+class Playable:
+    """A signal with markers.
+
+    Attributes
+    ----------
+    title : str
+    X : ndarray, shape (channels, samples)
+    sfreq : float
+    ch_names : tuple of str
+    unit : str
+        As LSL names it; ``'none'`` if not known.
+    markers : list of (int, str)
+        Sample and text, in the order of time.
+    """
+
+    title: str
+    X: NDArray[np.float64]
+    sfreq: float
+    ch_names: tuple[str, ...]
+    unit: str
+    markers: list[tuple[int, str]]
+
+    @property
+    def seconds(self) -> float:
+        """How long it is."""
+        return self.X.shape[1] / self.sfreq
+
+
+def open_playable(
+    source: str, subject: str | None = None, session: str | None = None, *, decoded: bool = False
+) -> Playable:
+    """What a name or path stands for.
+
+    Parameters
+    ----------
+    source : str
+        A recording that MNE reads; epochs (``-epo.fif``), an ``.npz`` file or a folder of them, a
+        data set's name: their trials one after another.
+    subject, session : str, optional
+        Of a data set; the first if not given.
+    decoded : bool
+        Of each trial only the part that is decoded (the data set's window), not all of it.
+
+    Raises
+    ------
+    LiveError, DataError
+    """
+    path = Path(source)
+    if path.is_file() and path.suffix == ".npz":
+        match = NAME.fullmatch(path.stem)
+        if match is None:
+            raise DataError(f"{path}: call it sub-01_ses-1.npz, so that it tells who and when.")
+        return _trials(load_dataset(path.parent), match["subject"], match["session"], decoded)
+    is_epochs = path.name.endswith(("epo.fif", "epo.fif.gz"))
+    if path.is_file() and not is_epochs:
+        if subject or session or decoded:
+            raise LiveError(
+                f"{path} is one recording: --subject, --session and --decoded are for data sets."
+            )
+        return _raw(path)
+    return _trials(load_dataset(source), subject, session, decoded)
+
+
+def _trials(dataset: Dataset, subject: str | None, session: str | None, decoded: bool) -> Playable:
+    if dataset.is_covariance or dataset.sfreq is None:
+        raise LiveError(f"{dataset.name} holds covariance matrices: there is no signal to play.")
+    subject = subject or dataset.subjects[0]
+    session = session or dataset.sessions(subject)[0]
+    recording = dataset.load(subject, session)
+    X = recording.X
+    if decoded:
+        begin, end = (round((t - dataset.tmin) * dataset.sfreq) for t in dataset.window)
+        X = X[..., begin:end]
+    n, channels, samples = X.shape
+    return Playable(
+        title=f"{dataset.name}, subject {subject}, session {session}",
+        X=np.asarray(X, np.float64).transpose(1, 0, 2).reshape(channels, n * samples),
+        sfreq=dataset.sfreq,
+        ch_names=dataset.ch_names,
+        unit=UNITS.get(dataset.unit_in_volts or 0.0, "none"),
+        markers=[(i * samples, dataset.classes[code]) for i, code in enumerate(recording.y)],
+    )
+
+
+def _raw(path: Path) -> Playable:
+    import mne
+
+    try:
+        raw: Any = mne.io.read_raw(path, preload=True, verbose="error")
+        raw.pick("eeg")
+    except Exception as error:
+        raise LiveError(
+            f"{path} cannot be played ({error}). Give a recording with EEG channels that MNE "
+            "reads, epochs (-epo.fif), .npz, or a data set's name."
+        ) from error
+    sfreq = float(raw.info["sfreq"])
+    begin = raw.first_time if raw.annotations.orig_time is not None else 0.0
+    marked = [
+        (round((onset - begin) * sfreq), str(text))
+        for onset, text in zip(raw.annotations.onset, raw.annotations.description, strict=True)
+    ]
+    return Playable(
+        title=path.name,
+        X=raw.get_data(),
+        sfreq=sfreq,
+        ch_names=tuple(raw.ch_names),
+        unit="volts",
+        markers=sorted((at, text) for at, text in marked if 0 <= at < raw.n_times),
+    )

@@ -1,0 +1,27 @@
+"""LSL for tests: seen by nobody else, whoever streams on this machine or network."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+# liblsl reads its settings once, when it is first used: here, before anyone can have done so.
+# Multicast that does not leave the machine (with the scope "machine" only the last of several
+# outlets would be seen), also where there is no network; and streams of this process only.
+_FOLDER = tempfile.TemporaryDirectory(prefix="spdtokens-lsl-")
+_FILE = Path(_FOLDER.name) / "lsl_api.cfg"
+_FILE.write_text(
+    "[multicast]\nResolveScope = link\nTTLOverride = 0\n"
+    f"[lab]\nKnownPeers = {{127.0.0.1}}\nSessionID = spdtokens-test-{os.getpid()}\n"
+    "[log]\nlevel = -2\n"
+)
+os.environ["LSLAPICFG"] = str(_FILE)
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    """A name for a stream that no other test has."""
+    return f"{request.node.name}-{os.getpid()}"
