@@ -7,6 +7,7 @@ from spdtokens.cli import (  # noqa: F401  (they add their commands)
     deploy,
     evaluate,
     export,
+    live,
     report,
     reproduce,
     study,
