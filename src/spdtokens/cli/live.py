@@ -58,9 +58,9 @@ def stream(
         str | None,
         typer.Option(help="Names of the stream's channels in its order: C3,C4,-; '-' for others."),
     ] = None,
-    scale: Annotated[
-        float, typer.Option(help="Multiply samples: 1e6 if they come in V and the model knows µV.")
-    ] = 1.0,
+    unit: Annotated[
+        str | None, typer.Option(help="Of the stream, if it does not tell: V, mV, uV or nV.")
+    ] = None,
     gap: Annotated[
         float | None,
         typer.Option(help="Seconds that count as lost samples; default: learnt from the stream."),
@@ -70,8 +70,8 @@ def stream(
     """Decode a live LSL stream, show it, and publish the probabilities as a stream."""
     from spdtokens.deploy import load_model
     from spdtokens.deploy.live.decoder import LiveDecoder
-    from spdtokens.deploy.live.errors import need_lsl
-    from spdtokens.deploy.live.lsl import Wanted
+    from spdtokens.deploy.live.errors import LiveError, need_lsl
+    from spdtokens.deploy.live.lsl import UNITS, Wanted
     from spdtokens.deploy.live.muted import liblsl_muted
     from spdtokens.deploy.live.outlet import ProbabilityOutlet
     from spdtokens.deploy.live.run import JsonLines, Limits, LiveRun
@@ -83,8 +83,13 @@ def stream(
         need_lsl()
         errors = stack.enter_context(liblsl_muted())
         given = None if channels is None else tuple(name.strip() for name in channels.split(","))
-        wanted = Wanted(stream_name, decoder.ch_names, decoder.sfreq, given, scale)
         live = LiveDecoder(decoder, step, gap=gap, tell=lambda event: run.event(event))
+        volts = None if unit is None else UNITS.get(unit.casefold(), 0.0)
+        if volts == 0:
+            raise LiveError(f"There is no unit {unit!r}. There are: V, mV, uV, nV.")
+        wanted = Wanted(
+            stream_name, decoder.ch_names, live.sfreq, given, decoder.unit_in_volts, volts
+        )
         name = f"spdtokens-{stream_name or 'EEG'}" if out_stream is None else out_stream
         status = Status(live, model.name, wanted.title, name)
         log = None if json_lines is None else JsonLines(json_lines)
@@ -116,9 +121,6 @@ def replay(
     loop: Annotated[bool, typer.Option("--loop", help="Again and again.")] = False,
     subject: Annotated[str | None, typer.Option(help="Of a data set; default: the first.")] = None,
     session: Annotated[str | None, typer.Option(help="Of a data set; default: the first.")] = None,
-    decoded: Annotated[
-        bool, typer.Option("--decoded", help="Of each trial only the part that is decoded.")
-    ] = False,
     wait: Annotated[
         float, typer.Option(min=0, help="Seconds to wait for a listener before the first sample.")
     ] = 0.0,
@@ -134,7 +136,7 @@ def replay(
 
     with errors_told(), ExitStack() as stack:
         need_lsl()
-        playable = open_playable(source, subject, session, decoded=decoded)
+        playable = open_playable(source, subject, session)
         errors = stack.enter_context(liblsl_muted())
         player = Replay(playable, name, speed=speed, chunk=chunk)
         typer.echo(

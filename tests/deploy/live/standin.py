@@ -18,6 +18,8 @@ class StandIn:
     sfreq: float = 100.0
     n_samples: int = 50
     tmin: float = 0.0
+    recentring: bool | None = True
+    about: dict = field(default_factory=dict)
 
     def session(self) -> Session:
         return Session(self)

@@ -165,6 +165,27 @@ def test_errors_of_the_program_are_not_hidden() -> None:
         LiveDecoder(Wrong(), 0.1).feed(noise(1))
 
 
+def test_signals_in_another_unit_are_not_decided_on() -> None:
+    live = LiveDecoder(StandIn(about={"amplitude": 1.0}), 0.1)
+    (decision,) = live.feed(noise(0.5))
+    assert decision.label
+    live.restart()
+    (decision,) = live.feed(1e-6 * noise(0.5))
+    assert "e-07 times as large" in decision.withheld
+    assert "--unit" in decision.withheld
+
+
+def test_a_model_that_does_not_recentre_learns_nothing() -> None:
+    live = LiveDecoder(StandIn(recentring=None), 0.1)
+    assert not any(d.learnt for d in live.feed(noise(3)))
+    assert live.learnt == 0
+
+
+def test_a_model_of_covariances_is_refused() -> None:
+    with pytest.raises(LiveError, match="covariance matrices"):
+        LiveDecoder(StandIn(sfreq=None))
+
+
 def test_restart_fills_the_window_anew_and_keeps_what_was_learnt() -> None:
     live = LiveDecoder(DECODER, 0.1)
     X = noise(3)
@@ -201,7 +222,7 @@ def test_an_hour_in_constant_memory() -> None:
     live._session.learnt = _Forgetful()
     minute = np.random.default_rng(0).standard_normal((22, 15_000))
     minute[7, 9000:9900] = 0.0
-    n, size, objects, memory = 0, 25, [], []
+    n, size, objects, memory = 0, 50, [], []
     for i in range(60):
         for start in range(0, 15_000, size):
             stamps = (i * 0.5 + (n + np.arange(size)) / 250.0) + 3e5

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from spdtokens.data.mne_files import plain_name
 from spdtokens.deploy.live.errors import LiveError
 from spdtokens.deploy.live.quality import listed
-
-
-def plain(name: str) -> str:
-    """A name without case, spaces and dots, which recorders add as they please."""
-    return "".join(name.split()).replace(".", "").casefold()
 
 
 def pick(
@@ -19,7 +15,7 @@ def pick(
     n_channels: int,
     given: Sequence[str] | None = None,
 ) -> list[int]:
-    """Where in a stream the model's channels are.
+    """Where in a stream the model's channels are: by name, written as labs do.
 
     Parameters
     ----------
@@ -57,18 +53,18 @@ def pick(
     found: dict[str, list[int]] = {}
     for i, name in enumerate(available):
         if name is not None and name != "-":
-            found.setdefault(plain(name), []).append(i)
-    missing = [name for name in wanted if plain(name) not in found]
+            found.setdefault(plain_name(name), []).append(i)
+    missing = [name for name in wanted if plain_name(name) not in found]
     if missing:
         raise LiveError(
             f"The model needs {len(wanted)} channels, and the stream lacks {len(missing)} of them: "
             f"{listed(missing)}. It has: {listed([str(n) for n in available], 70)}. If they have "
             "other names there, name all of the stream's channels in its order with --channels."
         )
-    twice = [name for name in wanted if len(found[plain(name)]) > 1]
+    twice = [name for name in wanted if len(found[plain_name(name)]) > 1]
     if twice:
         raise LiveError(
             f"The stream has more than one channel called {twice[0]}. Name them apart with "
             "--channels, in the order of the stream."
         )
-    return [found[plain(name)][0] for name in wanted]
+    return [found[plain_name(name)][0] for name in wanted]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,40 +15,13 @@ from spdtokens.deploy.live.events import Event, Tell, tell_nobody
 from spdtokens.deploy.live.quality import judge, listed
 from spdtokens.deploy.live.ring import Ring
 from spdtokens.deploy.live.timeline import Timeline
+from spdtokens.runtime import Decoder
 
 FloatArray = NDArray[np.float64]
+#: Signals so many times larger or smaller than those trained on are in another unit.
+OTHER_UNIT = 50.0
 #: Seconds for which the same is not told again of an electrode.
 QUIET = 30.0
-
-
-class SessionLike(Protocol):
-    """A run of decisions in the order of time: :class:`spdtokens.deploy.Decoder`'s session."""
-
-    def probabilities(self, window: FloatArray, learn: bool = True) -> FloatArray:
-        """Of the classes, from a window (channels, samples)."""
-
-
-class DecoderLike(Protocol):
-    """What is needed of a :class:`spdtokens.deploy.Decoder`."""
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """Names of the classes."""
-
-    @property
-    def ch_names(self) -> tuple[str, ...]:
-        """Channels, in the order in which they are expected."""
-
-    @property
-    def sfreq(self) -> float:
-        """Samples a second."""
-
-    @property
-    def n_samples(self) -> int:
-        """Samples of a window."""
-
-    def session(self) -> Any:
-        """A new run of decisions."""
 
 
 @dataclass(frozen=True)
@@ -93,9 +65,12 @@ class LiveDecoder:
     with a step as long as the window every window is learnt from, which is the access ``online``
     of evaluations.
 
+    Every window is as long as the trials trained on, and what the model does with a trial it does
+    with the window.
+
     After a gap the window is filled anew: nothing is decided on windows that span a gap. Windows
-    with samples that are not numbers, and windows the model refuses, give a decision that tells why
-    it is withheld.
+    with samples that are not numbers, in another unit than the training data, or refused by the
+    model give a decision that tells why it is withheld.
 
     Parameters
     ----------
@@ -112,18 +87,25 @@ class LiveDecoder:
     ----------
     taken, lost, gaps, decided, withheld, learnt : int
         Samples taken, samples lost, gaps; decisions, decisions withheld, windows learnt from.
+    recentres : bool
+        Whether the model follows the mean of the session.
     quality : list of str
         A word for each channel, of the last second; empty for one that does well.
     """
 
     def __init__(
         self,
-        decoder: DecoderLike,
+        decoder: Decoder,
         step: float = 0.1,
         *,
         gap: float | None = None,
         tell: Tell = tell_nobody,
     ) -> None:
+        if decoder.sfreq is None:
+            raise LiveError(
+                "The model decodes covariance matrices, and a stream brings signals. Train one on "
+                "recordings: spdtokens train."
+            )
         if not (np.isfinite(step) and round(step * decoder.sfreq) >= 1):
             raise LiveError(
                 f"A step of {step:g} s is less than a sample of {1 / decoder.sfreq:.4g} s. Give a "
@@ -132,11 +114,14 @@ class LiveDecoder:
         if gap is not None and not gap > 0:
             raise LiveError(f"A gap of {gap:g} s is none. Give a time above zero.")
         self.decoder = decoder
-        self.step = round(step * decoder.sfreq)
+        self.sfreq = float(decoder.sfreq)
+        self.step = round(step * self.sfreq)
+        self.recentres = decoder.recentring is not None
+        self._amplitude = _positive(decoder.about.get("amplitude"))
         self._tell = tell
         self._session = decoder.session()
         self._ring = Ring(len(decoder.ch_names), decoder.n_samples)
-        self._timeline = Timeline(decoder.sfreq, gap)
+        self._timeline = Timeline(self.sfreq, gap)
         self._due = decoder.n_samples
         self._learn_at = decoder.n_samples
         self._refusing = False
@@ -178,7 +163,7 @@ class LiveDecoder:
             )
         n = X.shape[1]
         if stamps is None:
-            times = (self.taken + np.arange(n)) / self.decoder.sfreq
+            times = (self.taken + np.arange(n)) / self.sfreq
         else:
             times = np.asarray(stamps, dtype=np.float64)
             if times.shape != (n,):
@@ -207,10 +192,10 @@ class LiveDecoder:
 
     def _tell_gap(self, seconds: float) -> None:
         self.gaps += 1
-        wait = self.decoder.n_samples / self.decoder.sfreq
+        wait = self.decoder.n_samples / self.sfreq
         after = f"the next decision comes after {wait:.3g} s of whole signal"
         if np.isfinite(seconds) and seconds > 0:
-            lost = max(1, round(seconds * self.decoder.sfreq))
+            lost = max(1, round(seconds * self.sfreq))
             self._lost_in_gaps += lost
             self._say("gap", f"{lost} samples ({seconds:.3g} s) lost; {after}")
         else:
@@ -232,8 +217,8 @@ class LiveDecoder:
     def _decide(self, stamp: float) -> Decision:
         began = time.perf_counter()
         window = self._ring.window()
-        learn = self._ring.filled >= self._learn_at
-        found, reason = None, self._not_finite(window)
+        learn = self.recentres and self._ring.filled >= self._learn_at
+        found, reason = None, self._not_finite(window) or self._other_unit(window)
         if not reason:
             try:
                 found = np.asarray(self._session.probabilities(window, learn=learn), np.float64)
@@ -269,6 +254,17 @@ class LiveDecoder:
             return ""
         return f"{self._named(bad)}: samples of the window are not numbers"
 
+    def _other_unit(self, window: FloatArray) -> str:
+        if self._amplitude is None:
+            return ""
+        ratio = float(np.median(window.std(1))) / self._amplitude
+        if ratio == 0 or 1 / OTHER_UNIT < ratio < OTHER_UNIT:
+            return ""
+        return (
+            f"signals are {ratio:.2g} times as large as those the model was trained on. If they "
+            "come in another unit, say which (--unit)"
+        )
+
     def _explain(self, window: FloatArray, error: str) -> str:
         flat = np.flatnonzero(np.ptp(window, axis=1) == 0)
         return f"{self._named(flat)} flat for a whole window" if len(flat) else error
@@ -278,7 +274,7 @@ class LiveDecoder:
 
     def _look(self) -> None:
         """Judge the electrodes by the last second, and tell what changed."""
-        words = judge(self._ring.last(max(2, round(self.decoder.sfreq))))
+        words = judge(self._ring.last(max(2, round(self.sfreq))))
         changed = [i for i, word in enumerate(words) if word != self.quality[i]]
         for word in sorted({words[i] for i in changed}):
             which = [i for i in changed if words[i] == word and self._is_news(i, word)]
@@ -290,10 +286,15 @@ class LiveDecoder:
     def _is_news(self, channel: int, word: str) -> bool:
         """Not what was told of the channel a moment ago: electrodes at a limit come and go."""
         last = self._told.get((channel, word))
-        if last is not None and self.taken - last < QUIET * self.decoder.sfreq:
+        if last is not None and self.taken - last < QUIET * self.sfreq:
             return False
         self._told[channel, word] = self.taken
         return True
 
     def _say(self, kind: str, text: str) -> None:
         self._tell(Event(kind, text, self.taken))
+
+
+def _positive(value: object) -> float | None:
+    """A number above zero, or None."""
+    return float(value) if isinstance(value, int | float) and value > 0 else None

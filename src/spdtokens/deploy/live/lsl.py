@@ -17,6 +17,13 @@ from spdtokens.deploy.live.channels import pick
 from spdtokens.deploy.live.errors import LiveError
 
 FloatArray = NDArray[np.float64]
+#: What senders call units, in volts.
+UNITS = {
+    **dict.fromkeys(("volts", "volt", "v"), 1.0),
+    **dict.fromkeys(("millivolts", "millivolt", "mv", "-3"), 1e-3),
+    **dict.fromkeys(("microvolts", "microvolt", "uv", "µv", "μv", "-6"), 1e-6),
+    **dict.fromkeys(("nanovolts", "nanovolt", "nv", "-9"), 1e-9),
+}
 #: Seconds of signal that are kept for us while we are busy.
 BUFFERED = 60
 #: Samples taken at once at most.
@@ -39,15 +46,18 @@ class Wanted:
     sfreq : float
     given : tuple of str or None
         The stream's channels as the user names them.
-    scale : float
-        By which samples are multiplied.
+    unit_in_volts : float or None
+        Of the model.
+    unit : float or None
+        Of the stream, in volts, as the user has it; as the stream has it if not given.
     """
 
     name: str | None
     ch_names: tuple[str, ...]
     sfreq: float
     given: tuple[str, ...] | None = None
-    scale: float = 1.0
+    unit_in_volts: float | None = None
+    unit: float | None = None
 
     @property
     def title(self) -> str:
@@ -100,7 +110,7 @@ def first(wanted: Wanted, timeout: float) -> Any:
 
 
 class Inlet:
-    """A connection to a stream, from which the model's channels are read.
+    """A connection to a stream, from which the model's channels are read, in the model's unit.
 
     Parameters
     ----------
@@ -138,7 +148,12 @@ class Inlet:
         except LiveError:
             self.close()
             raise
-        self._scale = wanted.scale
+        self.factor = np.ones((len(self._picks), 1))
+        if wanted.unit_in_volts is not None:
+            given = None if wanted.unit is None else np.float64(wanted.unit)
+            units = described_units(full, self._picks) if given is None else given
+            if units is not None:
+                self.factor = self.factor * units / wanted.unit_in_volts
         self._correction = 0.0
 
     def pull(self, timeout: float) -> tuple[FloatArray, FloatArray]:
@@ -163,7 +178,7 @@ class Inlet:
         except (TimeoutError, RuntimeError) as error:
             raise StreamLostError(str(error)) from error
         X = np.concatenate(chunks).T[self._picks].astype(np.float64)
-        return X * self._scale, np.concatenate(stamps)
+        return X * self.factor, np.concatenate(stamps)
 
     def correction(self) -> float:
         """Seconds to be added to the sender's stamps for this machine's clock, as last known."""
@@ -205,3 +220,18 @@ def described_names(info: Any) -> Sequence[str | None] | None:
         warnings.simplefilter("ignore")  # a wrong number of names, which we look at ourselves
         names = info.get_channel_names()
     return names if names is not None and len(names) == info.n_channels else None
+
+
+def described_units(info: Any, picks: Sequence[int]) -> NDArray[np.float64] | None:
+    """Volts of a unit of each picked channel, shape (channels, 1); None if one is not told."""
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        names = info.get_channel_units()
+    if names is None or len(names) != info.n_channels:
+        return None
+    volts = [UNITS.get(str(names[i]).strip().casefold()) for i in picks]
+    if any(v is None for v in volts):
+        return None
+    return np.array(volts, dtype=np.float64)[:, None]

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spdtokens.data import load_dataset
-from spdtokens.data.base import DataError, Dataset
-from spdtokens.data.own import NAME
+from spdtokens.data.base import Dataset
+from spdtokens.data.mne_files import EPOCHS, is_mne_file, open_raw
 from spdtokens.deploy.live.errors import LiveError
 
 #: Names of units by their size in volts.
@@ -47,55 +46,40 @@ class Playable:
         return self.X.shape[1] / self.sfreq
 
 
-def open_playable(
-    source: str, subject: str | None = None, session: str | None = None, *, decoded: bool = False
-) -> Playable:
+def open_playable(source: str, subject: str | None = None, session: str | None = None) -> Playable:
     """What a name or path stands for.
 
     Parameters
     ----------
     source : str
-        A recording that MNE reads; epochs (``-epo.fif``), an ``.npz`` file or a folder of them, a
+        A recording that MNE reads; epochs (``-epo.fif``), an ``.npz`` file or a folder of files, a
         data set's name: their trials one after another.
     subject, session : str, optional
         Of a data set; the first if not given.
-    decoded : bool
-        Of each trial only the part that is decoded (the data set's window), not all of it.
 
     Raises
     ------
     LiveError, DataError
     """
     path = Path(source)
-    if path.is_file() and path.suffix == ".npz":
-        match = NAME.fullmatch(path.stem)
-        if match is None:
-            raise DataError(f"{path}: call it sub-01_ses-1.npz, so that it tells who and when.")
-        return _trials(load_dataset(path.parent), match["subject"], match["session"], decoded)
-    is_epochs = path.name.endswith(("epo.fif", "epo.fif.gz"))
-    if path.is_file() and not is_epochs:
-        if subject or session or decoded:
-            raise LiveError(
-                f"{path} is one recording: --subject, --session and --decoded are for data sets."
-            )
+    if path.is_file() and is_mne_file(path) and not path.name.lower().endswith(EPOCHS):
+        if subject or session:
+            raise LiveError(f"{path} is one recording: --subject and --session are for data sets.")
         return _raw(path)
-    return _trials(load_dataset(source), subject, session, decoded)
+    return _trials(load_dataset(source), subject, session)
 
 
-def _trials(dataset: Dataset, subject: str | None, session: str | None, decoded: bool) -> Playable:
+def _trials(dataset: Dataset, subject: str | None, session: str | None) -> Playable:
     if dataset.is_covariance or dataset.sfreq is None:
         raise LiveError(f"{dataset.name} holds covariance matrices: there is no signal to play.")
     subject = subject or dataset.subjects[0]
     session = session or dataset.sessions(subject)[0]
     recording = dataset.load(subject, session)
-    X = recording.X
-    if decoded:
-        begin, end = (round((t - dataset.tmin) * dataset.sfreq) for t in dataset.window)
-        X = X[..., begin:end]
-    n, channels, samples = X.shape
+    n, channels, samples = recording.X.shape
+    X = np.asarray(recording.X, np.float64).transpose(1, 0, 2).reshape(channels, n * samples)
     return Playable(
         title=f"{dataset.name}, subject {subject}, session {session}",
-        X=np.asarray(X, np.float64).transpose(1, 0, 2).reshape(channels, n * samples),
+        X=X,
         sfreq=dataset.sfreq,
         ch_names=dataset.ch_names,
         unit=UNITS.get(dataset.unit_in_volts or 0.0, "none"),
@@ -104,25 +88,23 @@ def _trials(dataset: Dataset, subject: str | None, session: str | None, decoded:
 
 
 def _raw(path: Path) -> Playable:
-    import mne
-
+    raw = open_raw(path)
     try:
-        raw: Any = mne.io.read_raw(path, preload=True, verbose="error")
         raw.pick("eeg")
+        X = raw.get_data()
     except Exception as error:
         raise LiveError(
-            f"{path} cannot be played ({error}). Give a recording with EEG channels that MNE "
-            "reads, epochs (-epo.fif), .npz, or a data set's name."
+            f"{path} cannot be played ({error}). Give a recording with EEG channels."
         ) from error
-    sfreq = float(raw.info["sfreq"])
-    begin = raw.first_time if raw.annotations.orig_time is not None else 0.0
+    sfreq, notes = float(raw.info["sfreq"]), raw.annotations
+    begin = raw.first_time if notes.orig_time is not None else 0.0
     marked = [
         (round((onset - begin) * sfreq), str(text))
-        for onset, text in zip(raw.annotations.onset, raw.annotations.description, strict=True)
+        for onset, text in zip(notes.onset, notes.description, strict=True)
     ]
     return Playable(
         title=path.name,
-        X=raw.get_data(),
+        X=X,
         sfreq=sfreq,
         ch_names=tuple(raw.ch_names),
         unit="volts",

@@ -29,7 +29,7 @@ def judge(signal: NDArray[np.float64]) -> list[str]:
         ``'not a number'``, ``'flat'`` (at least in the last third), ``'clipped'``, ``'huge'``,
         ``'noisy'``, ``'weak'`` or ``''``.
     """
-    finite = np.isfinite(signal).all(1)
+    finite = np.asarray(np.isfinite(signal).all(1))
     if not finite.all():
         signal = np.where(finite[:, None], signal, 0.0)
     flat = np.ptp(signal[:, -max(2, signal.shape[1] // 3) :], axis=1) == 0

@@ -65,8 +65,8 @@ class Status:
         return {
             "model": self.model,
             "input": self.stream,
-            "step": f"{self.live.step / decoder.sfreq:g}",
-            "window": f"{decoder.n_samples / decoder.sfreq:g}",
+            "step": f"{self.live.step / self.live.sfreq:g}",
+            "window": f"{decoder.n_samples / self.live.sfreq:g}",
         }
 
     def summary(self) -> list[str]:
@@ -76,7 +76,8 @@ class Status:
         lines = [
             f"{live.decided} decisions ({shares}), {live.withheld} withheld",
             f"{live.taken} samples, {live.lost} lost, {live.gaps} gaps, "
-            f"{self.reconnections} reconnections; recentring learnt from {live.learnt} windows",
+            f"{self.reconnections} reconnections"
+            + (f"; recentring learnt from {live.learnt} windows" if live.recentres else ""),
         ]
         return lines + [line for line in (self.times(),) if line]
 

@@ -41,7 +41,7 @@ class Lines:
             return
         pairs = zip(status.live.decoder.classes, decision.probabilities, strict=True)
         shares = "  ".join(f"{name} {value:.3f}" for name, value in pairs)
-        seconds = decision.sample / status.live.decoder.sfreq
+        seconds = decision.sample / status.live.sfreq
         _line(self._console, f"{seconds:9.2f} s  {decision.label}  |  {shares}")
 
     def event(self, event: Event) -> None:
@@ -68,6 +68,7 @@ class View:
         # Drawn by the loop, between two decisions, and not by a thread that would delay them.
         self._live = Live(console=console, auto_refresh=False, transient=False)
         self._drawn = -np.inf
+        self._status: Status | None = None
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -79,6 +80,8 @@ class View:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if self._status is not None:
+            self._live.update(picture(self._status), refresh=True)
         self._live.stop()
 
     def decision(self, status: Status) -> None:
@@ -90,6 +93,7 @@ class View:
 
     def refresh(self, status: Status) -> None:
         """Draw, unless it was just done."""
+        self._status = status
         now = time.monotonic()
         if now - self._drawn >= REFRESH:
             self._drawn = now
@@ -102,7 +106,6 @@ def picture(status: Status) -> RenderableType:
         Group(_bars(status), Text(), _facts(status), *_news(status)),
         title=f"spdtokens: {status.model}",
         subtitle="Ctrl-C ends",
-        expand=False,
         padding=(0, 2),
     )
 
@@ -137,14 +140,15 @@ def _facts(status: Status) -> Table:
     table.add_row("stream", status.state)
     rate = status.rate.hertz()
     coming = "-" if rate is None else f"{rate:.1f} Hz"
-    table.add_row(
-        "samples", f"{coming} of {live.decoder.sfreq:g}; {live.lost} lost in {live.gaps} gaps"
-    )
+    table.add_row("samples", f"{coming} of {live.sfreq:g}; {live.lost} lost, {live.gaps} gaps")
     table.add_row("delay", status.times() or "-")
     table.add_row("electrodes", _electrodes(status))
+    every = live.decoder.n_samples / live.sfreq
     table.add_row(
         "recentring",
-        f"{live.learnt} windows learnt, one in {live.decoder.n_samples / live.decoder.sfreq:.3g} s",
+        f"{live.learnt} windows learnt, one in {every:.3g} s"
+        if live.recentres
+        else "none: the model was trained without",
     )
     if status.out_stream:
         table.add_row("published", f"LSL stream {status.out_stream!r}, {live.decided} decisions")
@@ -154,7 +158,7 @@ def _facts(status: Status) -> Table:
 def _decided(status: Status) -> Text:
     decision, live = status.decision, status.live
     if live.filled < 1:
-        seconds = live.decoder.n_samples / live.decoder.sfreq
+        seconds = live.decoder.n_samples / live.sfreq
         return Text(f"filling the window: {live.filled * seconds:.1f} of {seconds:.3g} s")
     if decision is None:
         return Text("none yet")
@@ -178,7 +182,7 @@ def _electrodes(status: Status) -> Text:
 def _news(status: Status) -> list[RenderableType]:
     if not status.events:
         return []
-    sfreq = status.live.decoder.sfreq
+    sfreq = status.live.sfreq
     lines = [Text(), Text("lately", style="dim")]
     for event in status.events:
         when = "" if event.sample is None else f"{event.sample / sfreq:7.1f} s  "
