@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +89,8 @@ def _trials(dataset: Dataset, subject: str | None, session: str | None) -> Playa
 
 
 def _raw(path: Path) -> Playable:
+    import mne
+
     raw = open_raw(path)
     try:
         raw.pick("eeg")
@@ -96,17 +99,16 @@ def _raw(path: Path) -> Playable:
         raise LiveError(
             f"{path} cannot be played ({error}). Give a recording with EEG channels."
         ) from error
-    sfreq, notes = float(raw.info["sfreq"]), raw.annotations
-    begin = raw.first_time if notes.orig_time is not None else 0.0
-    marked = [
-        (round((onset - begin) * sfreq), str(text))
-        for onset, text in zip(notes.onset, notes.description, strict=True)
-    ]
+    texts = sorted(set(raw.annotations.description.tolist()))
+    codes = {text: code for code, text in enumerate(texts, 1)}
+    events: Any = []
+    if codes:
+        events, _ = mne.events_from_annotations(raw, codes, regexp=None, verbose="error")
     return Playable(
         title=path.name,
         X=X,
-        sfreq=sfreq,
+        sfreq=float(raw.info["sfreq"]),
         ch_names=tuple(raw.ch_names),
         unit="volts",
-        markers=sorted((at, text) for at, text in marked if 0 <= at < raw.n_times),
+        markers=[(int(at - raw.first_samp), texts[code - 1]) for at, _, code in events],
     )

@@ -184,13 +184,13 @@ class LiveRun:
         if self._inlet is not None:
             self._inlet.close()
         self._inlet, self._silent, self._missed = inlet, False, 0
+        away = self._clock() - self._heard
         self._heard, self._corrected = self._clock(), -np.inf
         self.live.restart()
         self.status.state = f"connected to {inlet.name!r} on {inlet.hostname}"
-        self._say(
-            "connected", f"connected to {inlet.name!r} on {inlet.hostname} ({inlet.n_channels} "
-            f"channels, of which {len(self.wanted.ch_names)} are used)"
-        )  # fmt: skip
+        used = f"{len(self.wanted.ch_names)} of its {inlet.n_channels} channels are used"
+        after = f", after {away:.1f} s without samples" if np.isfinite(away) else ""
+        self._say("connected", f"{self.status.state}{after}; {used}")
 
     def _read(self, most: float) -> None:
         assert self._inlet is not None
