@@ -61,6 +61,7 @@ bench: $(INSTALLED_DEV) ## speed against the field's libraries, same run
 	$(BIN)/spdtokens bench latency
 	$(BIN)/spdtokens bench methods
 	$(BIN)/spdtokens bench study
+	$(BIN)/spdtokens bench live
 
 clean: ## remove what make made
 	rm -rf $(VENV) $(OUT) build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -161,3 +161,25 @@ def latency_table(result: dict[str, Any]) -> Table:
             )
         table.add_section()
     return table
+
+
+def live_table(found: dict[str, Any]) -> Table:
+    """What ``bench live`` found."""
+    table = Table(
+        title=f"Last sample of a window to its decision: milliseconds; {found['channels']} "
+        f"channels, {found['sfreq']:g} Hz, windows of {found['window_seconds']:g} s, one thread",
+        caption="core: window to probabilities; recentring learns from each. over LSL: another "
+        "process pushes the last sample, to the decision being published. 99 %: one in a hundred "
+        "takes longer. ratio: our median over the peer's, which does not recentre. Goal: "
+        f"{found['goal_milliseconds']:g} ms.",
+    )
+    for name in ("way", "core", "99 %", "ratio", "over LSL", "99 %", "ratio"):
+        table.add_column(name, justify="left" if name == "way" else "right")
+    for name in found["core"]:
+        cells = []
+        for place in ("core", "loopback"):
+            times, ratio = found[place][name], found[f"{place}_ratio"].get(name)
+            cells += [f"{times['median']:.2f}", f"{times['p99']:.2f}"]
+            cells.append("" if ratio is None else f"{ratio:.2f}")
+        table.add_row(name, *cells)
+    return table

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from spdtokens.cli.app import AsJson, app, print_json
+from spdtokens.cli.app import AsJson, app, errors_told, print_json
 
 bench_app = typer.Typer(
     help="Measure speed against the field's libraries, in one run.", no_args_is_help=True
@@ -200,3 +200,28 @@ def recommended(
         print_json(found)
     else:
         Console().print(recommended_table(found))
+
+
+@bench_app.command()
+def live(
+    as_json: AsJson = False,
+    seconds: Annotated[
+        float, typer.Option(min=0.5, help="Of decisions over LSL, each way in each of two turns.")
+    ] = 20.0,
+    calls: Annotated[int, typer.Option(min=50, help="Timed calls of the core, each way.")] = 1000,
+) -> None:
+    """Time a live decision from the last sample of its window against SciPy + pyRiemann."""
+    from spdtokens.bench.live import bench_live
+    from spdtokens.bench.show import live_table
+    from spdtokens.deploy.live.muted import liblsl_muted
+
+    with (
+        errors_told(),
+        liblsl_muted() as errors,
+        Console(file=errors).status("Preparing") as status,
+    ):
+        found = bench_live(seconds, calls, tell=lambda text: status.update(f"{text} ..."))
+    if as_json:
+        print_json(found)
+    else:
+        Console().print(live_table(found))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 class Latencies:
@@ -23,11 +24,15 @@ class Latencies:
         """Take a time."""
         self._seconds.append(seconds)
 
+    def all(self) -> NDArray[np.float64]:
+        """The times kept, in seconds, shape (n,)."""
+        return np.array(self._seconds)
+
     def milliseconds(self) -> tuple[float, float] | None:
         """Median and 99th percentile; None before the first time."""
         if not self._seconds:
             return None
-        median, high = np.percentile(list(self._seconds), [50, 99])
+        median, high = np.percentile(self.all(), [50, 99])
         return 1e3 * float(median), 1e3 * float(high)
 
 

@@ -88,18 +88,18 @@ def listing(timeout: float = 1.0) -> str:
     )
 
 
-def first(wanted: Wanted, timeout: float) -> Any:
-    """The stream to begin with.
+def first(wanted: Wanted, timeout: float, waited: float) -> Any:
+    """The stream to begin with, after a wait for the last ``timeout`` of ``waited`` seconds.
 
     Raises
     ------
     LiveError
-        If there is none within ``timeout`` seconds, or it is not clear which is meant.
+        If there is none, or it is not clear which is meant.
     """
     found = find(wanted, timeout)
     if not found:
         raise LiveError(
-            f"No {wanted.title} within {timeout:g} s. {listing()}. Start the sender, name the "
+            f"No {wanted.title} within {waited:g} s. {listing()}. Start the sender, name the "
             "stream with --stream, wait longer with --timeout; on a network, look at the firewall. "
             "A recording is played as a stream by: spdtokens replay."
         )

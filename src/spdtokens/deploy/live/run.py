@@ -169,7 +169,7 @@ class LiveRun:
         while not self._stopped:
             left = end - self._clock()
             if left <= 2 * SEARCH or lsl.find(self.wanted, SEARCH):
-                info = lsl.first(self.wanted, max(SEARCH, left))
+                info = lsl.first(self.wanted, max(SEARCH, left), timeout)
                 break
             self._display.refresh(self.status)
         else:
