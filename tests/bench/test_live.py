@@ -1,17 +1,33 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from spdtokens.bench.live import OURS, PEER, RECENTRED, Peer, _core_times, _ratios, trained
+from spdtokens.bench.live import (
+    OURS,
+    PEER,
+    RECENTRED,
+    Peer,
+    _core_times,
+    _ratios,
+    bench_live,
+    trained,
+)
 from spdtokens.bench.show import live_table
-from spdtokens.data import load_dataset
+from spdtokens.data import Recording, load_dataset
+
+
+def part(recording: Recording, n: int = 96) -> Recording:
+    parts = {name: getattr(recording, name)[:n] for name in ("X", "y", "run", "group")}
+    return replace(recording, **parts)
 
 
 def test_the_ways_are_decoders_that_decode() -> None:
     """A comparison with something that guesses would be worthless."""
     dataset = load_dataset("sim-mi")
-    first, second = (dataset.load("1", session) for session in dataset.sessions("1"))
+    first, second = (part(dataset.load("1", session)) for session in dataset.sessions("1"))
     ways = {
         OURS: trained(dataset, first, recentre=False),
         RECENTRED: trained(dataset, first, recentre=True),
@@ -37,3 +53,13 @@ def test_the_ways_are_decoders_that_decode() -> None:
         "goal_milliseconds": 10.0,
     }
     assert live_table(found).row_count == 3
+
+
+@pytest.mark.slow
+def test_over_lsl() -> None:
+    pytest.importorskip("mne_lsl")
+    found = bench_live(1.0, 50)
+    assert set(found["loopback"]) == {OURS, RECENTRED, PEER}
+    for times in found["loopback"].values():
+        assert times["decisions"] > 20
+        assert 0 < times["median"] <= times["p99"]

@@ -63,7 +63,7 @@ def test_windows_that_are_learnt_from_never_overlap() -> None:
     assert np.diff(learnt).min() >= N
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(cuts=st.lists(st.integers(1, 899), max_size=40, unique=True).map(sorted))
 def test_chunk_sizes_change_no_decision(cuts: list[int]) -> None:
     X = noise(9)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from spdtokens.deploy.live import Event, LiveDecoder, LiveError
-from spdtokens.deploy.live.lsl import Wanted
+from spdtokens.deploy.live.lsl import Wanted, described_units
 from spdtokens.deploy.live.outlet import ProbabilityOutlet
 from spdtokens.deploy.live.playable import Playable
 from spdtokens.deploy.live.replay import Replay
@@ -102,7 +102,8 @@ class Runner:
     def __init__(self, name: str, **options: Any) -> None:
         self.seen, self.error = Seen(), None
         self.log = options.pop("log", None)
-        self.wanted = Wanted(name, DECODER.ch_names, DECODER.sfreq, options.pop("given", None))
+        given, unit = options.pop("given", None), options.pop("unit_in_volts", None)
+        self.wanted = Wanted(name, DECODER.ch_names, DECODER.sfreq, given, unit)
         self.live = LiveDecoder(DECODER, 0.1, tell=lambda event: self.run.event(event))
         self.status = Status(self.live, "model", name)
         outlet = ProbabilityOutlet(f"{name}-out", DECODER.classes, {"model": "stand-in"})
@@ -140,11 +141,11 @@ def test_what_is_published_is_what_is_computed(name: str, tmp_path: Path) -> Non
     order = [3, 0, 2, 1]  # the stream has the channels in another order, and one more
     names = (*(DECODER.ch_names[i].lower() for i in order), "EOG")
     playable = Playable(
-        "noise", np.vstack([X[order], X[:1]]), 250.0, names, "microvolts", [(100, "left")]
+        "noise", 1e-6 * np.vstack([X[order], X[:1]]), 250.0, names, "volts", [(100, "left")]
     )
     player = Replay(playable, name, speed=4)
     log = tmp_path / "log.jsonl"
-    with running(name, decisions=50, log=JsonLines(log)) as runner:
+    with running(name, decisions=50, log=JsonLines(log), unit_in_volts=1e-6) as runner:
         (info,) = lsl.resolve_streams(WAIT, name=f"{name}-out", minimum=1)
         inlet = lsl.StreamInlet(info)
         inlet.open_stream(WAIT)
@@ -164,7 +165,7 @@ def test_what_is_published_is_what_is_computed(name: str, tmp_path: Path) -> Non
     np.testing.assert_allclose(np.diff(stamps), 0.1, atol=1e-9)
     lines = [json.loads(line) for line in log.read_text().splitlines()]
     logged = [line["probabilities"] for line in lines if "probabilities" in line]
-    np.testing.assert_allclose([list(p.values()) for p in logged], expected[:50], rtol=1e-12)
+    np.testing.assert_allclose([list(p.values()) for p in logged], expected[:50], rtol=1e-9)
     assert runner.live.lost == 0
 
 
@@ -264,8 +265,28 @@ def test_a_stream_for_another_model_is_refused(name: str) -> None:
     with pytest.raises(LiveError, match=r"does not name its 4 channels.*--channels C3,Cz,C4,Pz"):  # noqa: SIM117
         with running(name) as runner:
             runner.join()
+    sender.time -= 5.0
     with running(name, given=DECODER.ch_names) as runner:
         sender.until(lambda: runner.live.decided > 0, runner.seen)
+    assert "s behind the signal" in runner.seen.last("behind").text
+
+
+@pytest.mark.parametrize(
+    ("units", "volts"),
+    [
+        (["microvolts", "uV", "µV"], [1e-6, 1e-6]),
+        (["V", "-6", "mV"], [1.0, 1e-3]),
+        (["uV", "uV", "none"], None),
+        (None, None),
+    ],
+)
+def test_units_are_read(units: list[str] | None, volts: list[float] | None) -> None:
+    info = lsl.StreamInfo("units", "EEG", 3, 250.0, "float32", "units")
+    if units is not None:
+        info.set_channel_names(list("abc"))
+        info._set_channel_info(units, "ch_unit")
+    found = described_units(info, [0, 2])
+    assert (None if found is None else found.ravel().tolist()) == volts
 
 
 def test_no_stream(name: str) -> None:

@@ -5,7 +5,6 @@ The only file that decodes and imports mne-lsl; inside functions, as it is an ex
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -154,7 +153,6 @@ class Inlet:
             units = described_units(full, self._picks) if given is None else given
             if units is not None:
                 self.factor = self.factor * units / wanted.unit_in_volts
-        self._correction = 0.0
 
     def pull(self, timeout: float) -> tuple[FloatArray, FloatArray]:
         """Samples (channels, samples) and their stamps by the sender's clock.
@@ -180,11 +178,15 @@ class Inlet:
         X = np.concatenate(chunks).T[self._picks].astype(np.float64)
         return X * self.factor, np.concatenate(stamps)
 
-    def correction(self) -> float:
-        """Seconds to be added to the sender's stamps for this machine's clock, as last known."""
-        with contextlib.suppress(TimeoutError, RuntimeError):
-            self._correction = float(self._inlet.time_correction(0.5))
-        return self._correction
+    def correction(self, timeout: float = 0.5) -> float | None:
+        """Seconds to be added to the sender's stamps for this machine's clock; None if unknown.
+
+        Waits at the first call only, unless the sender does not answer.
+        """
+        try:
+            return float(self._inlet.time_correction(timeout))
+        except (TimeoutError, RuntimeError):
+            return None
 
     def close(self) -> None:
         """Let go of the stream."""

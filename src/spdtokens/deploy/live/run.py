@@ -28,8 +28,9 @@ MISSED = 2
 PLAUSIBLE = (-0.05, 60.0)
 #: Seconds of latency at which a run is behind, and between two complaints about it.
 BEHIND, COMPLAIN = 1.0, 30.0
-#: Seconds between two looks at the offset of the sender's clock.
-CLOCK = 5.0
+#: Seconds between two looks at the offset of the sender's clock; longer if it gave no answer, since
+#: to ask takes time then.
+CLOCK, NO_CLOCK = 5.0, 60.0
 
 
 class Display(Protocol):
@@ -119,7 +120,7 @@ class LiveRun:
         self._heard = self._complained = -np.inf
         self._missed = 0
         self._silent = self._stopped = False
-        self._correction, self._corrected = 0.0, -np.inf
+        self._correction, self._ask_clock_at = 0.0, -np.inf
 
     def __enter__(self) -> Self:
         return self
@@ -185,7 +186,7 @@ class LiveRun:
             self._inlet.close()
         self._inlet, self._silent, self._missed = inlet, False, 0
         away = self._clock() - self._heard
-        self._heard, self._corrected = self._clock(), -np.inf
+        self._heard, self._ask_clock_at = self._clock(), -np.inf
         self.live.restart()
         self.status.state = f"connected to {inlet.name!r} on {inlet.hostname}"
         used = f"{len(self.wanted.ch_names)} of its {inlet.n_channels} channels are used"
@@ -210,8 +211,10 @@ class LiveRun:
         self._heard = now
         self.status.rate.add(now, len(stamps))
         self._decide(X, stamps, most)
-        if now - self._corrected > CLOCK:
-            self._correction, self._corrected = self._inlet.correction(), now
+        if now > self._ask_clock_at:
+            found = self._inlet.correction()
+            self._correction = self._correction if found is None else found
+            self._ask_clock_at = self._clock() + (NO_CLOCK if found is None else CLOCK)
 
     def _decide(self, X: NDArray[np.float64], stamps: NDArray[np.float64], most: float) -> None:
         for start in range(0, len(stamps), self.live.step):
