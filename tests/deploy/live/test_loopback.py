@@ -22,7 +22,8 @@ from spdtokens.deploy.live.status import Status
 from tests.deploy.live.standin import StandIn, noise
 
 lsl = pytest.importorskip("mne_lsl.lsl")
-DECODER = StandIn(sfreq=250.0, n_samples=100)
+# Decides only on signals in its unit.
+DECODER = StandIn(sfreq=250.0, n_samples=100, about={"amplitude": 1.0})
 WAIT = 60.0
 
 
@@ -135,6 +136,15 @@ def running(name: str, **options: Any) -> Iterator[Runner]:
         runner.join()
 
 
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silence is noticed sooner than by default, and nothing is waited for at the end."""
+    monkeypatch.setattr("spdtokens.deploy.live.replay.LINGER", 0.0)
+    monkeypatch.setattr("spdtokens.deploy.live.run.SILENT", 0.5)
+    monkeypatch.setattr("spdtokens.deploy.live.run.SEARCH", 0.5)
+
+
+@pytest.mark.usefixtures("soon")
 def test_what_is_published_is_what_is_computed(name: str, tmp_path: Path) -> None:
     """Replay to stream to its output stream, and the same windows by hand."""
     X = noise(6, DECODER)
@@ -174,13 +184,6 @@ def _by_hand(X: np.ndarray) -> tuple[np.ndarray, list[int]]:
     return np.array(
         [session.probabilities(X[:, e - 100 : e], learn=e % 100 == 0) for e in ends]
     ), ends
-
-
-@pytest.fixture
-def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Silence is noticed sooner than by default."""
-    monkeypatch.setattr("spdtokens.deploy.live.run.SILENT", 0.5)
-    monkeypatch.setattr("spdtokens.deploy.live.run.SEARCH", 0.5)
 
 
 @pytest.mark.usefixtures("soon")
@@ -301,6 +304,7 @@ def test_no_stream(name: str) -> None:
     other.end()
 
 
+@pytest.mark.usefixtures("soon")
 def test_markers_are_played(name: str) -> None:
     X = noise(1, DECODER)
     markers = [(0, "left"), (100, "feet"), (249, "right")]
