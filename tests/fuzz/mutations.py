@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 #: Of one case: far more than any needs, and far less than a file could make one take.
@@ -20,7 +20,13 @@ FEW = st.integers(0, 40)
 
 def examples(n: int) -> settings:
     """So many cases, the same in every run."""
-    return settings(max_examples=n, derandomize=True, database=None, deadline=None)
+    return settings(
+        max_examples=n,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow],  # of a busy machine, not of the tests
+    )
 
 
 @contextlib.contextmanager
@@ -30,13 +36,14 @@ def limited(folder: Path) -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + BYTES, hard))
-    old = signal.signal(signal.SIGALRM, _late)
-    signal.alarm(SECONDS)
+    # Seconds of the processor: on a busy machine those of the clock mean little.
+    old = signal.signal(signal.SIGPROF, _late)
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, old)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, old)
         resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
     assert sorted(folder.rglob("*")) == before
 
