@@ -165,7 +165,7 @@ def test_arrays_that_were_found_by_fuzzing(tmp_path: Path, changes: dict, messag
 
 
 def test_a_member_that_is_no_array(tmp_path: Path) -> None:
-    """Found by fuzzing: NumPy gives bytes for it."""
+    """Without a check: NumPy gives bytes for it."""
     with zipfile.ZipFile(write(tmp_path), "a") as archive:
         archive.writestr("onset.npy", b"no array")
     with pytest.raises(DataError, match="'onset' is no array"):
@@ -173,13 +173,13 @@ def test_a_member_that_is_no_array(tmp_path: Path) -> None:
 
 
 def test_frequencies_that_are_none(tmp_path: Path) -> None:
-    """Found by fuzzing: infinity."""
+    """Without a check: infinity."""
     write(tmp_path, classes=np.array(["9" * 400 + "Hz", "13Hz"]))
     assert load_dataset(tmp_path).stimulus_frequencies == (13.0,)
 
 
 def test_fif_tags_in_circles(tmp_path: Path) -> None:
-    """Found by fuzzing: MNE follows them until the memory is full."""
+    """Without a check: MNE follows them until the memory is full."""
     info = mne.create_info(2, 100.0, "eeg")
     path = tmp_path / "x-epo.fif"
     mne.EpochsArray(np.ones((2, 2, 10)), info, verbose="error").save(path, verbose="error")

@@ -6,6 +6,7 @@ import contextlib
 import resource
 import signal
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -188,11 +189,11 @@ def change(tree: Any, how: str, place: int, value: Any) -> None:
     for parent in parents:
         tree = tree[parent]
     if how == "replace":
-        tree[key] = value
+        tree[key] = deepcopy(value)  # else a list could come to stand within itself
     elif how == "drop":
         del tree[key]
     elif how == "double" and isinstance(tree, list):
-        tree.insert(key, tree[key])
+        tree.insert(key, deepcopy(tree[key]))
     elif how == "nudge" and type(tree[key]) in (int, float):
         tree[key] += value if type(value) in (int, float) and abs(value) < 5 else 1
     elif isinstance(tree, dict):

@@ -205,7 +205,7 @@ def test_numpy_is_enough(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["\x1b[2J", "\ud800", "a\nb"], ids=ascii)
 def test_names_that_cannot_be_printed(path: Path, name: str) -> None:
-    """Found by fuzzing: they would reach the terminal."""
+    """Without a check: they would reach the terminal."""
     changed(path, classes=["left", name])
     with pytest.raises(DecoderError, match="not texts that can be printed") as caught:
         load_model(path)
@@ -215,7 +215,7 @@ def test_names_that_cannot_be_printed(path: Path, name: str) -> None:
 
 
 def test_an_empty_array_of_an_impossible_shape(path: Path) -> None:
-    """Found by fuzzing: an OverflowError."""
+    """Without a check: an OverflowError."""
     entry = {"dtype": "F64", "shape": [0, 10**30], "data_offsets": [0, 0]}
     header = json.dumps({"a": entry, "__metadata__": {"spdtokens": "{}"}}).encode()
     path.write_bytes(struct.pack("<Q", len(header)) + header)
@@ -224,7 +224,7 @@ def test_an_empty_array_of_an_impossible_shape(path: Path) -> None:
 
 
 def test_matrices_that_fill_the_memory(path: Path) -> None:
-    """Found by fuzzing: a MemoryError, of a file of some kilobytes."""
+    """Without a check: a MemoryError, of a file of some kilobytes."""
     changed(path, front=None, sfreq=None, shape=[1, 10**6, 10**6])
     with pytest.raises(DecoderError, match="an array has shape"):
         load_model(path)
@@ -232,7 +232,7 @@ def test_matrices_that_fill_the_memory(path: Path) -> None:
 
 @pytest.mark.parametrize("n", [3_000_000, 9_999_999])
 def test_trials_that_take_minutes(tmp_path: Path, n: int) -> None:
-    """Found by fuzzing: filters of a trial of an hour, computed sample by sample."""
+    """Without a check: filters of a trial of an hour, computed sample by sample."""
     path = tmp_path / "model.spdt"
     path.write_bytes(model_bytes(made("causal").decoder))
     changed(path, front__n_samples=n, front__length=2 * n, front__pad=0)
@@ -261,21 +261,21 @@ def with_arrays(path: Path, kind: str, **arrays: Any) -> None:
 
 
 def test_filters_that_divide_by_zero(path: Path) -> None:
-    """Found by fuzzing: a warning of NumPy, and NaN."""
+    """Without a check: a warning of NumPy, and NaN."""
     with_arrays(path, "imagery", filter__0=np.zeros((4, 6)))
     with pytest.raises(DecoderError, match="filter of the model is not stable"):
         load_model(path)
 
 
 def test_a_block_without_attention(path: Path) -> None:
-    """Found by fuzzing: an AssertionError."""
+    """Without a check: an AssertionError."""
     with_arrays(path, "ensemble", **{"1__0__attend": None})
     with pytest.raises(DecoderError, match="does not describe a model that works"):
         load_model(path)
 
 
 def test_numbers_of_several_kinds(path: Path) -> None:
-    """Found by fuzzing: one trial could be decoded, and two could not."""
+    """Without a check: one trial could be decoded, and two could not."""
     head = np.zeros((2, 17))
     with_arrays(path, "transformer", **{"0__head": head})
     with pytest.raises(DecoderError, match="numbers are of several kinds"):

@@ -267,13 +267,13 @@ def test_syntax_is_told_with_file_and_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["[" * 5000, "1" + "0" * 5000])
 def test_values_beyond_python(tmp_path: Path, value: str) -> None:
-    """Found by fuzzing: a RecursionError, and a ValueError on the number of digits."""
+    """Without a check: a RecursionError, and a ValueError on the number of digits."""
     with pytest.raises(StudyError, match="is not TOML"):
         read(tmp_path, f"seeds = {value}")
 
 
 def test_numbers_beyond_floats(tmp_path: Path) -> None:
-    """Found by fuzzing: an OverflowError."""
+    """Without a check: an OverflowError."""
     found = problems(tmp_path, long(datasets=f"window = [0, 1{'0' * 400}]"))
     assert found[0].startswith("[[datasets]]: window is a list of two numbers")
     assert problems(tmp_path, f"seeds = [{2**32}]\n" + SHORT) == [
@@ -282,7 +282,7 @@ def test_numbers_beyond_floats(tmp_path: Path) -> None:
 
 
 def test_a_preset_that_is_a_list(tmp_path: Path) -> None:
-    """Found by fuzzing: a TypeError, as lists have no hash."""
+    """Without a check: a TypeError, as lists have no hash."""
     found = problems(tmp_path, long(methods="preset = []"))
     assert found[0] == "[[methods]]: preset is text in quotes, not []."
 
