@@ -44,19 +44,23 @@ def eigen(C: Array, relative: float = 1e-12, absolute: float = 0.0) -> tuple[Arr
     DecoderError
         For matrices that are not finite or not positive definite.
     """
-    check_finite(C)
+    S = C + C.swapaxes(-1, -2)
+    S *= 0.5
     try:
-        w, V = np.linalg.eigh(0.5 * (C + C.swapaxes(-1, -2)))
+        w, V = np.linalg.eigh(S)
     except np.linalg.LinAlgError as error:
+        check_finite(C)
         raise DecoderError(
             f"The eigenvalues of a covariance matrix cannot be computed ({error}). Leave that "
             "trial out."
         ) from error
-    least, most = w[..., :1], w[..., -1:]
+    least, most = w[..., 0], w[..., -1]
     slope = max(relative, _EPS) if relative else 0.0
-    # Nearly always all is well, which this tells at once: the mean is below the largest.
-    if (least > np.maximum(slope * most, absolute)).all():
+    # Nearly always all is well, which this tells at once: the mean is below the largest, and what
+    # is not a number is above nothing.
+    if (least > slope * most).all() and (not absolute or (least > absolute).all()):
         return w, V
+    check_finite(C)
     if (most <= 0).any() or (least < -w.shape[-1] * _EPS * most).any():
         raise DecoderError(
             f"A covariance matrix is not positive definite (least eigenvalue {least.min():.3g}). "

@@ -78,8 +78,9 @@ class Transformers:
 
     def mean(self, tokens: Array, bias: NDArray[Any] | None) -> Array:
         """The same of tokens and the bias (n, tokens, tokens) of geometric attention."""
-        mean = sum(member.probabilities(tokens, bias) for member in self.members)
-        return np.asarray(mean, dtype=np.float64) / len(self.members)
+        found = [member.probabilities(tokens, bias) for member in self.members]
+        mean = found[0] if len(found) == 1 else sum(found) / len(found)
+        return np.asarray(mean, dtype=np.float64)
 
 
 def geometric_bias(C: Array, alpha: float) -> NDArray[Any]:

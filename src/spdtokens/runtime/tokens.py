@@ -51,7 +51,7 @@ class Tokens:
 
     def __call__(self, C: Array) -> Array:
         """Tokens (n, tokens, features) of matrices (n, matrices, d, d)."""
-        C = C / self.scale
+        C = C if self.scale == 1 else C / self.scale
         d = C.shape[-1]
         places, weights = _triangle(d)
         found: dict[bool, tuple[Array, Array]] = {}  # of matrices, plain and seen from references
