@@ -11,7 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spdtokens import SPDTokenClassifier
+from spdtokens.deploy.convert import make_decoder
 from spdtokens.deploy.live import Decision, Event, LiveDecoder, LiveError
+from spdtokens.runtime import Decoder
+from spdtokens.runtime.matrices import inverse_root
 from tests.deploy.live.standin import StandIn, noise
 
 DECODER = StandIn()
@@ -216,10 +220,9 @@ def test_wrong_chunks_are_refused() -> None:
 
 def test_an_hour_in_constant_memory() -> None:
     """22 channels at 250 Hz, a decision each half second, with a gap and a bad channel a minute."""
-    decoder = StandIn(tuple(f"E{i}" for i in range(22)), sfreq=250.0, n_samples=500)
+    decoder = recentred_decoder()
     events = []
     live = LiveDecoder(decoder, 0.5, tell=lambda event: events.append(event.kind))
-    live._session.learnt = _Forgetful()
     minute = np.random.default_rng(0).standard_normal((22, 15_000))
     minute[7, 9000:9900] = 0.0
     n, size, objects, memory = 0, 50, [], []
@@ -241,8 +244,17 @@ def test_an_hour_in_constant_memory() -> None:
     assert memory[-1] - memory[9] < 4e6, memory
 
 
-class _Forgetful(list):
-    """Of the stand-in, which keeps all it learns: the last only."""
-
-    def append(self, item: np.ndarray) -> None:
-        self[:] = [item]
+def recentred_decoder() -> Decoder:
+    """A real one, of 22 channels and windows of 2 s, that follows the mean of its session."""
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 22, 500)), np.arange(40) % 2
+    X[y == 1, 0] *= 1.5
+    front = SPDTokenClassifier(sfreq=250.0).make_tokenizer(X)
+    C = front.fit_covariances(X, y)
+    middle = C.mean(0)
+    W = inverse_root(middle)
+    names = tuple(f"E{i}" for i in range(22))
+    classifier = SPDTokenClassifier().fit(W @ C @ W, y)
+    return make_decoder(
+        front, classifier, classes=("rest", "move"), ch_names=names, recentring=middle
+    )
