@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from threadpoolctl import threadpool_info
 
+from spdtokens.deploy.live import LiveDecoder
 from spdtokens.deploy.live.channels import pick
 from spdtokens.deploy.live.errors import LiveError
 from spdtokens.deploy.live.latencies import Latencies, Rate
 from spdtokens.deploy.live.quality import judge, listed
 from spdtokens.deploy.live.ring import Ring
+from tests.deploy.live.standin import StandIn
 
 
 @given(sizes=st.lists(st.integers(1, 7), min_size=1, max_size=60), clear=st.integers(0, 60))
@@ -111,3 +114,23 @@ def test_latencies_and_rate() -> None:
         rate.add(i * 0.004, 1)
     assert rate.hertz() == pytest.approx(250, rel=0.02)
     assert len(rate._marks) < 120
+
+
+def test_decisions_are_made_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With two, and other programs on the cores, a decision took 15 ms instead of 2."""
+    pytest.importorskip("mne_lsl")
+    from spdtokens.deploy.live.lsl import Wanted
+    from spdtokens.deploy.live.run import LiveRun
+    from spdtokens.deploy.live.status import Status
+
+    seen: list[int] = []
+
+    def looked(*_: object) -> None:
+        seen.extend(pool["num_threads"] for pool in threadpool_info())
+
+    monkeypatch.setattr(LiveRun, "_run", looked)
+    decoder = StandIn()
+    live = LiveDecoder(decoder, 0.1)
+    LiveRun(live, Wanted("x", decoder.ch_names, 100.0), Status(live, "m", "x"), None).run()
+    assert seen
+    assert set(seen) == {1}

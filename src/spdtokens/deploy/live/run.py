@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from spdtokens.deploy.live import lsl
 from spdtokens.deploy.live.decoder import Decision, LiveDecoder
@@ -143,6 +144,12 @@ class LiveRun:
         LiveError
             If the stream is not found at the beginning, or is not one for the model.
         """
+        # Matrices of some tens of rows: threads would wait for each other longer than they compute,
+        # and far longer where other programs use the cores.
+        with threadpool_limits(1):
+            self._run(limits)
+
+    def _run(self, limits: Limits) -> None:
         self._connect_first(limits.timeout)
         end = np.inf if limits.seconds is None else self._clock() + limits.seconds
         most = np.inf if limits.decisions is None else limits.decisions
