@@ -129,7 +129,7 @@ def from_mne_files(path: Path, cutting: Cutting | None = None) -> Dataset:
 
 def read_piece(path: Path, cutting: Cutting) -> Piece:
     """The trials of one file."""
-    return _epochs(path, cutting) if _holds_epochs(path) else _recording(path, cutting)
+    return _epochs(path, cutting) if holds_epochs(path) else _recording(path, cutting)
 
 
 def open_raw(path: Path) -> Any:
@@ -167,7 +167,8 @@ def plain_name(name: str) -> str:
     return text.strip(" .")
 
 
-def _holds_epochs(path: Path) -> bool:
+def holds_epochs(path: Path) -> bool:
+    """Whether the name is that of a file of epochs."""
     return path.name.lower().endswith(EPOCHS)
 
 

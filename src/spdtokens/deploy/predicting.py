@@ -16,7 +16,14 @@ from scipy.signal import resample_poly
 
 from spdtokens._files import written_whole
 from spdtokens.data.cutting import Cutting, parse_events
-from spdtokens.data.mne_files import is_mne_file, mne_files, open_raw, pick_channels, read_piece
+from spdtokens.data.mne_files import (
+    holds_epochs,
+    is_mne_file,
+    mne_files,
+    open_raw,
+    pick_channels,
+    read_piece,
+)
 from spdtokens.data.own import read_trials
 from spdtokens.deploy.errors import DeployError
 from spdtokens.runtime import Decoder, load_model
@@ -210,7 +217,7 @@ def _from_npz(file: Path, cutting: Cutting) -> Cut:
 
 
 def _from_mne(file: Path, decoder: Decoder, cutting: Cutting, every: float | None) -> Cut:
-    epochs = file.name.endswith(("-epo.fif", "_epo.fif", "-epo.fif.gz", "_epo.fif.gz"))
+    epochs = holds_epochs(file)
     if every is not None:
         if epochs:
             raise DeployError(f"{file} holds epochs, decoded one by one: leave out --every.")
