@@ -28,7 +28,7 @@ from spdtokens.runtime import Decoder, model_bytes
 from spdtokens.signal.covariance import PROTOTYPES
 from spdtokens.spd.alignment import congruence, mean_reference, whitener
 from spdtokens.training import SPDTokenClassifier
-from spdtokens.training.methods import Settings, get_method
+from spdtokens.training.methods import Method, Settings, get_method
 
 #: Method of a preset, in the words of ``spdtokens methods``.
 METHODS = {"recommended": "recommended", "paper": "token-log-euclidean"}
@@ -253,28 +253,40 @@ def train(
     )
     tell(dataset, trials)
     evaluation = answer(question, source, bar=bar)
-    X = trials.signals(np.arange(len(trials.table)))
-    y = trials.table.y
-    raw = method.build(options, settings)
-    front = None
-    C = np.asarray(X[:, None] if dataset.is_covariance else X, dtype=np.float64)
-    if not dataset.is_covariance:
-        front = raw.make_tokenizer(X)
+    about = _about(dataset, trials, preset, evaluation, cutting)
+    decoder = _trained_on_all(trials, method, settings, options, recentre, about)
+    return Trained(decoder, evaluation, dataset, source)
+
+
+def _trained_on_all(
+    trials: Trials,
+    method: Method,
+    settings: Settings,
+    options: Mapping[str, Any],
+    recentre: bool,
+    about: Mapping[str, Any],
+) -> Decoder:
+    """A decoder of a method, trained on every trial."""
+    dataset, every = trials.dataset, np.arange(len(trials.table))
+    X, y = trials.signals(every), trials.table.y
+    if dataset.is_covariance:
+        front, C = None, np.asarray(X[:, None], dtype=np.float64)
+    else:
+        front = method.build(dict(options), settings).make_tokenizer(X)
         C = front.fit_covariances(X, y)
     middle = None
     if recentre:
-        C, middle = _recentred(C, domains(trials.table, np.arange(len(C)), "session"))
+        C, middle = _recentred(C, domains(trials.table, every, "session"))
     classifier: SPDTokenClassifier = method.build({}, settings).fit(C, y)
-    decoder = make_decoder(
+    return make_decoder(
         front,
         classifier,
         classes=tuple(dataset.classes[code] for code in classifier.classes_),
         ch_names=tuple(dataset.ch_names),
         unit_in_volts=dataset.unit_in_volts,
         recentring=middle,
-        about=_about(dataset, trials, preset, evaluation, cutting, X),
+        about=about,
     )
-    return Trained(decoder, evaluation, dataset, source)
 
 
 def _recentred(
@@ -295,9 +307,9 @@ def _about(
     preset: str,
     evaluation: Evaluation,
     cutting: Mapping[str, Any],
-    X: NDArray[Any],
 ) -> dict[str, Any]:
     row = evaluation.rows[0]
+    X = trials.signals(np.arange(len(trials.table)))
     counts = np.bincount(trials.table.y, minlength=len(dataset.classes))
     events = cutting.get("events")
     if isinstance(events, str):
