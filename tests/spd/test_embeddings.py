@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -112,6 +113,7 @@ SCALE_LAWS = {
     "log_euclidean": lambda t, s, diagonal: t + np.log(s) * diagonal,
     "affine_invariant": lambda t, s, diagonal: t + np.log(s) * diagonal,
     "whitened_root": lambda t, s, _: s**0.5 * t,
+    "principal_correlation": lambda t, s, diagonal: t + 0.5 * np.log(s) * diagonal,
     "log_cholesky": lambda t, s, diagonal: torch.where(
         diagonal > 0, t + 0.5 * np.log(s), s**0.5 * t
     ),
@@ -234,3 +236,44 @@ def test_cholesky_names_the_culprit(name: str) -> None:
     C[3] = with_spectrum([-1.0, 1.0, 2.0])
     with pytest.raises(NotSPDError, match=r"matrix \[3\]"):
         get_embedding(name).to_token(C)
+
+
+class TestPrincipalCorrelation:
+    def test_it_is_that_of_regressions_along_principal_components(self) -> None:
+        train, C = random_spd(12, 5, kappa=20.0, seed=99).numpy(), random_spd(5, seed=3).numpy()
+        embedding = get_embedding("principal_correlation").fit(train)
+        w, V = np.linalg.eigh(mean_riemann(train))
+        axes = V[:, ::-1] / np.sqrt(w[::-1])
+        S = axes.T @ C @ axes
+        M = embedding.embed(torch.from_numpy(C)).numpy()
+        for i in range(5):
+            left = S[i, i] - S[i, :i] @ np.linalg.solve(S[:i, :i], S[:i, i]) if i else S[i, i]
+            assert M[i, i] == pytest.approx(0.5 * np.log(left), abs=1e-6)
+            # All that stronger directions explain of it.
+            explained = (M[:i, i] ** 2).sum()
+            assert explained == pytest.approx(1 - left / S[i, i], abs=1e-6)
+
+    def test_leaks_into_weak_directions_leave_the_entries_of_strong_ones(self) -> None:
+        d = 6
+        train = random_spd(20, d, kappa=20.0, seed=5)
+        embedding = get_embedding("principal_correlation").fit(train)
+        whitened = get_embedding("affine_invariant").fit(train)
+        C = random_spd(d, seed=6)
+        _, V = torch.linalg.eigh(embedding.reference)
+        leak = torch.eye(d, dtype=F64) + 0.1 * torch.outer(V[:, 0], V[:, -1])  # weakest, strongest
+        there, before = embedding.embed(leak @ C @ leak.mT), embedding.embed(C)
+        torch.testing.assert_close(there[:, : d - 1], before[:, : d - 1], rtol=1e-9, atol=1e-9)
+        assert (there[:, -1] - before[:, -1]).abs().max() > 1e-3
+        logs = whitened.embed(leak @ C @ leak.mT) - whitened.embed(C)
+        turned = V.mT @ logs @ V
+        assert turned[1:, 1:].abs().max() > 1e-3
+
+    def test_where_the_mean_is_round_channels_are_taken_in_their_order(self) -> None:
+        C = random_spd(4, seed=1)
+        embedding = get_embedding("principal_correlation")
+        exact = replace(embedding, reference=torch.eye(4, dtype=F64))
+        noise = 1e-7 * random_spd(4, seed=2)
+        nearly = replace(embedding, reference=torch.eye(4, dtype=F64) + noise)
+        torch.testing.assert_close(nearly.to_token(C), exact.to_token(C), rtol=1e-5, atol=1e-5)
+        logs = get_embedding("log_cholesky").embed(C).diagonal()
+        torch.testing.assert_close(exact.embed(C).diagonal(), logs)

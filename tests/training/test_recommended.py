@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import logit
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
@@ -16,7 +17,7 @@ from spdtokens.models import ModelError
 from spdtokens.signal.bands import SignalError
 from spdtokens.training import TrainingError
 from spdtokens.training.methods import MethodError, Settings, get_method
-from spdtokens.training.recommended import paradigm_of, recommended_tokens
+from spdtokens.training.recommended import gain_drift, paradigm_of, recommended_tokens
 
 SFREQ = 128.0
 
@@ -66,7 +67,8 @@ def test_it_is_the_default_and_decodes() -> None:
     model = SPDTokenClassifier(sfreq=SFREQ)
     assert model.preset == "recommended"
     assert model.fit(X, y).score(test, labels) > 0.9
-    assert model.tokenizer_.token_names_ == ["8-30 Hz, affine_invariant", "8-30 Hz, whitened_root"]
+    names = ["8-30 Hz, principal_correlation", "8-30 Hz, whitened_root"]
+    assert model.tokenizer_.token_names_ == names
     probability = model.predict_proba(test)
     np.testing.assert_allclose(probability.sum(1), 1)
     # The unit does not matter, and neither does chance.
@@ -75,6 +77,33 @@ def test_it_is_the_default_and_decodes() -> None:
     again = pickle.loads(pickle.dumps(clone(model).fit(X, y)))
     np.testing.assert_array_equal(again.predict_proba(test), probability)
     assert cross_val_score(model, X, y, cv=3).mean() > 0.9
+
+
+def test_gains_of_another_day_matter_less_where_they_are_expected_to_change() -> None:
+    X, y = rhythms()
+    test, _ = rhythms(seed=1)
+    louder = test * np.array([1.3, 1.0, 1.0, 1.0, 1.0])[:, None]
+    change = {}
+    for gains in ((0.0, 0.0), (0.0, 0.06), (0.0, 0.6)):
+        model = SPDTokenClassifier(sfreq=SFREQ, gains=gains, ridge=0.012).fit(X, y)
+        before, after = (logit(model.predict_proba(x)[:, 1]) for x in (test, louder))
+        change[gains] = np.abs(after - before).mean() / before.std()
+    assert change[0.0, 0.6] < change[0.0, 0.06] < change[0.0, 0.0]
+
+
+def test_drift_is_what_gains_do_to_tokens() -> None:
+    X, y = rhythms()
+    tokenizer = SPDTokenClassifier(sfreq=SFREQ, delays=(0.1,)).fit(X, y).tokenizer_
+    middle = tokenizer.embedding_.reference.numpy()
+    drift = gain_drift(tokenizer.embedding_, middle, 5, 0.2, 0.3)
+    assert drift.shape == (6, 2, 55)
+    both = np.ones(10)
+    both[[1, 6]] = np.exp(0.3)  # a channel and its past
+    for row, factor in ((0, np.full(10, np.exp(0.2))), (2, both)):
+        moved = tokenizer.embedding_.to_token(middle * factor[:, None] * factor)
+        np.testing.assert_allclose(
+            drift[row], moved - tokenizer.embedding_.to_token(middle), atol=1e-12
+        )
 
 
 def test_covariances_are_taken_as_they_are() -> None:
@@ -104,6 +133,8 @@ def test_own_bands_windows_and_embedding() -> None:
         ({"validation": 0.2}, "validation is for networks"),
         ({"preset": "best"}, "no preset 'best'. There are: recommended, paper"),
         ({"paradigm": "rest"}, "no paradigm 'rest'"),
+        ({"gains": (0.1,)}, r"gains are two numbers, none below zero, not \(0\.1,\)"),
+        ({"gains": (0.1, -1.0)}, "gains are two numbers"),
     ],
 )
 def test_bad_settings_are_refused(change: dict, message: str) -> None:
@@ -181,6 +212,7 @@ def test_own_trials_count_for_as_much_as_those_of_all_others() -> None:
 def test_ingredients_can_be_changed_one_by_one() -> None:
     dataset = load_dataset("sim-erp")
     changes = {"delays": (), "cross_fit": 1, "ridge": 0.1, "embedding": "affine_invariant"}
+    changes["gains"] = (0.0, 0.0)
     settings = Settings(changes=changes)
     method = get_method("recommended")
     model = method.classifier(dataset, settings)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import scipy.fft
+import torch
 
 from spdtokens.deploy.errors import DeployError
 from spdtokens.models.discriminant import TokenDiscriminant
@@ -15,11 +16,12 @@ from spdtokens.runtime import Decoder
 from spdtokens.runtime.matrices import Array, inverse_root
 from spdtokens.runtime.networks import Discriminant, Network, Transformers
 from spdtokens.runtime.signals import ESTIMATORS, Front, Prototype
-from spdtokens.runtime.tokens import Tokens
+from spdtokens.runtime.tokens import AT_REFERENCE, PRINCIPAL, Tokens
 from spdtokens.signal import Tokenizer
 from spdtokens.signal.bands import UNFILTERED
 from spdtokens.signal.covariance import MICROVOLT, PAPER_EPSILON
 from spdtokens.signal.filters import butterworth, reach
+from spdtokens.spd.embeddings.principal import principal_axes
 from spdtokens.training import SPDTokenClassifier
 
 
@@ -122,8 +124,13 @@ def _tokens(tokenizer: Tokenizer) -> Tokens:
         relative=0.0 if paper else 1e-12,
         absolute=1e-12 if paper else 0.0,
         scale=tokenizer.scale_,
-        whiteners=None if reference is None else inverse_root(reference),
+        whiteners=inverse_root(reference) if any(name in AT_REFERENCE for name in names) else None,
+        axes=_axes(reference) if PRINCIPAL in names else None,
     )
+
+
+def _axes(reference: Array) -> Array:
+    return principal_axes(torch.from_numpy(reference)).numpy()
 
 
 def _network(classifier: SPDTokenClassifier) -> Network:

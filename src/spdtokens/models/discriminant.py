@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
@@ -12,9 +14,10 @@ from torch import Tensor, nn
 
 from spdtokens.models.config import ModelError
 
-#: Of 0.004, 0.012, 0.04 and 0.12 the best over parts of training sessions and simulated sessions.
-RIDGE = 0.012
-#: Folds by which the confidence of scores is set.
+#: Parts of the variance within classes from which the ridge is chosen. Smaller ones can look good
+#: within a session and fail on the next day, which folds of one session do not show.
+RIDGES = (0.012, 0.036, 0.11)
+#: In which the ridge and the confidence of scores are found.
 FOLDS = 5
 
 Array = NDArray[np.float64]
@@ -44,7 +47,11 @@ class TokenDiscriminant(nn.Module):
 
 
 def fit_discriminant(
-    tokens: Array, codes: Codes, sample_weight: ArrayLike | None = None, ridge: float = RIDGE
+    tokens: Array,
+    codes: Codes,
+    sample_weight: ArrayLike | None = None,
+    ridge: float | None = None,
+    drift: Array | None = None,
 ) -> TokenDiscriminant:
     """Linear discriminant analysis of tokens, with a ridge.
 
@@ -61,8 +68,12 @@ def fit_discriminant(
         Classes 0, 1, ..., each with trials.
     sample_weight : array, shape (n,), optional
         How much trials count.
-    ridge : float
+    ridge : float, optional
         Added to the covariance within classes: so much of its total variance, in every direction.
+        If None, the one of ``RIDGES`` that foretells best in folds within the training trials.
+    drift : ndarray, shape (k, tokens, features), optional
+        Changes of tokens that a new recording may bring, each about as large as it is to be
+        expected: their products with themselves are added to the covariance within classes too.
 
     Raises
     ------
@@ -70,7 +81,7 @@ def fit_discriminant(
         For a ridge that is not positive, weights that are not one a trial, or weights that leave a
         class without trials.
     """
-    if not ridge > 0:
+    if ridge is not None and not ridge > 0:
         raise ModelError(f"ridge is above zero, not {ridge!r}: trials are fewer than features.")
     n, n_tokens, n_features = tokens.shape
     share = _shares(sample_weight, codes)
@@ -80,8 +91,9 @@ def fit_discriminant(
     still = spread <= 1e-12 * np.linalg.norm(centre, axis=1)
     unit = np.where(still, np.inf, spread)[:, None]
     X = ((tokens - centre) / unit).reshape(n, -1)
-    W, offset = _discriminant(X, codes, share, ridge)
-    scale = _confidence(X, codes, share, ridge)
+    moved = np.zeros((0, X.shape[1])) if drift is None else (drift / unit).reshape(len(drift), -1)
+    ridge, scale = _chosen(X, codes, share, RIDGES if ridge is None else (ridge,), moved)
+    W, offset = _discriminant(X, codes, share, ridge, moved)
     weight = scale * W.reshape(n_tokens, n_features, -1) / unit[..., None]
     bias = scale * offset - np.tensordot(centre, weight, 2)
     return TokenDiscriminant(torch.from_numpy(weight), torch.from_numpy(bias))
@@ -101,43 +113,59 @@ def _shares(sample_weight: ArrayLike | None, codes: Codes) -> Array:
     return np.asarray(weight / weight.sum())
 
 
-def _discriminant(X: Array, codes: Codes, share: Array, ridge: float) -> tuple[Array, Array]:
-    """Weights (features, classes) and offsets (classes,) of vectors (n, features).
-
-    Computed from the products of trials, of which there are fewer than features.
-    """
+def _discriminant(
+    X: Array, codes: Codes, share: Array, ridge: float, drift: Array
+) -> tuple[Array, Array]:
+    """Weights (features, classes) and offsets (classes,) of vectors (n, features)."""
     onehot = np.eye(int(codes.max()) + 1)[codes] * share[:, None]
     means = (onehot / onehot.sum(0)).T @ X
     Z = np.sqrt(share)[:, None] * (X - means[codes])
-    G = Z @ Z.T
     # Trials that all equal their class mean have no covariance: any ridge gives the nearest mean.
-    added = ridge * np.trace(G) or 1.0
-    inner = np.linalg.solve(G + added * np.eye(len(G)), Z @ means.T)
-    W = (means.T - Z.T @ inner) / added
+    added = ridge * float((Z**2).sum()) or 1.0
+    Z = np.concatenate([Z, drift])
+    if len(Z) > Z.shape[1]:
+        W = np.linalg.solve(Z.T @ Z + added * np.eye(Z.shape[1]), means.T)
+    else:  # the same from the products of trials, of which there are fewer than features
+        inner = np.linalg.solve(Z @ Z.T + added * np.eye(len(Z)), Z @ means.T)
+        W = (means.T - Z.T @ inner) / added
     return W, -0.5 * (means.T * W).sum(0)
 
 
-def _confidence(X: Array, codes: Codes, share: Array, ridge: float) -> float:
-    """The factor with which scores of trials not trained on foretell their classes best."""
+def _chosen(
+    X: Array, codes: Codes, share: Array, ridges: Sequence[float], drift: Array
+) -> tuple[float, float]:
+    """The ridge and the factor with which scores foretell the classes of new trials best."""
     counts = np.bincount(codes)
     folds = min(FOLDS, counts.min())
     if folds < 2:
-        return 1.0
-    scores = np.empty((len(X), len(counts)))
+        return ridges[0], 1.0
     # Neighbours in time resemble each other and stay on one side.
-    for train, test in StratifiedKFold(folds).split(X, codes):
-        kept = share[train] / share[train].sum()
-        W, offset = _discriminant(X[train], codes[train], kept, ridge)
-        scores[test] = X[test] @ W + offset
+    parts = list(StratifiedKFold(folds).split(X, codes))
+    found = []
+    for ridge in ridges:
+        scores = np.empty((len(X), len(counts)))
+        for train, test in parts:
+            kept = share[train] / share[train].sum()
+            W, offset = _discriminant(X[train], codes[train], kept, ridge, drift)
+            scores[test] = X[test] @ W + offset
+        found.append(_confidence(scores, codes, share))
+    best = int(np.argmin([loss for loss, _ in found]))
+    return ridges[best], found[best][1]
+
+
+def _confidence(scores: Array, codes: Codes, share: Array) -> tuple[float, float]:
+    """The least loss of scores of trials not trained on, and the factor that gives it."""
+    counts = np.bincount(codes)
     # Classes count alike here too. That all trials were right does not make the next one certain:
     # as if two more of each class had been there, one right and one wrong (Platt 1999).
     weight = share / np.bincount(codes, share)[codes]
     wrong = 1 / (counts + 2) / (len(counts) - 1)
     target = np.repeat(wrong[codes][:, None], len(counts), axis=1)
-    target[np.arange(len(X)), codes] = (counts[codes] + 1) / (counts[codes] + 2)
+    target[np.arange(len(codes)), codes] = (counts[codes] + 1) / (counts[codes] + 2)
 
     def loss(log_factor: float) -> float:
         logs = log_softmax(np.exp(log_factor) * scores, axis=1)
         return float(-(weight[:, None] * target * logs).sum())
 
-    return float(np.exp(minimize_scalar(loss, bounds=(-12, 6), method="bounded").x))
+    best = minimize_scalar(loss, bounds=(-12, 6), method="bounded")
+    return float(best.fun), float(np.exp(best.x))

@@ -16,7 +16,7 @@ from .decoder import Decoder
 from .errors import DecoderError
 from .networks import Discriminant, Network, Transformers
 from .signals import ESTIMATORS, Front, Prototype
-from .tokens import AT_REFERENCE, EMBEDDINGS, Tokens
+from .tokens import AT_REFERENCE, EMBEDDINGS, PRINCIPAL, Tokens
 from .transformer import FoldedBlock, FoldedTransformer, stored
 
 #: Of the file. Files of another number are refused: what they mean may have changed.
@@ -238,14 +238,17 @@ def _front_in(
 
 def _tokens_out(tokens: Tokens, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     fields = asdict(tokens)
-    if fields.pop("whiteners") is not None:
-        arrays["whiteners"] = np.asarray(tokens.whiteners)
+    for name in ("whiteners", "axes"):
+        found = fields.pop(name)
+        if found is not None:
+            arrays[name] = np.asarray(found)
     return fields
 
 
 def _tokens_in(fields: dict[str, Any], arrays: Arrays, shape: tuple[int, ...]) -> Tokens:
     embeddings = tuple(_one_of(name, EMBEDDINGS) for name in fields["embeddings"])
     seen = any(name in AT_REFERENCE for name in embeddings)
+    along = PRINCIPAL in embeddings
     return Tokens(
         embeddings=embeddings,
         isometric=fields["isometric"] is True,
@@ -253,6 +256,7 @@ def _tokens_in(fields: dict[str, Any], arrays: Arrays, shape: tuple[int, ...]) -
         absolute=_number(fields["absolute"], least=0),  # type: ignore[arg-type]
         scale=_number(fields["scale"], positive=True),  # type: ignore[arg-type]
         whiteners=_shaped(arrays["whiteners"], shape) if seen else None,
+        axes=_shaped(arrays["axes"], shape) if along else None,
     )
 
 

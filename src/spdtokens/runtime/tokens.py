@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .errors import DecoderError
 from .matrices import Array, check_finite, congruence, eigen
 
-#: Functions of eigenvalues; at the reference for the last two.
+#: Functions of eigenvalues; seen from the reference for the last two.
 SPECTRAL = {
     "log_euclidean": np.log,
     "bures_wasserstein": np.sqrt,
@@ -20,7 +20,8 @@ SPECTRAL = {
     "whitened_root": np.sqrt,
 }
 AT_REFERENCE = ("affine_invariant", "whitened_root")
-TRIANGULAR = ("cholesky", "log_cholesky")
+PRINCIPAL = "principal_correlation"
+TRIANGULAR = ("cholesky", "log_cholesky", PRINCIPAL)
 EMBEDDINGS = (*SPECTRAL, "euclidean", *TRIANGULAR)
 
 
@@ -40,6 +41,8 @@ class Tokens:
         What matrices are divided by.
     whiteners : ndarray, shape (matrices, d, d), or None
         Inverse square roots of the references.
+    axes : ndarray, shape (matrices, d, d), or None
+        Their principal directions, strongest first, over the deviations along them.
     """
 
     embeddings: Sequence[str]
@@ -48,6 +51,7 @@ class Tokens:
     absolute: float
     scale: float
     whiteners: Array | None
+    axes: Array | None = None
 
     def __call__(self, C: Array) -> Array:
         """Tokens (n, tokens, features) of matrices (n, matrices, d, d)."""
@@ -66,9 +70,10 @@ class Tokens:
                 M = (V * SPECTRAL[name](w)[..., None, :]) @ V.swapaxes(-1, -2)
             else:
                 check_finite(C)
-                M = 0.5 * (C + C.swapaxes(-1, -2))
+                along = congruence(C, self.axes) if name == PRINCIPAL else C  # type: ignore[arg-type]
+                M = 0.5 * (along + along.swapaxes(-1, -2))
                 if name in TRIANGULAR:
-                    M = _upper(M, logarithmic=name == "log_cholesky")
+                    M = _upper(M, name)
             token = M.reshape(*M.shape[:-2], d * d).take(places, -1)
             tokens.append(token * weights if self.isometric and name not in TRIANGULAR else token)
         return tokens[0] if len(tokens) == 1 else np.concatenate(tokens, axis=1)
@@ -81,8 +86,8 @@ def _triangle(d: int) -> tuple[NDArray[np.intp], Array]:
     return row * d + column, np.where(row == column, 1.0, np.sqrt(2.0))
 
 
-def _upper(C: Array, *, logarithmic: bool) -> Array:
-    """Upper Cholesky factors of symmetric matrices (..., d, d)."""
+def _upper(C: Array, name: str) -> Array:
+    """Upper Cholesky factors of symmetric matrices (..., d, d), as the embedding wants them."""
     try:
         U = np.linalg.cholesky(C).swapaxes(-1, -2)
     except np.linalg.LinAlgError as error:
@@ -90,8 +95,9 @@ def _upper(C: Array, *, logarithmic: bool) -> Array:
             "A covariance matrix is not positive definite. Look for channels that are flat or "
             "carry the same signal."
         ) from error
-    if logarithmic:
-        U = U.copy()
-        diagonal = np.einsum("...ii->...i", U)
-        diagonal[...] = np.log(diagonal)
+    if name == "cholesky":
+        return np.asarray(U)
+    logs = np.log(np.einsum("...ii->...i", U))
+    U = U / np.sqrt((U * U).sum(-2, keepdims=True)) if name == PRINCIPAL else U.copy()
+    np.einsum("...ii->...i", U)[...] = logs
     return np.asarray(U)

@@ -17,7 +17,7 @@ from spdtokens._extras import how_to_install, is_installed
 from spdtokens.data import Dataset
 from spdtokens.data.export import tokenizer_for
 from spdtokens.models import TransformerConfig
-from spdtokens.models.discriminant import RIDGE
+from spdtokens.models.discriminant import RIDGES
 from spdtokens.models.networks import Input, TrialShape
 from spdtokens.signal import Tokenizer
 from spdtokens.signal.bands import BandSpec
@@ -26,14 +26,14 @@ from spdtokens.training.network import TokenModel
 from spdtokens.training.presets import Preset, resolve_preset
 from spdtokens.training.recipe import Recipe
 from spdtokens.training.recipes import published_recipe
-from spdtokens.training.recommended import EMBEDDINGS
+from spdtokens.training.recommended import CHANNEL_GAIN, EMBEDDINGS, GAIN
 
 RecipeName = Literal["published", "common"]
 
 
 #: What can be changed of ``recommended``: on the way to covariances, and after.
 TOKEN_CHANGES = ("windows", "delays", "cross_fit", "n_filters", "filtering")
-HEAD_CHANGES = ("embedding", "isometric", "ridge")
+HEAD_CHANGES = ("embedding", "isometric", "ridge", "gains")
 CHANGES = (*TOKEN_CHANGES, *HEAD_CHANGES)
 
 
@@ -270,7 +270,8 @@ class Method:
         if not isinstance(values.get("bands", ""), str):
             values["bands"] = [list(pair) for pair in values["bands"]]
         if self.own_tokens is not None:
-            head = {"embedding": EMBEDDINGS, "isometric": True, "ridge": RIDGE}
+            head: dict[str, Any] = {"embedding": EMBEDDINGS, "isometric": True, "ridge": RIDGES}
+            head["gains"] = (GAIN, CHANNEL_GAIN)
             values |= head | self.changed(settings, HEAD_CHANGES)
         if self.has_seed:
             values["device"] = settings.device

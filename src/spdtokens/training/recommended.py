@@ -8,14 +8,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from spdtokens.data.base import Paradigm
 from spdtokens.data.select import PARADIGMS
 from spdtokens.signal.bands import BandSpec, stimulus_bands
 from spdtokens.signal.tokenizer import Window
+from spdtokens.spd.embeddings import Embedding, Several
 from spdtokens.training.recipe import TrainingError
 
+Array = NDArray[np.float64]
+
 #: Of every matrix: two views from the mean of the training trials.
-EMBEDDINGS = ("affine_invariant", "whitened_root")
+EMBEDDINGS = ("principal_correlation", "whitened_root")
+#: Standard deviations of the logarithms of gains from one recording to the next: of all channels
+#: together, and of each.
+GAIN, CHANNEL_GAIN = 0.1, 0.06
 #: Hz at each side of a stimulus frequency and its harmonics: the line, and the line with what
 #: surrounds it. A band must be wider than the window resolves.
 HALF_WIDTHS = (0.25, 1.0)
@@ -44,6 +53,36 @@ def paradigm_of(name: str | None, stimulus_frequencies: Sequence[float]) -> Para
     if name not in known:
         raise TrainingError(f"There is no paradigm {name!r}. There are: {', '.join(PARADIGMS)}.")
     return known[name]
+
+
+def gain_drift(
+    embedding: Embedding | Several,
+    middle: Array,
+    n_channels: int,
+    gain: float = GAIN,
+    channel_gain: float = CHANNEL_GAIN,
+) -> Array:
+    """How tokens change when electrodes touch otherwise.
+
+    Parameters
+    ----------
+    embedding : Embedding or Several
+        Fitted.
+    middle : ndarray, shape (matrices, d, d)
+        The matrices to start from.
+    n_channels : int
+        Rows of matrices are channels, then the same channels with a delay, and so on.
+    gain, channel_gain : float
+        Changes of the logarithms of all gains together, and of each.
+
+    Returns
+    -------
+    drift : ndarray, shape (1 + channels, tokens, features)
+    """
+    logs = np.vstack([np.full(n_channels, gain), channel_gain * np.eye(n_channels)])
+    logs = np.tile(logs, middle.shape[-1] // n_channels)
+    factors = np.exp(logs[:, None, :, None] + logs[:, None, None, :])
+    return embedding.to_token(factors * middle) - embedding.to_token(middle[None])
 
 
 def recommended_tokens(

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from spdtokens.models import geometric_bias
 from spdtokens.models.config import Attention
-from spdtokens.models.discriminant import RIDGE, fit_discriminant
+from spdtokens.models.discriminant import fit_discriminant
 from spdtokens.signal import Tokenizer
 from spdtokens.signal.bands import BandSpec
 from spdtokens.signal.tokenizer import Window
@@ -21,7 +21,14 @@ from spdtokens.training.classifier import OVERRIDES, TokenNetworkClassifier
 from spdtokens.training.labels import encode
 from spdtokens.training.presets import PRESETS
 from spdtokens.training.recipe import TrainingError
-from spdtokens.training.recommended import EMBEDDINGS, paradigm_of, recommended_tokens
+from spdtokens.training.recommended import (
+    CHANNEL_GAIN,
+    EMBEDDINGS,
+    GAIN,
+    gain_drift,
+    paradigm_of,
+    recommended_tokens,
+)
 
 #: The preset that is no network.
 RECOMMENDED = "recommended"
@@ -63,9 +70,13 @@ floor
         ``'recommended'``: the tokens that decode best, and a discriminant in closed form, in a
         second and without chance. ``'paper'`` or ``'paper-small'``: the paper's transformer on
         log-Euclidean tokens of 4-40 Hz.
-    ridge : float
-        Of the discriminant of ``recommended``: see
+    ridge : float, optional
+        Of the discriminant of ``recommended``, chosen in folds of the training trials if None: see
         :func:`~spdtokens.models.discriminant.fit_discriminant`.
+    gains : pair of float
+        For ``recommended``: how much the gains of all channels together, and of each, are expected
+        to change from one recording to the next (standard deviations of logarithms). Directions in
+        which that moves tokens count for less. Not for ``covariance='xdawn'`` and ``'erp'``.
     attention : {'standard', 'geometric'}, optional
         ``'geometric'`` lowers attention by ``alpha`` times the Bures-Wasserstein distance of two
         tokens' matrices; with one token a trial it changes nothing.
@@ -118,7 +129,8 @@ verbose, checkpoint
         unit_free: bool = True,
         isometric: bool | None = None,
         floor: Literal["relative", "paper"] = "relative",
-        ridge: float = RIDGE,
+        ridge: float | None = None,
+        gains: tuple[float, float] = (GAIN, CHANNEL_GAIN),
         attention: Attention | None = None,
         alpha: float | None = None,
         preset: str = "recommended",
@@ -160,6 +172,7 @@ verbose, checkpoint
         self.isometric = isometric
         self.floor = floor
         self.ridge = ridge
+        self.gains = gains
         self.attention = attention
         self.alpha = alpha
         self.preset = preset
@@ -210,9 +223,21 @@ verbose, checkpoint
         tokens, bias = self._tokens_of(C)
         if self.preset != RECOMMENDED:
             return self._fit_tokens(tokens, codes, bias, groups)
-        self.networks_ = [fit_discriminant(tokens, codes, sample_weight, self.ridge)]
+        drift = self._drift(C)
+        self.networks_ = [fit_discriminant(tokens, codes, sample_weight, self.ridge, drift)]
         self.history_, self.n_epochs_ = {}, []
         return self
+
+    def _drift(self, C: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        """Changes of tokens to be expected of gains, where rows of matrices are channels."""
+        if self.tokenizer_.prototypes_:
+            return None
+        if len(self.gains) != 2 or not min(self.gains) >= 0:
+            raise TrainingError(f"gains are two numbers, none below zero, not {self.gains!r}.")
+        reference = getattr(self.tokenizer_.embedding_, "reference", None)
+        middle = C.mean(0) if reference is None else reference.numpy()
+        channels = self.tokenizer_.n_features_in_
+        return gain_drift(self.tokenizer_.embedding_, middle, channels, *self.gains)
 
     def make_tokenizer(self, X: ArrayLike) -> Tokenizer:
         """The tokenizer of these parameters for such trials, not fitted."""

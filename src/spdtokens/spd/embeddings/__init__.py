@@ -16,6 +16,7 @@ from spdtokens.spd.embeddings.bures_wasserstein import BuresWasserstein
 from spdtokens.spd.embeddings.cholesky import Cholesky, LogCholesky
 from spdtokens.spd.embeddings.euclidean import Euclidean
 from spdtokens.spd.embeddings.log_euclidean import LogEuclidean
+from spdtokens.spd.embeddings.principal import PrincipalCorrelation
 from spdtokens.spd.embeddings.several import Several
 
 EMBEDDINGS: dict[str, type[Embedding]] = {
@@ -28,6 +29,7 @@ EMBEDDINGS: dict[str, type[Embedding]] = {
         LogCholesky,
         AffineInvariant,
         WhitenedRoot,
+        PrincipalCorrelation,
     )
 }
 

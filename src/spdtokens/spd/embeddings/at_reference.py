@@ -19,7 +19,7 @@ from spdtokens.spd.validation import check_spd
 
 @dataclass(frozen=True)
 class AtReference(Embedding):
-    """A function of ``R^-1/2 C R^-1/2``, with a reference ``R`` fitted on training matrices.
+    """A function of ``W C W'`` with ``W R W' = I``, a reference ``R`` fitted on training matrices.
 
     Parameters
     ----------
@@ -31,19 +31,23 @@ class AtReference(Embedding):
 
     metric: str = "riemann"
     reference: Tensor | None = field(default=None, compare=False, repr=False)
-    #: Inverse square root of the reference, found once.
+    #: What whitens the reference, found once.
     _whitener: Tensor | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.reference is not None:
-            object.__setattr__(self, "_whitener", invsqrtm(self.reference))
+            object.__setattr__(self, "_whitener", self.whitening(self.reference))
+
+    def whitening(self, R: Tensor) -> Tensor:
+        """A matrix ``W`` with ``W R W' = I``: the inverse square root."""
+        return invsqrtm(R)
 
     def whitened(self, C: Tensor) -> Tensor:
-        """``R^-1/2 C R^-1/2`` in float64."""
+        """``W C W'`` in float64."""
         self._reference(C)
         assert self._whitener is not None
         W = self._whitener.to(C.device)
-        return W @ C.double() @ W
+        return W @ C.double() @ W.mT
 
     def fit(self, C: Any) -> Self:
         """Return a copy with the mean of training matrices as reference.
