@@ -67,6 +67,7 @@ def test_units_change_tokens_by_the_scale_law_and_predictions_not_at_all(
         "log_cholesky": lambda t: np.where(diagonal, t + 0.5 * np.log(s), s**0.5 * t),
         "affine_invariant": lambda t: t,  # the reference was fitted in the same unit
         "whitened_root": lambda t: t,
+        "principal_correlation": lambda t: t,
     }[name]
     np.testing.assert_allclose(scaled, law(tokens), rtol=1e-6, atol=1e-7 * np.abs(scaled).max())
     if name in ("affine_invariant", "whitened_root", "log_euclidean"):
