@@ -40,8 +40,14 @@ SETS = {
 EPOCHS = {"p300": (0.0, 1.0), "sim-erp": (0.0, 1.25)}
 VARIANTS = {
     "recommended": Settings(),
-    "logarithms only": Settings(changes={"embedding": "affine_invariant"}),
-    "square roots only": Settings(changes={"embedding": "whitened_root"}),
+    "no logarithms": Settings(changes={"embedding": ("whitened_root", "principal_correlation")}),
+    "no square roots": Settings(
+        changes={"embedding": ("affine_invariant", "principal_correlation")}
+    ),
+    "no principal correlations": Settings(
+        changes={"embedding": ("affine_invariant", "whitened_root")}
+    ),
+    "principal correlations only": Settings(changes={"embedding": "principal_correlation"}),
     "not seen from the mean": Settings(
         changes={"embedding": ("log_euclidean", "bures_wasserstein")}
     ),
@@ -49,6 +55,7 @@ VARIANTS = {
     "a tenth of the ridge": Settings(changes={"ridge": 0.0012}),
     "ten times the ridge": Settings(changes={"ridge": 0.12}),
 }
+GAINS = {"gains are not expected to change": Settings(changes={"gains": (0.0, 0.0)})}
 ONLY_SIGNALS = {"sample covariance": Settings(covariance="sample")}
 ONLY = {
     "erp": {
@@ -62,6 +69,8 @@ ONLY = {
 def variants(name: str) -> dict[str, Settings]:
     """What can be left out or changed on a set."""
     chosen = dict(VARIANTS)
+    if name not in EPOCHS:
+        chosen |= GAINS
     if not name.startswith("a09"):
         chosen |= ONLY["erp"] if name in EPOCHS else ONLY_SIGNALS
     if name in EPOCHS:

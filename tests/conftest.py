@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import torch
 from hypothesis import settings
@@ -11,3 +12,7 @@ settings.load_profile("spdtokens")
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)  # the workers are the threads; tests of sharing set their own
+
+# A shell's background jobs ignore Ctrl-C, and so would all that is tested for obeying it.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -10,9 +10,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import log_loss
 
 from spdtokens.models import ModelError
-from spdtokens.models.discriminant import RIDGES, fit_discriminant
-
-RIDGE = 0.012
+from spdtokens.models.discriminant import RIDGE, fit_discriminant
 
 
 def made(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -57,7 +55,7 @@ def test_it_is_the_textbook(weighted: bool, drifts: int, n: int) -> None:
     rng = np.random.default_rng(2)
     w = rng.uniform(0.1, 3.0, n) if weighted else np.ones(n)
     drift = rng.standard_normal((drifts, 2, 40)) * np.array([1.0, 30.0])[:, None]
-    head = fit_discriminant(tokens, y, w if weighted else None, RIDGE, drift if drifts else None)
+    head = fit_discriminant(tokens, y, w if weighted else None, drift=drift if drifts else None)
     found, expected = scores(head, test), directly(tokens, y, w, test, drift)
     factor = (found * expected).sum() / (expected * expected).sum()
     assert factor > 0
@@ -70,26 +68,10 @@ def test_what_drifts_is_not_listened_to() -> None:
     drift[0, 0, 0] = 1e3  # where classes differ
     size = {}
     for name, changes in {"plain": None, "held": drift}.items():
-        weight = fit_discriminant(tokens, y, ridge=RIDGE, drift=changes).weight
+        weight = fit_discriminant(tokens, y, drift=changes).weight
         size[name] = float(weight[0, 0].abs().max() / weight.abs().max())
     assert size["plain"] > 0.5
     assert size["held"] < 1e-3
-
-
-def test_the_ridge_is_the_one_that_foretells_best() -> None:
-    """A large one where most features are noise, a small one where noise lies along a few."""
-    rng = np.random.default_rng(5)
-    y = np.arange(60) % 2
-    noisy = rng.standard_normal((60, 1, 300))
-    noisy[:, 0, :30] += 0.35 * y[:, None]
-    along = 0.05 * rng.standard_normal((60, 1, 300))
-    along[:, 0] += rng.standard_normal((60, 2)) @ rng.standard_normal((2, 300))
-    along[:, 0, 0] += 0.5 * y
-    for tokens, expected in ((noisy, max(RIDGES)), (along, min(RIDGES))):
-        found = scores(fit_discriminant(tokens, y), tokens)
-        np.testing.assert_array_equal(
-            found, scores(fit_discriminant(tokens, y, ridge=expected), tokens)
-        )
 
 
 def test_with_one_token_and_this_ridge_scikit_learn_agrees() -> None:
@@ -103,8 +85,7 @@ def test_with_one_token_and_this_ridge_scikit_learn_agrees() -> None:
         solver="eigen", shrinkage=None, covariance_estimator=_Fixed(S, shrinkage)
     ).fit(X, y)
     assert (
-        fit_discriminant(tokens, y, ridge=RIDGE)(torch.from_numpy(tokens)).numpy().argmax(1)
-        == lda.predict(X)
+        fit_discriminant(tokens, y)(torch.from_numpy(tokens)).numpy().argmax(1) == lda.predict(X)
     ).all()
 
 
@@ -122,8 +103,8 @@ class _Fixed:
 def test_a_weight_of_two_is_a_trial_given_twice() -> None:
     tokens, y = made()
     twice = np.r_[np.arange(60), np.arange(20)]
-    doubled = fit_discriminant(tokens[twice], y[twice], ridge=RIDGE)
-    weighted = fit_discriminant(tokens, y, np.where(np.arange(60) < 20, 2.0, 1.0), RIDGE)
+    doubled = fit_discriminant(tokens[twice], y[twice])
+    weighted = fit_discriminant(tokens, y, np.where(np.arange(60) < 20, 2.0, 1.0))
     a, b = scores(doubled, tokens), scores(weighted, tokens)
     np.testing.assert_allclose(a / np.abs(a).max(), b / np.abs(b).max(), atol=1e-9)
 

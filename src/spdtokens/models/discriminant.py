@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
@@ -14,10 +12,10 @@ from torch import Tensor, nn
 
 from spdtokens.models.config import ModelError
 
-#: Parts of the variance within classes from which the ridge is chosen. Smaller ones can look good
-#: within a session and fail on the next day, which folds of one session do not show.
-RIDGES = (0.012, 0.036, 0.11)
-#: In which the ridge and the confidence of scores are found.
+#: Of 0.004, 0.012, 0.04 and 0.12 the best over parts of training sessions and simulated sessions.
+#: To choose it in folds of the training trials was no better: they do not show the next day.
+RIDGE = 0.012
+#: Folds by which the confidence of scores is set.
 FOLDS = 5
 
 Array = NDArray[np.float64]
@@ -50,7 +48,7 @@ def fit_discriminant(
     tokens: Array,
     codes: Codes,
     sample_weight: ArrayLike | None = None,
-    ridge: float | None = None,
+    ridge: float = RIDGE,
     drift: Array | None = None,
 ) -> TokenDiscriminant:
     """Linear discriminant analysis of tokens, with a ridge.
@@ -68,9 +66,8 @@ def fit_discriminant(
         Classes 0, 1, ..., each with trials.
     sample_weight : array, shape (n,), optional
         How much trials count.
-    ridge : float, optional
+    ridge : float
         Added to the covariance within classes: so much of its total variance, in every direction.
-        If None, the one of ``RIDGES`` that foretells best in folds within the training trials.
     drift : ndarray, shape (k, tokens, features), optional
         Changes of tokens that a new recording may bring, each about as large as it is to be
         expected: their products with themselves are added to the covariance within classes too.
@@ -81,7 +78,7 @@ def fit_discriminant(
         For a ridge that is not positive, weights that are not one a trial, or weights that leave a
         class without trials.
     """
-    if ridge is not None and not ridge > 0:
+    if not ridge > 0:
         raise ModelError(f"ridge is above zero, not {ridge!r}: trials are fewer than features.")
     n, n_tokens, n_features = tokens.shape
     share = _shares(sample_weight, codes)
@@ -92,8 +89,8 @@ def fit_discriminant(
     unit = np.where(still, np.inf, spread)[:, None]
     X = ((tokens - centre) / unit).reshape(n, -1)
     moved = np.zeros((0, X.shape[1])) if drift is None else (drift / unit).reshape(len(drift), -1)
-    ridge, scale = _chosen(X, codes, share, RIDGES if ridge is None else (ridge,), moved)
     W, offset = _discriminant(X, codes, share, ridge, moved)
+    scale = _confidence(X, codes, share, ridge, moved)
     weight = scale * W.reshape(n_tokens, n_features, -1) / unit[..., None]
     bias = scale * offset - np.tensordot(centre, weight, 2)
     return TokenDiscriminant(torch.from_numpy(weight), torch.from_numpy(bias))
@@ -131,41 +128,27 @@ def _discriminant(
     return W, -0.5 * (means.T * W).sum(0)
 
 
-def _chosen(
-    X: Array, codes: Codes, share: Array, ridges: Sequence[float], drift: Array
-) -> tuple[float, float]:
-    """The ridge and the factor with which scores foretell the classes of new trials best."""
+def _confidence(X: Array, codes: Codes, share: Array, ridge: float, drift: Array) -> float:
+    """The factor with which scores of trials not trained on foretell their classes best."""
     counts = np.bincount(codes)
     folds = min(FOLDS, counts.min())
     if folds < 2:
-        return ridges[0], 1.0
+        return 1.0
+    scores = np.empty((len(X), len(counts)))
     # Neighbours in time resemble each other and stay on one side.
-    parts = list(StratifiedKFold(folds).split(X, codes))
-    found = []
-    for ridge in ridges:
-        scores = np.empty((len(X), len(counts)))
-        for train, test in parts:
-            kept = share[train] / share[train].sum()
-            W, offset = _discriminant(X[train], codes[train], kept, ridge, drift)
-            scores[test] = X[test] @ W + offset
-        found.append(_confidence(scores, codes, share))
-    best = int(np.argmin([loss for loss, _ in found]))
-    return ridges[best], found[best][1]
-
-
-def _confidence(scores: Array, codes: Codes, share: Array) -> tuple[float, float]:
-    """The least loss of scores of trials not trained on, and the factor that gives it."""
-    counts = np.bincount(codes)
+    for train, test in StratifiedKFold(folds).split(X, codes):
+        kept = share[train] / share[train].sum()
+        W, offset = _discriminant(X[train], codes[train], kept, ridge, drift)
+        scores[test] = X[test] @ W + offset
     # Classes count alike here too. That all trials were right does not make the next one certain:
     # as if two more of each class had been there, one right and one wrong (Platt 1999).
     weight = share / np.bincount(codes, share)[codes]
     wrong = 1 / (counts + 2) / (len(counts) - 1)
     target = np.repeat(wrong[codes][:, None], len(counts), axis=1)
-    target[np.arange(len(codes)), codes] = (counts[codes] + 1) / (counts[codes] + 2)
+    target[np.arange(len(X)), codes] = (counts[codes] + 1) / (counts[codes] + 2)
 
     def loss(log_factor: float) -> float:
         logs = log_softmax(np.exp(log_factor) * scores, axis=1)
         return float(-(weight[:, None] * target * logs).sum())
 
-    best = minimize_scalar(loss, bounds=(-12, 6), method="bounded")
-    return float(best.fun), float(np.exp(best.x))
+    return float(np.exp(minimize_scalar(loss, bounds=(-12, 6), method="bounded").x))

@@ -17,7 +17,7 @@ from spdtokens._extras import how_to_install, is_installed
 from spdtokens.data import Dataset
 from spdtokens.data.export import tokenizer_for
 from spdtokens.models import TransformerConfig
-from spdtokens.models.discriminant import RIDGES
+from spdtokens.models.discriminant import RIDGE
 from spdtokens.models.networks import Input, TrialShape
 from spdtokens.signal import Tokenizer
 from spdtokens.signal.bands import BandSpec
@@ -270,7 +270,7 @@ class Method:
         if not isinstance(values.get("bands", ""), str):
             values["bands"] = [list(pair) for pair in values["bands"]]
         if self.own_tokens is not None:
-            head: dict[str, Any] = {"embedding": EMBEDDINGS, "isometric": True, "ridge": RIDGES}
+            head: dict[str, Any] = {"embedding": EMBEDDINGS, "isometric": True, "ridge": RIDGE}
             head["gains"] = (GAIN, CHANNEL_GAIN)
             values |= head | self.changed(settings, HEAD_CHANGES)
         if self.has_seed:

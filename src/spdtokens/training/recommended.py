@@ -20,8 +20,8 @@ from spdtokens.training.recipe import TrainingError
 
 Array = NDArray[np.float64]
 
-#: Of every matrix: two views from the mean of the training trials.
-EMBEDDINGS = ("principal_correlation", "whitened_root")
+#: Of every matrix: three views from the mean of the training trials.
+EMBEDDINGS = ("affine_invariant", "whitened_root", "principal_correlation")
 #: Standard deviations of the logarithms of gains from one recording to the next: of all channels
 #: together, and of each.
 GAIN, CHANNEL_GAIN = 0.1, 0.06

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from spdtokens.models import geometric_bias
 from spdtokens.models.config import Attention
-from spdtokens.models.discriminant import fit_discriminant
+from spdtokens.models.discriminant import RIDGE, fit_discriminant
 from spdtokens.signal import Tokenizer
 from spdtokens.signal.bands import BandSpec
 from spdtokens.signal.tokenizer import Window
@@ -70,8 +70,8 @@ floor
         ``'recommended'``: the tokens that decode best, and a discriminant in closed form, in a
         second and without chance. ``'paper'`` or ``'paper-small'``: the paper's transformer on
         log-Euclidean tokens of 4-40 Hz.
-    ridge : float, optional
-        Of the discriminant of ``recommended``, chosen in folds of the training trials if None: see
+    ridge : float
+        Of the discriminant of ``recommended``: see
         :func:`~spdtokens.models.discriminant.fit_discriminant`.
     gains : pair of float
         For ``recommended``: how much the gains of all channels together, and of each, are expected
@@ -129,7 +129,7 @@ verbose, checkpoint
         unit_free: bool = True,
         isometric: bool | None = None,
         floor: Literal["relative", "paper"] = "relative",
-        ridge: float | None = None,
+        ridge: float = RIDGE,
         gains: tuple[float, float] = (GAIN, CHANNEL_GAIN),
         attention: Attention | None = None,
         alpha: float | None = None,
