@@ -55,7 +55,7 @@ VARIANTS = {
     "a tenth of the ridge": Settings(changes={"ridge": 0.0012}),
     "ten times the ridge": Settings(changes={"ridge": 0.12}),
 }
-GAINS = {"gains are not expected to change": Settings(changes={"gains": (0.0, 0.0)})}
+GAINS = {"gains are expected to change": Settings(changes={"gains": (0.1, 0.06)})}
 ONLY_SIGNALS = {"sample covariance": Settings(covariance="sample")}
 ONLY = {
     "erp": {

@@ -136,6 +136,8 @@ def test_own_bands_windows_and_embedding() -> None:
         ({"paradigm": "rest"}, "no paradigm 'rest'"),
         ({"gains": (0.1,)}, r"gains are two numbers, none below zero, not \(0\.1,\)"),
         ({"gains": (0.1, -1.0)}, "gains are two numbers"),
+        ({"gains": (0.1, 0.1), "preset": "paper"}, "gains is for preset 'recommended'"),
+        ({"gains": (0.1, 0.1), "paradigm": "erp"}, "covariance='xdawn' has filters"),
     ],
 )
 def test_bad_settings_are_refused(change: dict, message: str) -> None:
@@ -213,7 +215,7 @@ def test_own_trials_count_for_as_much_as_those_of_all_others() -> None:
 def test_ingredients_can_be_changed_one_by_one() -> None:
     dataset = load_dataset("sim-erp")
     changes = {"delays": (), "cross_fit": 1, "ridge": 0.1, "embedding": "affine_invariant"}
-    changes["gains"] = (0.0, 0.0)
+    changes["gains"] = (0.1, 0.06)
     settings = Settings(changes=changes)
     method = get_method("recommended")
     model = method.classifier(dataset, settings)

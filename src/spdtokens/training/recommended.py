@@ -22,9 +22,6 @@ Array = NDArray[np.float64]
 
 #: Of every matrix: three views from the mean of the training trials.
 EMBEDDINGS = ("affine_invariant", "whitened_root", "principal_correlation")
-#: Standard deviations of the logarithms of gains from one recording to the next: of all channels
-#: together, and of each.
-GAIN, CHANNEL_GAIN = 0.1, 0.06
 #: Hz at each side of a stimulus frequency and its harmonics: the line, and the line with what
 #: surrounds it. A band must be wider than the window resolves.
 HALF_WIDTHS = (0.25, 1.0)
@@ -59,8 +56,8 @@ def gain_drift(
     embedding: Embedding | Several,
     middle: Array,
     n_channels: int,
-    gain: float = GAIN,
-    channel_gain: float = CHANNEL_GAIN,
+    gain: float,
+    channel_gain: float,
 ) -> Array:
     """How tokens change when electrodes touch otherwise.
 

@@ -16,15 +16,14 @@ from spdtokens.models.config import Attention
 from spdtokens.models.discriminant import RIDGE, fit_discriminant
 from spdtokens.signal import Tokenizer
 from spdtokens.signal.bands import BandSpec
+from spdtokens.signal.covariance import PROTOTYPES
 from spdtokens.signal.tokenizer import Window
 from spdtokens.training.classifier import OVERRIDES, TokenNetworkClassifier
 from spdtokens.training.labels import encode
 from spdtokens.training.presets import PRESETS
 from spdtokens.training.recipe import TrainingError
 from spdtokens.training.recommended import (
-    CHANNEL_GAIN,
     EMBEDDINGS,
-    GAIN,
     gain_drift,
     paradigm_of,
     recommended_tokens,
@@ -73,10 +72,11 @@ floor
     ridge : float
         Of the discriminant of ``recommended``: see
         :func:`~spdtokens.models.discriminant.fit_discriminant`.
-    gains : pair of float
+    gains : pair of float, optional
         For ``recommended``: how much the gains of all channels together, and of each, are expected
-        to change from one recording to the next (standard deviations of logarithms). Directions in
-        which that moves tokens count for less. Not for ``covariance='xdawn'`` and ``'erp'``.
+        to change from one recording to the next (standard deviations of logarithms, such as
+        ``(0.1, 0.06)``). Directions in which that moves tokens count for less. Refused
+        with ``covariance='xdawn'`` and ``'erp'``, whose matrices are not of channels.
     attention : {'standard', 'geometric'}, optional
         ``'geometric'`` lowers attention by ``alpha`` times the Bures-Wasserstein distance of two
         tokens' matrices; with one token a trial it changes nothing.
@@ -130,7 +130,7 @@ verbose, checkpoint
         isometric: bool | None = None,
         floor: Literal["relative", "paper"] = "relative",
         ridge: float = RIDGE,
-        gains: tuple[float, float] = (GAIN, CHANNEL_GAIN),
+        gains: tuple[float, float] | None = None,
         attention: Attention | None = None,
         alpha: float | None = None,
         preset: str = "recommended",
@@ -218,6 +218,11 @@ verbose, checkpoint
         self._check_preset(sample_weight)  # before the signal is worked on
         self.classes_, codes = encode(y, len(np.asarray(X)))
         self.tokenizer_ = self.make_tokenizer(X)
+        if self.gains is not None and self.tokenizer_.covariance in PROTOTYPES:
+            raise TrainingError(
+                "gains is for covariances of channels, and "
+                f"covariance={self.tokenizer_.covariance!r} has filters: leave it out."
+            )
         C = self.tokenizer_.fit_covariances(X, y)
         self.n_features_in_ = self.tokenizer_.n_features_in_
         tokens, bias = self._tokens_of(C)
@@ -230,10 +235,8 @@ verbose, checkpoint
 
     def _drift(self, C: NDArray[np.float64]) -> NDArray[np.float64] | None:
         """Changes of tokens to be expected of gains, where rows of matrices are channels."""
-        if self.tokenizer_.prototypes_:
+        if self.gains is None:
             return None
-        if len(self.gains) != 2 or not min(self.gains) >= 0:
-            raise TrainingError(f"gains are two numbers, none below zero, not {self.gains!r}.")
         reference = getattr(self.tokenizer_.embedding_, "reference", None)
         middle = C.mean(0) if reference is None else reference.numpy()
         channels = self.tokenizer_.n_features_in_
@@ -266,7 +269,11 @@ verbose, checkpoint
             self._preset()
             if sample_weight is not None:
                 raise TrainingError(f"Preset {self.preset!r} cannot weigh trials.")
+            if self.gains is not None:
+                raise TrainingError("gains is for preset 'recommended': leave it out.")
             return
+        if self.gains is not None and (len(self.gains) != 2 or not min(self.gains) >= 0):
+            raise TrainingError(f"gains are two numbers, none below zero, not {self.gains!r}.")
         of_networks = {
             name: getattr(self, name) for name in (*OVERRIDES, "validation", "checkpoint")
         }
