@@ -126,7 +126,7 @@ def test_potentials_and_flicker(how: dict[str, Any], tmp_path: Path) -> None:
     trained.save(tmp_path / "model.spdt")
     decoder = load_model(tmp_path / "model.spdt")
     assert decoder.about["paradigm"] == how.get("paradigm", "ssvep")
-    assert len(decoder.tokens.embeddings) == 2
+    assert len(decoder.tokens.embeddings) == 3
     assert decoder.predict_proba(trials(3)[0]).shape == (3, 2)
 
 
