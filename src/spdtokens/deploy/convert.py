@@ -116,7 +116,8 @@ def _prototype(scale: float, averages: Array, filters: Array | None = None) -> P
 
 def _tokens(tokenizer: Tokenizer) -> Tokens:
     names = [tokenizer.embedding] if isinstance(tokenizer.embedding, str) else tokenizer.embedding
-    reference = tokenizer.state()["reference"]
+    state = tokenizer.state()
+    reference = state["reference"]
     paper = tokenizer.floor == "paper"
     return Tokens(
         embeddings=tuple(names),
@@ -126,6 +127,7 @@ def _tokens(tokenizer: Tokenizer) -> Tokens:
         scale=tokenizer.scale_,
         whiteners=inverse_root(reference) if any(name in AT_REFERENCE for name in names) else None,
         axes=_axes(reference) if PRINCIPAL in names else None,
+        filters=state["filters"],
     )
 
 

@@ -277,7 +277,10 @@ def _trained_on_all(
     middle = None
     if recentre:
         C, middle = _recentred(C, domains(trials.table, every, "session"))
-    classifier: SPDTokenClassifier = method.build({}, settings).fit(C, y)
+    # Matrices alone do not tell whether their rows are channels.
+    potentials = front is not None and front.covariance in PROTOTYPES
+    told = {"paradigm": "erp"} if potentials else {}
+    classifier: SPDTokenClassifier = method.build(told, settings).fit(C, y)
     return make_decoder(
         front,
         classifier,

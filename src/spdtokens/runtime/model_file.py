@@ -16,7 +16,7 @@ from .decoder import Decoder
 from .errors import DecoderError
 from .networks import Discriminant, Network, Transformers
 from .signals import ESTIMATORS, Front, Prototype
-from .tokens import AT_REFERENCE, EMBEDDINGS, PRINCIPAL, Tokens
+from .tokens import AT_REFERENCE, EMBEDDINGS, FILTERED, PRINCIPAL, Tokens
 from .transformer import FoldedBlock, FoldedTransformer, stored
 
 #: Of the file. Files of another number are refused: what they mean may have changed.
@@ -238,7 +238,7 @@ def _front_in(
 
 def _tokens_out(tokens: Tokens, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     fields = asdict(tokens)
-    for name in ("whiteners", "axes"):
+    for name in ("whiteners", "axes", "filters"):
         found = fields.pop(name)
         if found is not None:
             arrays[name] = np.asarray(found)
@@ -257,7 +257,14 @@ def _tokens_in(fields: dict[str, Any], arrays: Arrays, shape: tuple[int, ...]) -
         scale=_number(fields["scale"], positive=True),  # type: ignore[arg-type]
         whiteners=_shaped(arrays["whiteners"], shape) if seen else None,
         axes=_shaped(arrays["axes"], shape) if along else None,
+        filters=_filters_in(arrays["filters"], shape) if FILTERED in embeddings else None,
     )
+
+
+def _filters_in(filters: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    if not 1 <= _shaped(filters, (shape[0], None, shape[2])).shape[1] <= shape[2]:
+        raise DecoderError(f"an array has shape {filters.shape}.")
+    return filters
 
 
 def _network_out(network: Network, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:

@@ -22,7 +22,8 @@ SPECTRAL = {
 AT_REFERENCE = ("affine_invariant", "whitened_root")
 PRINCIPAL = "principal_correlation"
 TRIANGULAR = ("cholesky", "log_cholesky", PRINCIPAL)
-EMBEDDINGS = (*SPECTRAL, "euclidean", *TRIANGULAR)
+FILTERED = "class_filters"
+EMBEDDINGS = (*SPECTRAL, "euclidean", *TRIANGULAR, FILTERED)
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Tokens:
         Inverse square roots of the references.
     axes : ndarray, shape (matrices, d, d), or None
         Their principal directions, strongest first, over the deviations along them.
+    filters : ndarray, shape (matrices, k, d), or None
+        Spatial filters of the classes.
     """
 
     embeddings: Sequence[str]
@@ -52,6 +55,7 @@ class Tokens:
     scale: float
     whiteners: Array | None
     axes: Array | None = None
+    filters: Array | None = None
 
     def __call__(self, C: Array) -> Array:
         """Tokens (n, tokens, features) of matrices (n, matrices, d, d)."""
@@ -68,6 +72,11 @@ class Tokens:
                     found[whitened] = eigen(seen, self.relative, self.absolute)
                 w, V = found[whitened]
                 M = (V * SPECTRAL[name](w)[..., None, :]) @ V.swapaxes(-1, -2)
+            elif name == FILTERED:
+                M = np.zeros_like(C)
+                k = self.filters.shape[-2]  # type: ignore[union-attr]
+                w, V = eigen(congruence(C, self.filters), self.relative, self.absolute)  # type: ignore[arg-type]
+                M[..., :k, :k] = (V * np.log(w)[..., None, :]) @ V.swapaxes(-1, -2)
             else:
                 check_finite(C)
                 along = congruence(C, self.axes) if name == PRINCIPAL else C  # type: ignore[arg-type]

@@ -44,8 +44,9 @@ class Tokenizer(TransformerMixin, BaseEstimator):
     ----------
     embedding : str or sequence of str
         ``'log_euclidean'``, ``'bures_wasserstein'``, ``'euclidean'``, ``'cholesky'``,
-        ``'log_cholesky'``, or ``'affine_invariant'`` or ``'whitened_root'``, which are fitted on
-        training trials. Of several names each matrix gives so many tokens: those of the first
+        ``'log_cholesky'``, or ``'affine_invariant'``, ``'whitened_root'`` or
+        ``'principal_correlation'``, which are fitted on training trials, or ``'class_filters'``,
+        which is fitted on training trials and their labels. Of several names each matrix gives so many tokens: those of the first
         embedding come first.
     sfreq : float, optional
         Samples a second. Needed for raw trials; without it the input is taken as covariances.
@@ -148,7 +149,7 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         ----------
         X : array, shape (n, channels, samples), (n, d, d) or (n, tokens, d, d)
         y : array, shape (n,), optional
-            Needed by ``covariance='erp'`` and ``'xdawn'``.
+            Needed by ``covariance='erp'`` and ``'xdawn'``, and by ``embedding='class_filters'``.
         """
         self.fit_covariances(X, y)
         return self
@@ -169,7 +170,7 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         C = C / self.scale_
         floor = Floor.paper() if self.floor == "paper" else Floor()
         embedding = get_embeddings(self.embedding, isometric=self.isometric, floor=floor)
-        self.embedding_ = embedding.fit(C)
+        self.embedding_ = embedding.fit(C, y)
         self.n_matrices_ = len(matrices)
         self.token_names_ = (
             matrices
@@ -209,9 +210,11 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         """Everything the output depends on besides the input, as plain values and arrays."""
         check_is_fitted(self)
         reference = getattr(self.embedding_, "reference", None)
+        filters = getattr(self.embedding_, "filters", None)
         return {
             "parameters": self.get_params(),
             "reference": None if reference is None else reference.numpy(),
+            "filters": None if filters is None else filters.numpy(),
             "prototypes": [part for made in self.prototypes_ for part in made.state()],
             "scale": self.scale_,
         }

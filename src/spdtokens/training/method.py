@@ -26,7 +26,7 @@ from spdtokens.training.network import TokenModel
 from spdtokens.training.presets import Preset, resolve_preset
 from spdtokens.training.recipe import Recipe
 from spdtokens.training.recipes import published_recipe
-from spdtokens.training.recommended import EMBEDDINGS
+from spdtokens.training.recommended import EMBEDDINGS, GAINS
 
 RecipeName = Literal["published", "common"]
 
@@ -271,7 +271,7 @@ class Method:
             values["bands"] = [list(pair) for pair in values["bands"]]
         if self.own_tokens is not None:
             head: dict[str, Any] = {"embedding": EMBEDDINGS, "isometric": True, "ridge": RIDGE}
-            head["gains"] = None
+            head["gains"] = None if values.get("covariance") in PROTOTYPES else GAINS
             values |= head | self.changed(settings, HEAD_CHANGES)
         if self.has_seed:
             values["device"] = settings.device

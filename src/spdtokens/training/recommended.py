@@ -20,8 +20,12 @@ from spdtokens.training.recipe import TrainingError
 
 Array = NDArray[np.float64]
 
-#: Of every matrix: three views from the mean of the training trials.
-EMBEDDINGS = ("affine_invariant", "whitened_root", "principal_correlation")
+#: Of every matrix: two views from the mean of the training trials, and one through filters of the
+#: classes.
+EMBEDDINGS = ("whitened_root", "principal_correlation", "class_filters")
+#: How gains change from one recording to the next: those of all channels together, and of each
+#: (standard deviations of logarithms).
+GAINS = (0.1, 0.06)
 #: Hz at each side of a stimulus frequency and its harmonics: the line, and the line with what
 #: surrounds it. A band must be wider than the window resolves.
 HALF_WIDTHS = (0.25, 1.0)

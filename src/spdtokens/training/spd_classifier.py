@@ -24,6 +24,7 @@ from spdtokens.training.presets import PRESETS
 from spdtokens.training.recipe import TrainingError
 from spdtokens.training.recommended import (
     EMBEDDINGS,
+    GAINS,
     gain_drift,
     paradigm_of,
     recommended_tokens,
@@ -74,9 +75,9 @@ floor
         :func:`~spdtokens.models.discriminant.fit_discriminant`.
     gains : pair of float, optional
         For ``recommended``: how much the gains of all channels together, and of each, are expected
-        to change from one recording to the next (standard deviations of logarithms, such as
-        ``(0.1, 0.06)``). Directions in which that moves tokens count for less. Refused
-        with ``covariance='xdawn'`` and ``'erp'``, whose matrices are not of channels.
+        to change from one recording to the next (standard deviations of logarithms). Directions in
+        which that moves tokens count for less. None for ``(0.1, 0.06)``; of potentials for none,
+        and there they are refused: their matrices are not of channels. ``(0, 0)`` for none.
     attention : {'standard', 'geometric'}, optional
         ``'geometric'`` lowers attention by ``alpha`` times the Bures-Wasserstein distance of two
         tokens' matrices; with one token a trial it changes nothing.
@@ -218,10 +219,10 @@ verbose, checkpoint
         self._check_preset(sample_weight)  # before the signal is worked on
         self.classes_, codes = encode(y, len(np.asarray(X)))
         self.tokenizer_ = self.make_tokenizer(X)
-        if self.gains is not None and self.tokenizer_.covariance in PROTOTYPES:
+        if self.gains is not None and self._of_potentials:
             raise TrainingError(
-                "gains is for covariances of channels, and "
-                f"covariance={self.tokenizer_.covariance!r} has filters: leave it out."
+                "gains is for covariances of channels, and those of potentials have class averages "
+                "and filters: leave it out."
             )
         C = self.tokenizer_.fit_covariances(X, y)
         self.n_features_in_ = self.tokenizer_.n_features_in_
@@ -235,12 +236,20 @@ verbose, checkpoint
 
     def _drift(self, C: NDArray[np.float64]) -> NDArray[np.float64] | None:
         """Changes of tokens to be expected of gains, where rows of matrices are channels."""
-        if self.gains is None:
+        if self._of_potentials:
             return None
+        gains = GAINS if self.gains is None else self.gains
         reference = getattr(self.tokenizer_.embedding_, "reference", None)
         middle = C.mean(0) if reference is None else reference.numpy()
         channels = self.tokenizer_.n_features_in_
-        return gain_drift(self.tokenizer_.embedding_, middle, channels, *self.gains)
+        return gain_drift(self.tokenizer_.embedding_, middle, channels, *gains)
+
+    @property
+    def _of_potentials(self) -> bool:
+        """Whether matrices have class averages beside the channels, or filters instead of them."""
+        if self.sfreq is not None:
+            return self.tokenizer_.covariance in PROTOTYPES
+        return paradigm_of(self.paradigm, self.stimulus_frequencies) == "erp"
 
     def make_tokenizer(self, X: ArrayLike) -> Tokenizer:
         """The tokenizer of these parameters for such trials, not fitted."""

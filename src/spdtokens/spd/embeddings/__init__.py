@@ -13,6 +13,7 @@ from spdtokens._errors import UserError
 from spdtokens.spd.embeddings.at_reference import AffineInvariant, WhitenedRoot
 from spdtokens.spd.embeddings.base import Embedding
 from spdtokens.spd.embeddings.bures_wasserstein import BuresWasserstein
+from spdtokens.spd.embeddings.class_filters import ClassFilters
 from spdtokens.spd.embeddings.cholesky import Cholesky, LogCholesky
 from spdtokens.spd.embeddings.euclidean import Euclidean
 from spdtokens.spd.embeddings.log_euclidean import LogEuclidean
@@ -32,6 +33,8 @@ EMBEDDINGS: dict[str, type[Embedding]] = {
         PrincipalCorrelation,
     )
 }
+#: Those that look at labels, and are not one to one.
+SUPERVISED: dict[str, type[Embedding]] = {ClassFilters.name: ClassFilters}
 
 
 def get_embedding(name: str, **options: Any) -> Embedding:
@@ -40,7 +43,7 @@ def get_embedding(name: str, **options: Any) -> Embedding:
     Parameters
     ----------
     name : str
-        A key of ``EMBEDDINGS``.
+        A key of ``EMBEDDINGS`` or ``SUPERVISED``.
     **options
         Passed to the embedding: ``isometric``, ``floor``, ...
 
@@ -49,9 +52,10 @@ def get_embedding(name: str, **options: Any) -> Embedding:
     ValueError
         If there is no such embedding; the message lists those there are.
     """
-    if name not in EMBEDDINGS:
-        raise UserError(f"There is no embedding {name!r}. Choose from: {', '.join(EMBEDDINGS)}.")
-    return EMBEDDINGS[name](**options)
+    known = EMBEDDINGS | SUPERVISED
+    if name not in known:
+        raise UserError(f"There is no embedding {name!r}. Choose from: {', '.join(known)}.")
+    return known[name](**options)
 
 
 def get_embeddings(names: str | Sequence[str], **options: Any) -> Embedding | Several:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from pyriemann.geometry.mean import gmean
 from torch import Tensor
 
@@ -49,13 +50,14 @@ class AtReference(Embedding):
         W = self._whitener.to(C.device)
         return W @ C.double() @ W.mT
 
-    def fit(self, C: Any) -> Self:
+    def fit(self, C: Any, y: ArrayLike | None = None) -> Self:  # noqa: ARG002
         """Return a copy with the mean of training matrices as reference.
 
         Parameters
         ----------
         C : Tensor or ndarray, shape (n, d, d) or (n, tokens, d, d)
             With tokens, each token gets a reference of its own.
+        y : ignored
         """
         C = as_tensor(C).detach().double()
         check_spd(C)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from spdtokens.spd.arrays import numpy_too
@@ -56,10 +57,10 @@ class Embedding(ABC):
     def unembed(self, M: Tensor) -> Tensor:
         """Inverse of :meth:`embed`."""
 
-    def fit(self, C: Any) -> Self:  # noqa: ARG002
+    def fit(self, C: Any, y: ArrayLike | None = None) -> Self:  # noqa: ARG002
         """Return an embedding fitted to training matrices (n, d, d) or (n, tokens, d, d).
 
-        Most embeddings have nothing to fit and return themselves.
+        Most embeddings have nothing to fit and return themselves; few look at labels ``y`` (n,).
         """
         return self
 

@@ -6,11 +6,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from spdtokens.spd.arrays import numpy_too
 from spdtokens.spd.embeddings.at_reference import AtReference
 from spdtokens.spd.embeddings.base import Embedding
+from spdtokens.spd.embeddings.class_filters import ClassFilters
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,8 @@ class Several:
 
     members: tuple[Embedding, ...]
 
-    def fit(self, C: Any) -> Self:
-        """Return a copy fitted to training matrices (n, tokens, d, d)."""
+    def fit(self, C: Any, y: ArrayLike | None = None) -> Self:
+        """Return a copy fitted to training matrices (n, tokens, d, d) and labels (n,)."""
         first: AtReference | None = None
         fitted = []
         for member in self.members:
@@ -33,7 +35,7 @@ class Several:
             if isinstance(member, AtReference) and first and first.metric == member.metric:
                 member = replace(member, reference=first.reference)
             else:
-                member = member.fit(C)
+                member = member.fit(C, y)
                 first = member if isinstance(member, AtReference) else first
             fitted.append(member)
         return replace(self, members=tuple(fitted))
@@ -47,4 +49,10 @@ class Several:
     def reference(self) -> Tensor | None:
         """Of the members that have one."""
         found = [m.reference for m in self.members if isinstance(m, AtReference)]
+        return found[0] if found else None
+
+    @property
+    def filters(self) -> Tensor | None:
+        """Of the member that has some."""
+        found = [m.filters for m in self.members if isinstance(m, ClassFilters)]
         return found[0] if found else None

@@ -1,0 +1,135 @@
+"""Tokens of what spatial filters of the classes pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import eigh
+from torch import Tensor
+from torch.nn.functional import pad
+
+from spdtokens._errors import UserError
+from spdtokens.spd.arrays import as_tensor
+from spdtokens.spd.embeddings.base import Embedding
+from spdtokens.spd.matrix_functions import spectral
+from spdtokens.spd.scalar_functions import LOG
+from spdtokens.spd.validation import check_spd
+
+#: Filters a class, where there are channels enough.
+PER_CLASS = 2
+#: Of the mean variance, added to every variance that is compared: along directions that carry
+#: hardly anything, as after an average reference, ratios would be chance.
+SHRINKAGE = 0.003
+
+Array = NDArray[np.float64]
+
+
+def class_filters(C: Array, y: ArrayLike) -> Array:
+    """Directions along which the variance of a class differs most from that of all.
+
+    Common spatial patterns of each class against all of them (of two classes those of one, which
+    are those of the other). Every trial counts alike, however strong, and so does every class.
+
+    Parameters
+    ----------
+    C : ndarray, shape (n, d, d)
+    y : array, shape (n,)
+
+    Returns
+    -------
+    F : ndarray, shape (k, d)
+        Two of each class where there are channels enough, else one, and never more than ``d``;
+        those that differ most of each class come first.
+    """
+    y = np.asarray(y)
+    names = np.unique(y)
+    d = C.shape[-1]
+    shares = C / np.trace(C, axis1=1, axis2=2)[:, None, None]
+    means = np.stack([shares[y == name].mean(0) for name in names])
+    means += SHRINKAGE / d * np.eye(d)
+    common = means.mean(0)
+    per_class = max(1, min(PER_CLASS, d // len(names)))
+    if len(names) == 2:
+        means, per_class = means[:1], min(2 * per_class, d)
+    found = []
+    for mean in means:
+        ratios, V = eigh(mean, common)
+        unlike = np.abs(np.log(ratios))
+        found.append(V[:, np.argsort(-unlike, kind="stable")[:per_class]].T)
+    F = np.stack(found, axis=1).reshape(-1, d)[:d]
+    # Which way a filter points is chance: its largest entry is positive.
+    largest = np.take_along_axis(F, np.abs(F).argmax(1)[:, None], axis=1)
+    return np.asarray(F * np.sign(largest))
+
+
+@dataclass(frozen=True)
+class ClassFilters(Embedding):
+    """``triu(log(F C F'))`` with spatial filters ``F`` of the classes, fitted on training trials.
+
+    The ``k`` filters are those of :func:`class_filters`. The token is as long as that of any other
+    embedding, with zeros for what is beyond the ``k x k`` matrix; with fewer filters than channels
+    no matrix can be had back from it.
+
+    Scale law: ``to_token(s C) = to_token(C) + log(s) I`` within the ``k x k`` matrix, at fixed
+    filters, which do not depend on the scale of trials.
+    """
+
+    name: ClassVar[str] = "class_filters"
+    needs_fit: ClassVar[bool] = True
+
+    filters: Tensor | None = field(default=None, compare=False, repr=False)
+
+    def fit(self, C: Any, y: ArrayLike | None = None) -> Self:
+        """Return a copy with the filters of labelled training matrices.
+
+        Parameters
+        ----------
+        C : Tensor or ndarray, shape (n, d, d) or (n, tokens, d, d)
+            With tokens, each token gets filters of its own.
+        y : array, shape (n,)
+        """
+        if y is None:
+            raise UserError("The embedding 'class_filters' is fitted to labelled trials: pass y.")
+        C = as_tensor(C).detach().double()
+        check_spd(C)
+        if len(np.unique(np.asarray(y))) < 2 or len(np.asarray(y)) != len(C):
+            raise UserError(
+                "The embedding 'class_filters' needs a label of each trial and two classes; got "
+                f"{len(C)} trials, {len(np.asarray(y))} labels."
+            )
+        matrices = C.cpu().numpy()
+        made = (
+            class_filters(matrices, y)
+            if C.ndim == 3
+            else np.stack([class_filters(matrices[:, i], y) for i in range(C.shape[1])])
+        )
+        return replace(self, filters=torch.from_numpy(made).to(C.device))
+
+    def embed(self, C: Tensor) -> Tensor:
+        if self.filters is None:
+            raise RuntimeError(
+                "The class_filters embedding needs filters: call `fit` with labelled training "
+                "matrices (never test ones) and use the embedding it returns."
+            )
+        F = self.filters.to(C.device)
+        if F.shape[-1] != C.shape[-1] or (
+            F.ndim == 3 and (C.ndim < 3 or C.shape[-3] != len(F))
+        ):
+            raise ValueError(
+                f"The filters were fitted to matrices (..., {', '.join(map(str, F.shape[:-2]))}"
+                f"{', ' if F.ndim == 3 else ''}{F.shape[-1]}, {F.shape[-1]}), got "
+                f"{tuple(C.shape)}."
+            )
+        logs = spectral(F @ C.double() @ F.mT, LOG, floor=self.floor, dtype=C.dtype)
+        beyond = C.shape[-1] - F.shape[-2]
+        return pad(logs, (0, beyond, 0, beyond))
+
+    def unembed(self, M: Tensor) -> Tensor:  # noqa: ARG002
+        raise NotImplementedError(
+            "Matrices cannot be had back from tokens of 'class_filters': what no filter passes is "
+            "not in them."
+        )
