@@ -20,12 +20,14 @@ from spdtokens.training.recipe import TrainingError
 
 Array = NDArray[np.float64]
 
-#: Of every matrix: two views from the mean of the training trials, and one through filters of the
+#: Of every matrix: three views from the mean of the training trials, and one through filters of the
 #: classes.
-EMBEDDINGS = ("whitened_root", "principal_correlation", "class_filters")
+EMBEDDINGS = ("affine_invariant", "whitened_root", "principal_correlation", "class_filters")
+#: Of few trials.
+WITHOUT_LABELS = EMBEDDINGS[:-1]
 #: How gains change from one recording to the next: those of all channels together, and of each
 #: (standard deviations of logarithms).
-GAINS = (0.1, 0.06)
+GAINS = (0.05, 0.03)
 #: Hz at each side of a stimulus frequency and its harmonics: the line, and the line with what
 #: surrounds it. A band must be wider than the window resolves.
 HALF_WIDTHS = (0.25, 1.0)
@@ -54,6 +56,15 @@ def paradigm_of(name: str | None, stimulus_frequencies: Sequence[float]) -> Para
     if name not in known:
         raise TrainingError(f"There is no paradigm {name!r}. There are: {', '.join(PARADIGMS)}.")
     return known[name]
+
+
+def are_few(n_trials: int, n_channels: int) -> bool:
+    """Whether trials are too few for filters of classes, and to give directions away for gains.
+
+    With no more trials than channels, filters can tell any training trials apart, and every
+    direction that gains may change is one less to tell classes by.
+    """
+    return n_trials <= n_channels
 
 
 def gain_drift(

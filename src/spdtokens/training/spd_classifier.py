@@ -25,6 +25,8 @@ from spdtokens.training.recipe import TrainingError
 from spdtokens.training.recommended import (
     EMBEDDINGS,
     GAINS,
+    WITHOUT_LABELS,
+    are_few,
     gain_drift,
     paradigm_of,
     recommended_tokens,
@@ -52,7 +54,8 @@ class SPDTokenClassifier(TokenNetworkClassifier):
     ----------
     embedding : str or sequence of str, optional
         Kind of tokens, or several kinds, as in :class:`spdtokens.Tokenizer`; None for those of the
-        preset.
+        preset. Those of ``recommended`` are four, without ``'class_filters'`` of no more trials
+        than channels.
     sfreq : float, optional
         Samples a second; without it the input is taken as covariance matrices.
     paradigm : {'mi', 'erp', 'ssvep', 'other'}, optional
@@ -76,8 +79,9 @@ floor
     gains : pair of float, optional
         For ``recommended``: how much the gains of all channels together, and of each, are expected
         to change from one recording to the next (standard deviations of logarithms). Directions in
-        which that moves tokens count for less. None for ``(0.1, 0.06)``; of potentials for none,
-        and there they are refused: their matrices are not of channels. ``(0, 0)`` for none.
+        which that moves tokens count for less. None for ``(0.05, 0.03)``, or for none of no more
+        trials than channels. None too of potentials, and there they are refused: their matrices are
+        not of channels. ``(0, 0)`` for none.
     attention : {'standard', 'geometric'}, optional
         ``'geometric'`` lowers attention by ``alpha`` times the Bures-Wasserstein distance of two
         tokens' matrices; with one token a trial it changes nothing.
@@ -238,10 +242,12 @@ verbose, checkpoint
         """Changes of tokens to be expected of gains, where rows of matrices are channels."""
         if self._of_potentials:
             return None
+        channels = self.tokenizer_.n_features_in_
+        if self.gains is None and are_few(len(C), channels):
+            return None
         gains = GAINS if self.gains is None else self.gains
         reference = getattr(self.tokenizer_.embedding_, "reference", None)
         middle = C.mean(0) if reference is None else reference.numpy()
-        channels = self.tokenizer_.n_features_in_
         return gain_drift(self.tokenizer_.embedding_, middle, channels, *gains)
 
     @property
@@ -261,7 +267,8 @@ verbose, checkpoint
             options: dict[str, Any] = {"bands": "broadband", "covariance": "sample"}
             options |= {"embedding": "log_euclidean", "isometric": False}
         else:
-            options = {"embedding": EMBEDDINGS, "isometric": True}
+            few = are_few(len(X), np.shape(X)[-2])  # type: ignore[arg-type]
+            options = {"embedding": WITHOUT_LABELS if few else EMBEDDINGS, "isometric": True}
             paradigm = paradigm_of(self.paradigm, self.stimulus_frequencies)
             if self.sfreq is not None:
                 end = self.tmin + np.shape(X)[-1] / self.sfreq
