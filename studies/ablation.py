@@ -13,6 +13,7 @@ from spdtokens import evaluate
 from spdtokens.data import Selection
 from spdtokens.evaluation import Choice
 from spdtokens.training.methods import Settings
+from spdtokens.training.recommended import EMBEDDINGS
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 FLICKER = Selection(paradigm="ssvep", stimulus_hz=(13.0, 17.0, 21.0))
@@ -37,25 +38,30 @@ SETS = {
     "sim-erp": ("sim-erp", {}),
     "sim-ssvep": ("sim-ssvep", {}),
 }
+
+
+def _without(name: str) -> tuple[str, ...]:
+    return tuple(other for other in EMBEDDINGS if other != name)
+
+
 EPOCHS = {"p300": (0.0, 1.0), "sim-erp": (0.0, 1.25)}
 VARIANTS = {
     "recommended": Settings(),
-    "no logarithms": Settings(changes={"embedding": ("whitened_root", "principal_correlation")}),
-    "no square roots": Settings(
-        changes={"embedding": ("affine_invariant", "principal_correlation")}
-    ),
-    "no principal correlations": Settings(
-        changes={"embedding": ("affine_invariant", "whitened_root")}
-    ),
-    "principal correlations only": Settings(changes={"embedding": "principal_correlation"}),
+    "no logarithms": Settings(changes={"embedding": _without("affine_invariant")}),
+    "no square roots": Settings(changes={"embedding": _without("whitened_root")}),
+    "no principal correlations": Settings(changes={"embedding": _without("principal_correlation")}),
+    "no class filters": Settings(changes={"embedding": _without("class_filters")}),
     "not seen from the mean": Settings(
-        changes={"embedding": ("log_euclidean", "bures_wasserstein")}
+        changes={"embedding": ("log_euclidean", "bures_wasserstein", "class_filters")}
     ),
     "off-diagonal entries not times sqrt 2": Settings(changes={"isometric": False}),
     "a tenth of the ridge": Settings(changes={"ridge": 0.0012}),
     "ten times the ridge": Settings(changes={"ridge": 0.12}),
 }
-GAINS = {"gains are expected to change": Settings(changes={"gains": (0.1, 0.06)})}
+GAINS = {
+    "no gains": Settings(changes={"gains": (0.0, 0.0)}),
+    "twice the gains": Settings(changes={"gains": (0.1, 0.06)}),
+}
 ONLY_SIGNALS = {"sample covariance": Settings(covariance="sample")}
 ONLY = {
     "erp": {
@@ -71,6 +77,8 @@ def variants(name: str) -> dict[str, Settings]:
     chosen = dict(VARIANTS)
     if name not in EPOCHS:
         chosen |= GAINS
+    if name == "imagery":
+        chosen["class filters of few trials"] = Settings(changes={"embedding": EMBEDDINGS})
     if not name.startswith("a09"):
         chosen |= ONLY["erp"] if name in EPOCHS else ONLY_SIGNALS
     if name in EPOCHS:

@@ -230,6 +230,17 @@ def test_matrices_that_fill_the_memory(path: Path) -> None:
         load_model(path)
 
 
+@pytest.mark.parametrize("k", [0, 5])
+def test_filters_of_classes_that_cannot_be(k: int, tmp_path: Path) -> None:
+    """More filters than channels have a token that is too long."""
+    decoder = made("imagery").decoder
+    wrong = replace(decoder.tokens, filters=np.ones((1, k, 4)))
+    path = tmp_path / "model.spdt"
+    path.write_bytes(model_bytes(replace(decoder, tokens=wrong)))
+    with pytest.raises(DecoderError, match="an array has shape"):
+        load_model(path)
+
+
 @pytest.mark.parametrize("n", [3_000_000, 9_999_999])
 def test_trials_that_take_minutes(tmp_path: Path, n: int) -> None:
     """Without a check: filters of a trial of an hour, computed sample by sample."""

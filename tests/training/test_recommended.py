@@ -17,7 +17,13 @@ from spdtokens.models import ModelError
 from spdtokens.signal.bands import SignalError
 from spdtokens.training import TrainingError
 from spdtokens.training.methods import MethodError, Settings, get_method
-from spdtokens.training.recommended import gain_drift, paradigm_of, recommended_tokens
+from spdtokens.training.recommended import (
+    EMBEDDINGS,
+    GAINS,
+    gain_drift,
+    paradigm_of,
+    recommended_tokens,
+)
 
 SFREQ = 128.0
 
@@ -67,7 +73,7 @@ def test_it_is_the_default_and_decodes() -> None:
     model = SPDTokenClassifier(sfreq=SFREQ)
     assert model.preset == "recommended"
     assert model.fit(X, y).score(test, labels) > 0.9
-    names = ("affine_invariant", "whitened_root", "principal_correlation")
+    names = ("affine_invariant", "whitened_root", "principal_correlation", "class_filters")
     assert model.tokenizer_.token_names_ == [f"8-30 Hz, {name}" for name in names]
     probability = model.predict_proba(test)
     np.testing.assert_allclose(probability.sum(1), 1)
@@ -92,12 +98,50 @@ def test_scores_listen_less_to_gains_that_may_change() -> None:
     assert heard[0.6] < heard[0.06] < heard[0.0]
 
 
+def test_the_preset_expects_gains_to_change() -> None:
+    X, y = rhythms()
+    test, _ = rhythms(seed=1)
+    default = SPDTokenClassifier(sfreq=SFREQ).fit(X, y).predict_proba(test)
+    told = SPDTokenClassifier(sfreq=SFREQ, gains=GAINS).fit(X, y).predict_proba(test)
+    np.testing.assert_array_equal(told, default)
+    none = SPDTokenClassifier(sfreq=SFREQ, gains=(0.0, 0.0)).fit(X, y).predict_proba(test)
+    assert np.abs(none - default).max() > 1e-3
+
+
+def test_of_few_trials_there_are_neither_filters_nor_gains() -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(8) % 2
+    C = rng.standard_normal((8, 8, 40))
+    C[y == 1, 3] *= 2
+    C = C @ C.swapaxes(-1, -2) / 40
+    few = SPDTokenClassifier().fit(C, y)
+    assert few.tokenizer_.embedding == EMBEDDINGS[:-1]
+    plain = SPDTokenClassifier(EMBEDDINGS[:-1], gains=(0.0, 0.0)).fit(C, y)
+    np.testing.assert_allclose(few.predict_proba(C), plain.predict_proba(C), atol=1e-12)
+    enough = SPDTokenClassifier().fit(C[:, :7, :7], y)
+    assert enough.tokenizer_.embedding == EMBEDDINGS
+    # Whoever names them gets them.
+    asked = SPDTokenClassifier(EMBEDDINGS, gains=GAINS).fit(C, y)
+    assert asked.tokenizer_.n_tokens_ == 4
+    assert np.abs(asked.predict_proba(C) - few.predict_proba(C)).max() > 1e-3
+
+
+def test_matrices_of_potentials_have_no_gains() -> None:
+    X, y = rhythms()
+    C = SPDTokenClassifier(sfreq=SFREQ).fit(X, y).tokenizer_.covariances(X)
+    told = SPDTokenClassifier(paradigm="erp").fit(C, y).predict_proba(C)
+    none = SPDTokenClassifier(gains=(0.0, 0.0)).fit(C, y).predict_proba(C)
+    np.testing.assert_allclose(told, none, atol=1e-12)
+    with pytest.raises(TrainingError, match="gains is for covariances of channels"):
+        SPDTokenClassifier(paradigm="erp", gains=(0.1, 0.1)).fit(C, y)
+
+
 def test_drift_is_what_gains_do_to_tokens() -> None:
     X, y = rhythms()
     tokenizer = SPDTokenClassifier(sfreq=SFREQ, delays=(0.1,)).fit(X, y).tokenizer_
     middle = tokenizer.embedding_.reference.numpy()
     drift = gain_drift(tokenizer.embedding_, middle, 5, 0.2, 0.3)
-    assert drift.shape == (6, 3, 55)
+    assert drift.shape == (6, 4, 55)
     both = np.ones(10)
     both[[1, 6]] = np.exp(0.3)  # a channel and its past
     for row, factor in ((0, np.full(10, np.exp(0.2))), (2, both)):
@@ -137,7 +181,7 @@ def test_own_bands_windows_and_embedding() -> None:
         ({"gains": (0.1,)}, r"gains are two numbers, none below zero, not \(0\.1,\)"),
         ({"gains": (0.1, -1.0)}, "gains are two numbers"),
         ({"gains": (0.1, 0.1), "preset": "paper"}, "gains is for preset 'recommended'"),
-        ({"gains": (0.1, 0.1), "paradigm": "erp"}, "covariance='xdawn' has filters"),
+        ({"gains": (0.1, 0.1), "paradigm": "erp"}, "those of potentials have class averages"),
     ],
 )
 def test_bad_settings_are_refused(change: dict, message: str) -> None:

@@ -46,8 +46,8 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         ``'log_euclidean'``, ``'bures_wasserstein'``, ``'euclidean'``, ``'cholesky'``,
         ``'log_cholesky'``, or ``'affine_invariant'``, ``'whitened_root'`` or
         ``'principal_correlation'``, which are fitted on training trials, or ``'class_filters'``,
-        which is fitted on training trials and their labels. Of several names each matrix gives so many tokens: those of the first
-        embedding come first.
+        which is fitted on training trials and their labels. Of several names each matrix gives so
+        many tokens: those of the first embedding come first.
     sfreq : float, optional
         Samples a second. Needed for raw trials; without it the input is taken as covariances.
     bands : str or sequence of pairs

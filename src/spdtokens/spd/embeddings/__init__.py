@@ -13,8 +13,8 @@ from spdtokens._errors import UserError
 from spdtokens.spd.embeddings.at_reference import AffineInvariant, WhitenedRoot
 from spdtokens.spd.embeddings.base import Embedding
 from spdtokens.spd.embeddings.bures_wasserstein import BuresWasserstein
-from spdtokens.spd.embeddings.class_filters import ClassFilters
 from spdtokens.spd.embeddings.cholesky import Cholesky, LogCholesky
+from spdtokens.spd.embeddings.class_filters import ClassFilters
 from spdtokens.spd.embeddings.euclidean import Euclidean
 from spdtokens.spd.embeddings.log_euclidean import LogEuclidean
 from spdtokens.spd.embeddings.principal import PrincipalCorrelation

@@ -12,7 +12,7 @@ from pyriemann.geometry.mean import gmean
 from torch import Tensor
 
 from spdtokens.spd.arrays import as_tensor
-from spdtokens.spd.embeddings.base import Embedding
+from spdtokens.spd.embeddings.base import Embedding, check_fitted_shape
 from spdtokens.spd.matrix_functions import expm, invsqrtm, spectral, sqrtm
 from spdtokens.spd.scalar_functions import LOG, SQRT
 from spdtokens.spd.validation import check_spd
@@ -82,16 +82,7 @@ class AtReference(Embedding):
                 "matrices (never test ones) and use the embedding it returns."
             )
         R = self.reference
-        if R.shape[-1] != like.shape[-1]:
-            raise ValueError(
-                f"The reference was fitted to {R.shape[-1]} x {R.shape[-1]} matrices, got "
-                f"{like.shape[-1]} x {like.shape[-1]}."
-            )
-        if R.ndim == 3 and (like.ndim < 3 or like.shape[-3] != len(R)):
-            raise ValueError(
-                f"The reference was fitted to {len(R)} tokens a trial: expected matrices "
-                f"(..., {len(R)}, d, d), got {tuple(like.shape)}."
-            )
+        check_fitted_shape("reference", R, like)
         return R.to(like.device)
 
 

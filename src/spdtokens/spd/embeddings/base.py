@@ -86,3 +86,23 @@ class Embedding(ABC):
 def symmetric_part(C: Tensor) -> Tensor:
     """``(C + C') / 2``."""
     return 0.5 * (C + C.mT)
+
+
+def check_fitted_shape(what: str, fitted: Tensor, C: Tensor) -> None:
+    """Refuse matrices (..., d, d) of another size, or number a trial, than were fitted to.
+
+    Parameters
+    ----------
+    what : str
+        Name of what was fitted, of shape (..., d) or (tokens, ..., d).
+    """
+    d = fitted.shape[-1]
+    if d != C.shape[-1]:
+        raise ValueError(
+            f"The {what} was fitted to {d} x {d} matrices, got {C.shape[-1]} x {C.shape[-1]}."
+        )
+    if fitted.ndim == 3 and (C.ndim < 3 or C.shape[-3] != len(fitted)):
+        raise ValueError(
+            f"The {what} was fitted to {len(fitted)} tokens a trial: expected matrices "
+            f"(..., {len(fitted)}, d, d), got {tuple(C.shape)}."
+        )

@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 
 from spdtokens._errors import UserError
 from spdtokens.spd.arrays import as_tensor
-from spdtokens.spd.embeddings.base import Embedding
+from spdtokens.spd.embeddings.base import Embedding, check_fitted_shape
 from spdtokens.spd.matrix_functions import spectral
 from spdtokens.spd.scalar_functions import LOG
 from spdtokens.spd.validation import check_spd
@@ -96,10 +96,13 @@ class ClassFilters(Embedding):
             raise UserError("The embedding 'class_filters' is fitted to labelled trials: pass y.")
         C = as_tensor(C).detach().double()
         check_spd(C)
-        if len(np.unique(np.asarray(y))) < 2 or len(np.asarray(y)) != len(C):
+        y = np.asarray(y)
+        if len(y) != len(C):
+            raise UserError(f"There are {len(C)} trials and {len(y)} labels: pass one a trial.")
+        if len(np.unique(y)) < 2:
             raise UserError(
-                "The embedding 'class_filters' needs a label of each trial and two classes; got "
-                f"{len(C)} trials, {len(np.asarray(y))} labels."
+                "The embedding 'class_filters' tells classes apart and needs two classes; got "
+                f"{len(y)} trials of 1 class."
             )
         matrices = C.cpu().numpy()
         made = (
@@ -116,19 +119,12 @@ class ClassFilters(Embedding):
                 "matrices (never test ones) and use the embedding it returns."
             )
         F = self.filters.to(C.device)
-        if F.shape[-1] != C.shape[-1] or (
-            F.ndim == 3 and (C.ndim < 3 or C.shape[-3] != len(F))
-        ):
-            raise ValueError(
-                f"The filters were fitted to matrices (..., {', '.join(map(str, F.shape[:-2]))}"
-                f"{', ' if F.ndim == 3 else ''}{F.shape[-1]}, {F.shape[-1]}), got "
-                f"{tuple(C.shape)}."
-            )
+        check_fitted_shape("filter bank", F, C)
         logs = spectral(F @ C.double() @ F.mT, LOG, floor=self.floor, dtype=C.dtype)
         beyond = C.shape[-1] - F.shape[-2]
         return pad(logs, (0, beyond, 0, beyond))
 
-    def unembed(self, M: Tensor) -> Tensor:  # noqa: ARG002
+    def unembed(self, M: Tensor) -> Tensor:
         raise NotImplementedError(
             "Matrices cannot be had back from tokens of 'class_filters': what no filter passes is "
             "not in them."
