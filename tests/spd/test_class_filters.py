@@ -20,7 +20,8 @@ from tests.matrices import F64, random_spd
 def labelled(n: int = 60, d: int = 8, classes: int = 2, seed: int = 0) -> tuple:
     """Trials of mixed sources; each class has a source that is stronger than for the others."""
     rng = np.random.default_rng(seed)
-    mixing = rng.standard_normal((d, d))
+    # A turn: however strong a source, all channels together have as much of it.
+    mixing = np.linalg.qr(rng.standard_normal((d, d)))[0]
     y = np.arange(n) % classes
     powers = np.ones((n, d))
     powers[np.arange(n), y] = 3.0
