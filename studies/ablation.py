@@ -54,7 +54,7 @@ VARIANTS = {
     "not seen from the mean": Settings(
         changes={"embedding": ("log_euclidean", "bures_wasserstein", "class_filters")}
     ),
-    "off-diagonal entries not times sqrt 2": Settings(changes={"isometric": False}),
+    "off-diagonal entries times sqrt 2": Settings(changes={"isometric": True}),
     "a tenth of the ridge": Settings(changes={"ridge": 0.0012}),
     "ten times the ridge": Settings(changes={"ridge": 0.12}),
 }

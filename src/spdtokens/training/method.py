@@ -26,7 +26,7 @@ from spdtokens.training.network import TokenModel
 from spdtokens.training.presets import Preset, resolve_preset
 from spdtokens.training.recipe import Recipe
 from spdtokens.training.recipes import published_recipe
-from spdtokens.training.recommended import EMBEDDINGS, GAINS
+from spdtokens.training.recommended import EMBEDDINGS, GAINS, WITHOUT_LABELS
 
 RecipeName = Literal["published", "common"]
 
@@ -270,8 +270,10 @@ class Method:
         if not isinstance(values.get("bands", ""), str):
             values["bands"] = [list(pair) for pair in values["bands"]]
         if self.own_tokens is not None:
-            head: dict[str, Any] = {"embedding": EMBEDDINGS, "isometric": True, "ridge": RIDGE}
+            head: dict[str, Any] = {"embedding": EMBEDDINGS, "isometric": False, "ridge": RIDGE}
             head["gains"] = None if values.get("covariance") in PROTOTYPES else GAINS
+            of_few = {"embedding": WITHOUT_LABELS, "gains": None}
+            head["of few trials"] = {k: v for k, v in of_few.items() if k not in settings.changes}
             values |= head | self.changed(settings, HEAD_CHANGES)
         if self.has_seed:
             values["device"] = settings.device

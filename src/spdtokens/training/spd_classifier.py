@@ -268,7 +268,7 @@ verbose, checkpoint
             options |= {"embedding": "log_euclidean", "isometric": False}
         else:
             few = are_few(len(X), np.shape(X)[-2])  # type: ignore[arg-type]
-            options = {"embedding": WITHOUT_LABELS if few else EMBEDDINGS, "isometric": True}
+            options = {"embedding": WITHOUT_LABELS if few else EMBEDDINGS, "isometric": False}
             paradigm = paradigm_of(self.paradigm, self.stimulus_frequencies)
             if self.sfreq is not None:
                 end = self.tmin + np.shape(X)[-1] / self.sfreq
