@@ -7,13 +7,14 @@ Run `python studies/ablation.py` from a checkout with ../shared/data beside it, 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 from spdtokens import evaluate
 from spdtokens.data import Selection
 from spdtokens.evaluation import Choice
 from spdtokens.training.methods import Settings
-from spdtokens.training.recommended import EMBEDDINGS
+from spdtokens.training.recommended import EMBEDDINGS, GAINS, WITHOUT_LABELS
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 FLICKER = Selection(paradigm="ssvep", stimulus_hz=(13.0, 17.0, 21.0))
@@ -38,29 +39,17 @@ SETS = {
     "sim-erp": ("sim-erp", {}),
     "sim-ssvep": ("sim-ssvep", {}),
 }
-
-
-def _without(name: str) -> tuple[str, ...]:
-    return tuple(other for other in EMBEDDINGS if other != name)
-
-
 EPOCHS = {"p300": (0.0, 1.0), "sim-erp": (0.0, 1.25)}
+TOKENS = {
+    "no logarithms": "affine_invariant",
+    "no square roots": "whitened_root",
+    "no principal correlations": "principal_correlation",
+    "no class filters": "class_filters",
+}
 VARIANTS = {
-    "recommended": Settings(),
-    "no logarithms": Settings(changes={"embedding": _without("affine_invariant")}),
-    "no square roots": Settings(changes={"embedding": _without("whitened_root")}),
-    "no principal correlations": Settings(changes={"embedding": _without("principal_correlation")}),
-    "no class filters": Settings(changes={"embedding": _without("class_filters")}),
-    "not seen from the mean": Settings(
-        changes={"embedding": ("log_euclidean", "bures_wasserstein", "class_filters")}
-    ),
     "off-diagonal entries times sqrt 2": Settings(changes={"isometric": True}),
     "a tenth of the ridge": Settings(changes={"ridge": 0.0012}),
     "ten times the ridge": Settings(changes={"ridge": 0.12}),
-}
-GAINS = {
-    "no gains": Settings(changes={"gains": (0.0, 0.0)}),
-    "twice the gains": Settings(changes={"gains": (0.1, 0.06)}),
 }
 ONLY_SIGNALS = {"sample covariance": Settings(covariance="sample")}
 ONLY = {
@@ -72,13 +61,26 @@ ONLY = {
 }
 
 
+def _with(tokens: Iterable[str]) -> Settings:
+    return Settings(changes={"embedding": tuple(tokens)})
+
+
 def variants(name: str) -> dict[str, Settings]:
     """What can be left out or changed on a set."""
-    chosen = dict(VARIANTS)
-    if name not in EPOCHS:
-        chosen |= GAINS
-    if name == "imagery":
-        chosen["class filters of few trials"] = Settings(changes={"embedding": EMBEDDINGS})
+    few = name == "imagery"  # 30 trials of 64 channels: neither filters nor gains
+    tokens = WITHOUT_LABELS if few else EMBEDDINGS
+    chosen = {"recommended": Settings()}
+    for label, left_out in TOKENS.items():
+        if left_out in tokens:
+            chosen[label] = _with(token for token in tokens if token != left_out)
+    chosen["not seen from the mean"] = _with(("log_euclidean", "bures_wasserstein", *tokens[3:]))
+    chosen |= VARIANTS
+    if few:
+        chosen["class filters although trials are few"] = _with(EMBEDDINGS)
+        chosen["gains although trials are few"] = Settings(changes={"gains": GAINS})
+    elif name not in EPOCHS:
+        chosen["no gains"] = Settings(changes={"gains": (0.0, 0.0)})
+        chosen["twice the gains"] = Settings(changes={"gains": tuple(2 * g for g in GAINS)})
     if not name.startswith("a09"):
         chosen |= ONLY["erp"] if name in EPOCHS else ONLY_SIGNALS
     if name in EPOCHS:
