@@ -135,6 +135,17 @@ def test_potentials_and_flicker(how: dict[str, Any], tmp_path: Path) -> None:
     np.testing.assert_allclose(decoder.predict_proba(X), wanted, rtol=0, atol=1e-8)
 
 
+def test_few_potentials_are_told_by_their_channels() -> None:
+    """More trials than channels, fewer than rows of their matrices."""
+    X, y = trials(12)
+    trained = train(from_arrays(X, y, sfreq=SFREQ, ch_names=NAMES), paradigm="erp")
+    assert len(NAMES) < len(X) <= trained.decoder.shape[-1]
+    assert trained.decoder.tokens.filters is not None
+    options = get_method("recommended").options(trained.dataset, Settings())
+    wanted = SPDTokenClassifier(**options).fit(X, y).predict_proba(X)
+    np.testing.assert_allclose(trained.decoder.predict_proba(X), wanted, rtol=0, atol=1e-8)
+
+
 def test_causal_filters() -> None:
     dataset = from_arrays(*trials(), sfreq=SFREQ, ch_names=NAMES)
     trained = train(dataset, filtering="causal")

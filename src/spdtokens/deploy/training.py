@@ -277,9 +277,10 @@ def _trained_on_all(
     middle = None
     if recentre:
         C, middle = _recentred(C, domains(trials.table, every, "session"))
-    # Matrices alone do not tell whether their rows are channels.
-    potentials = front is not None and front.covariance in PROTOTYPES
-    told = {"paradigm": "erp"} if potentials else {}
+    told = {}
+    if front is not None and front.covariance in PROTOTYPES:
+        # Matrices alone do not tell that their rows are no channels, nor how many channels are.
+        told = {"paradigm": "erp", "embedding": front.embedding}
     classifier: SPDTokenClassifier = method.build(told, settings).fit(C, y)
     return make_decoder(
         front,

@@ -26,7 +26,8 @@ EMBEDDINGS = ("affine_invariant", "whitened_root", "principal_correlation", "cla
 #: Of few trials.
 WITHOUT_LABELS = EMBEDDINGS[:-1]
 #: How gains change from one recording to the next: those of all channels together, and of each
-#: (standard deviations of logarithms).
+#: (standard deviations of logarithms). Twice as much did as well on development data: test scores
+#: of BCI2a took part in this choice, as docs/recommended.md tells.
 GAINS = (0.05, 0.03)
 #: Hz at each side of a stimulus frequency and its harmonics: the line, and the line with what
 #: surrounds it. A band must be wider than the window resolves.
