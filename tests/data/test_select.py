@@ -45,7 +45,7 @@ def test_trials_that_are_selected(
 ) -> None:
     where = {k: v for k, v in (("imagined", imagined), ("run", run)) if v is not None}
     whole = dataset().load("1", "1")
-    part = select(dataset(), Selection(classes=classes, where=tuple(where.items())))
+    part = select(dataset(), Selection(classes=classes, where=where))
     names = classes or ("left", "right", "rest")
     assert part.classes == names
     old = np.array(dataset().classes)[whole.y]
@@ -62,6 +62,13 @@ def test_trials_that_are_selected(
     np.testing.assert_array_equal(found.group, whole.group[kept])
     np.testing.assert_array_equal(found.run, whole.run[kept])
     np.testing.assert_array_equal(found.about["onset"], whole.about["onset"][kept])
+
+
+def test_mappings_and_lists_are_kept_as_what_can_be_hashed() -> None:
+    written = Selection(classes=["left", "right"], where={"imagined": 1}, window=[0, 1])  # type: ignore[arg-type]
+    pairs = Selection(classes=("left", "right"), where=(("imagined", "1"),), window=(0, 1))
+    assert written == pairs
+    assert hash(written) == hash(pairs)
 
 
 def test_nothing_selected_changes_nothing() -> None:

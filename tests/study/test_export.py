@@ -76,6 +76,10 @@ def test_csv_has_a_row_a_trial(tmp_path: Path, results: list[RunResult]) -> None
     p = np.array([[row[f"p_{i}"] for i in range(4)] for row in mine], dtype=float)
     np.testing.assert_array_equal(p.astype(np.float32), results[0].probabilities)
     assert [int(row["predicted"]) for row in mine] == p.argmax(1).tolist()
+    # One trial is tested under several protocols, with more or less seen of its session.
+    spec = results[0].spec
+    for name in ("dataset", "protocol", "access", "alignment", "method", "fold"):
+        assert {row[name] for row in mine} == {getattr(spec, name)}
     assert rows[-1]["subject"] == "Ä, 2"
     assert (rows[-1]["p_2"], rows[-1]["p_3"]) == ("", "")
 

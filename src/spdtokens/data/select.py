@@ -37,15 +37,24 @@ class Selection:
         From and to, in seconds after the cue.
     classes : tuple of str
         Only trials of these, in this order.
-    where : tuple of pairs of str
-        Only trials of which the recording says so: ``(("imagined", "1"),)``.
+    where : mapping of str to str, or tuple of pairs
+        Only trials of which the recording says so: ``{"imagined": "1"}``. Kept as pairs.
     """
 
     paradigm: str | None = None
     stimulus_hz: tuple[float, ...] = ()
     window: tuple[float, float] | None = None
     classes: tuple[str, ...] = ()
-    where: tuple[tuple[str, str], ...] = ()
+    where: tuple[tuple[str, str], ...] | Mapping[str, str] = ()
+
+    def __post_init__(self) -> None:
+        """Take lists and mappings too, as files and people write them; keep what can be hashed."""
+        for name in ("stimulus_hz", "window", "classes"):
+            value = getattr(self, name)
+            if isinstance(value, list):
+                object.__setattr__(self, name, tuple(value))
+        pairs = tuple((str(name), str(value)) for name, value in dict(self.where).items())
+        object.__setattr__(self, "where", pairs)
 
     def values(self) -> dict[str, Any]:
         """As plain values, without what is left alone."""
@@ -55,12 +64,7 @@ class Selection:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
         """From plain values, as a file or :meth:`values` gives them."""
-        lists: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in values.items()
-        }
-        where = {str(name): str(value) for name, value in dict(lists.pop("where", {})).items()}
-        return cls(**lists, where=tuple(where.items()))
+        return cls(**values)
 
 
 def select(dataset: Dataset, selection: Selection) -> Dataset:

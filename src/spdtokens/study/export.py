@@ -117,15 +117,7 @@ def run_row(result: RunResult) -> Row:
 
 def trial_rows(result: RunResult) -> Iterator[Row]:
     """Every test trial of a run: which, its label, what was predicted, and the probabilities."""
-    spec = result.spec
-    run = {
-        "key": spec.key,
-        "dataset": spec.dataset,
-        "method": spec.method,
-        "subject": spec.subject,
-        "fold": spec.fold,
-        "seed": spec.seed,
-    }
+    run = {name: getattr(result.spec, name) for name in _RUN_OF_TRIAL}
     classes = [f"p_{i}" for i in range(result.probabilities.shape[1])]
     columns = zip(
         result.ids.tolist(),
@@ -139,6 +131,11 @@ def trial_rows(result: RunResult) -> Iterator[Row]:
         yield {**run, **trial, **dict(zip(classes, p, strict=True))}
 
 
+#: Of what determined a run, what a row of a trial repeats; ``key`` leads to the rest.
+_RUN_OF_TRIAL = (
+    *("key", "dataset", "protocol", "access", "alignment"),
+    *("method", "subject", "fold", "seed"),
+)
 _SPEC = [field.name for field in fields(RunSpec)]
 _WHOLE = ("seed", "epoch", "y", "predicted")
 _TEXT = ("key", *(name for name in _SPEC if name != "seed"), "leaky", "id")
@@ -157,7 +154,7 @@ def _table(results: Sequence[RunResult], predictions: bool) -> tuple[list[str], 
         raise StudyError("There are no results to write.")
     if predictions:
         widest = max(results, key=lambda result: result.probabilities.shape[1])
-        names = ["key", "dataset", "method", "subject", "fold", "seed", "id", "y", "predicted"]
+        names = [*_RUN_OF_TRIAL, "id", "y", "predicted"]
         names += [f"p_{i}" for i in range(widest.probabilities.shape[1])]
         return names, (row for result in results for row in trial_rows(result))
     rows = [run_row(result) for result in results]
