@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spdtokens.evaluation.runs import RunSpec
+from spdtokens.training.method import Method
 from spdtokens.training.methods import get_method
 
 #: Runs that the engine trains as one batch: few enough that little is lost to an interruption,
 #: and that several workers share a study evenly.
 TOGETHER = 24
-#: Runs of a method that trains one by one.
+#: Runs of a method that trains one by one, or takes minutes.
 ONE_BY_ONE = 1
 #: Runs of a method without chance in it: quick ones.
 QUICK = 8
@@ -26,7 +27,12 @@ def batches(specs: Sequence[RunSpec]) -> list[list[RunSpec]]:
         families.setdefault(spec.family, []).append(spec)
     found = []
     for runs in families.values():
-        method = get_method(runs[0].method)
-        size = TOGETHER if method.together else ONE_BY_ONE if method.has_seed else QUICK
+        size = _size(get_method(runs[0].method))
         found += [runs[i : i + size] for i in range(0, len(runs), size)]
     return found
+
+
+def _size(method: Method) -> int:
+    if method.together:
+        return TOGETHER
+    return ONE_BY_ONE if method.has_seed or method.takes_minutes else QUICK

@@ -130,6 +130,8 @@ class Method:
         From a data set of signals to the options of the tokenizer it chooses itself.
     weighs : bool
         Whether it can be told to weigh trials, as those of the person who is decoded.
+    takes_minutes : bool
+        Whether a run without chance in it is so long that it is stored by itself.
     extra : str, optional
         Ours, without which it does not run.
     parameters : callable, optional
@@ -151,6 +153,7 @@ class Method:
     own_covariances: bool = False
     own_tokens: Callable[[Dataset], dict[str, Any]] | None = None
     weighs: bool = False
+    takes_minutes: bool = False
     extra: str | None = None
     parameters: Callable[[TrialShape, TransformerConfig], int] | None = None
     together: Callable[[Settings], Together] | None = None

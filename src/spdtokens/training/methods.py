@@ -68,7 +68,7 @@ def _classical() -> list[Method]:
             "acm-ts-svm",
             classical.acm_ts_svm,
             "Carrara and Papadopoulo 2024",
-            {"needs_signals": True, "own_covariances": True},
+            {"needs_signals": True, "own_covariances": True, "takes_minutes": True},
         ),
     ]
     return [
