@@ -65,10 +65,16 @@ def test_trials_that_are_selected(
 
 
 def test_mappings_and_lists_are_kept_as_what_can_be_hashed() -> None:
-    written = Selection(classes=["left", "right"], where={"imagined": 1}, window=[0, 1])  # type: ignore[arg-type]
+    written = Selection(classes=["left", "right"], where={"imagined": 1}, window=[0, 1])  # type: ignore[arg-type,dict-item]
     pairs = Selection(classes=("left", "right"), where=(("imagined", "1"),), window=(0, 1))
     assert written == pairs
     assert hash(written) == hash(pairs)
+
+
+@pytest.mark.parametrize("name", ["classes", "where"])
+def test_one_text_is_refused_with_an_example(name: str) -> None:
+    with pytest.raises(DataError, match=rf"{name}='left' is one text. Give it like {name}=[({{]"):
+        Selection(**{name: "left"})  # type: ignore[arg-type]
 
 
 def test_nothing_selected_changes_nothing() -> None:

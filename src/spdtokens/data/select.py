@@ -49,6 +49,9 @@ class Selection:
 
     def __post_init__(self) -> None:
         """Take lists and mappings too, as files and people write them; keep what can be hashed."""
+        for name, example in (("where", '{"imagined": "1"}'), ("classes", '("left", "right")')):
+            if isinstance(value := getattr(self, name), str):
+                raise DataError(f"{name}={value!r} is one text. Give it like {name}={example}.")
         for name in ("stimulus_hz", "window", "classes"):
             value = getattr(self, name)
             if isinstance(value, list):

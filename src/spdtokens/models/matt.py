@@ -179,7 +179,9 @@ class MAtt(nn.Module):
     def tokens(self, X: Tensor) -> Tensor:
         """Covariances (n, tokens, n_temporal, n_temporal) of trials (n, channels, samples)."""
         x = self.norm2(self._filtered(self.unit(self._checked(X))))
-        parts = x.tensor_split(self.config.n_tokens, -1)
+        each, more = divmod(self.n_times, self.config.n_tokens)
+        # tensor_split would fill zeros around the gradient of every part; this joins them.
+        parts = x.split([each + (i < more) for i in range(self.config.n_tokens)], -1)
         return torch.stack([_unit_trace_covariance(part) for part in parts], 1)
 
     def _filtered(self, x: Tensor) -> Tensor:
