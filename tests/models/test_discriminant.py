@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from scipy.special import softmax
+from scipy.special import log_softmax, softmax
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import log_loss
+from sklearn.model_selection import StratifiedKFold
 
 from spdtokens.models import ModelError
-from spdtokens.models.discriminant import RIDGE, fit_discriminant
+from spdtokens.models.discriminant import RIDGE, Refit, fit_discriminant
 
 
 def made(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -146,6 +147,82 @@ def test_few_trials_and_equal_trials() -> None:
     assert (scores(fit_discriminant(tokens, y), tokens).argmax(1) == y).all()
     same = tokens[[0, 1, 2] * 3]
     assert (scores(fit_discriminant(same, y[[0, 1, 2] * 3]), tokens).argmax(1) == y).all()
+
+
+def inverse_temperature(scores: np.ndarray, y: np.ndarray) -> float:
+    """The factor with the least log loss, on a grid, as if two trials of a class had been there."""
+    n = np.bincount(y)[y]
+    targets = np.tile((1 / (n + 2) / 2)[:, None], 3)
+    targets[np.arange(len(y)), y] = (n + 1) / (n + 2)
+    weight = targets / n[:, None]
+    grid = np.exp(np.linspace(-8, 6, 14001))
+    losses = [-(weight * log_softmax(f * scores, axis=1)).sum() for f in grid]
+    return float(grid[np.argmin(losses)])
+
+
+@pytest.mark.parametrize("n", [60, 120], ids=["few trials", "many trials"])
+@pytest.mark.parametrize("drifts", [0, 3])
+def test_the_temperature_is_that_of_tokens_made_without_the_labels_of_a_fold(
+    drifts: int, n: int
+) -> None:
+    """Every fold as the textbook has it, of tokens that differ from fold to fold."""
+    tokens, y = made(n)
+    rng = np.random.default_rng(4)
+    drift = rng.standard_normal((drifts, 2, 40))
+    refits, held_out = [], np.empty((n, 3))
+    for train, test in StratifiedKFold(5).split(tokens, y):
+        own = tokens[:, 1:] + rng.standard_normal((n, 1, 40))
+        own_drift = rng.standard_normal((drifts, 1, 40))
+        refits.append(Refit(train, test, own, own_drift if drifts else None))
+        held_out[test] = fold_scores(
+            tokens, own, y, train, test, np.concatenate([drift[:, :1], own_drift], axis=1)
+        )
+    head = fit_discriminant(
+        tokens,
+        y,
+        drift=drift if drifts else None,
+        refitted=np.array([False, True]),
+        refits=refits,
+    )
+    plain = directly(tokens, y, np.ones(n), tokens, drift)
+    found = scores(head, tokens)
+    factor = (found * plain).sum() / (plain * plain).sum()
+    assert factor == pytest.approx(inverse_temperature(held_out, y), rel=2e-3)
+
+
+def fold_scores(
+    tokens: np.ndarray,
+    own: np.ndarray,
+    y: np.ndarray,
+    train: np.ndarray,
+    test: np.ndarray,
+    drift: np.ndarray,
+) -> np.ndarray:
+    """Scores of a fold: the first token scaled by all trials, the second by those of the fold."""
+    rows = []
+    for token, of in ((tokens[:, 0], np.arange(len(y))), (own[:, 0], train)):
+        centre = token[of].mean(0)
+        rows.append((centre, np.sqrt(((token[of] - centre) ** 2).sum(1).mean())))
+    X = np.hstack([(tokens[:, 0] - rows[0][0]) / rows[0][1], (own[:, 0] - rows[1][0]) / rows[1][1]])
+    D = np.hstack([drift[:, 0] / rows[0][1], drift[:, 1] / rows[1][1]])
+    means = np.stack([X[train][y[train] == k].mean(0) for k in range(3)])
+    R = X[train] - means[y[train]]
+    S = R.T @ R / len(train)
+    S += RIDGE * np.trace(S) * np.eye(len(S)) + D.T @ D
+    W = np.linalg.solve(S, means.T)
+    return X[test] @ W - 0.5 * np.einsum("kf,fk->k", means, W)
+
+
+def test_groups_are_not_split_between_the_folds_of_the_temperature() -> None:
+    """A trial that is there five times foretells itself, unless its copies are kept together."""
+    rng = np.random.default_rng(0)
+    tokens, y = rng.standard_normal((40, 1, 60)), np.arange(40) % 2
+    copies = np.tile(np.arange(40), 5)
+    size = {}
+    for name, groups in {"apart": None, "together": copies}.items():
+        head = fit_discriminant(tokens[copies], y[copies], groups=groups)
+        size[name] = float(head.weight.abs().max())
+    assert size["together"] < 0.1 * size["apart"]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from spdtokens import SPDTokenClassifier, evaluate, load_dataset
 from spdtokens.data import Dataset, Recording
 from spdtokens.models import ModelError
 from spdtokens.signal.bands import SignalError
+from spdtokens.signal.folds import folds_in_time
 from spdtokens.training import TrainingError
 from spdtokens.training.methods import MethodError, Settings, get_method
 from spdtokens.training.recommended import (
@@ -273,5 +274,46 @@ def test_ingredients_can_be_changed_one_by_one() -> None:
     assert named != plain
     with pytest.raises(MethodError, match=r"recommended has no 'n_layers'\. It has: windows"):
         method.configuration(dataset, Settings(changes={"n_layers": 2}))
-    with pytest.raises(ModelError, match="ridge is above zero"):
+    with pytest.raises(ModelError, match="ridge"):
         SPDTokenClassifier(sfreq=SFREQ, ridge=0.0).fit(*rhythms(20))
+
+
+def test_probabilities_of_noise_are_not_confident() -> None:
+    """What sees labels, common spatial patterns above all, is fitted within the folds."""
+    confidence = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((180, 32, 250))
+        y = np.arange(180) % 2
+        model = SPDTokenClassifier(sfreq=125.0).fit(X[:80], rng.permutation(y[:80]))
+        confidence.append(model.predict_proba(X[80:]).max(1).mean())
+    assert np.mean(confidence) < 0.57
+
+
+def test_probabilities_of_potentials_that_are_noise_are_not_confident() -> None:
+    """Xdawn's filters and averages know labels too."""
+    confidence = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((220, 16, 64))
+        y = np.arange(220) % 2
+        model = SPDTokenClassifier(sfreq=64.0, paradigm="erp")
+        model.fit(X[:120], rng.permutation(y[:120]))
+        confidence.append(model.predict_proba(X[120:]).max(1).mean())
+    assert np.mean(confidence) < 0.57
+
+
+@pytest.mark.parametrize("paradigm", ["mi", "erp"])
+def test_no_fold_of_the_temperature_sees_labels_of_its_test_part(paradigm: str) -> None:
+    X, y = rhythms(40)
+    model = SPDTokenClassifier(sfreq=SFREQ, paradigm=paradigm).fit(X, y)
+    C = model.tokenizer_.fit_covariances(X, y)
+    (train, test), *_ = folds_in_time(y, 5)
+    other = y.copy()
+    other[test] = 1 - other[test]
+    found = [
+        next(model.tokenizer_.refitted(X, C, labels, [(train, test)])) for labels in (y, other)
+    ]
+    tokens = [embedding.to_token(matrices) for embedding, matrices in found]
+    np.testing.assert_array_equal(*tokens)
+    assert tokens[0].shape[1] == model.tokenizer_.is_refitted_.sum() > 0

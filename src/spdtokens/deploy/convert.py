@@ -21,6 +21,7 @@ from spdtokens.signal import Tokenizer
 from spdtokens.signal.bands import UNFILTERED
 from spdtokens.signal.covariance import MICROVOLT, PAPER_EPSILON
 from spdtokens.signal.filters import butterworth, reach
+from spdtokens.spd import matrix_dim
 from spdtokens.spd.embeddings.principal import principal_axes
 from spdtokens.training import SPDTokenClassifier
 
@@ -40,10 +41,10 @@ def make_decoder(
     Parameters
     ----------
     front : Tokenizer, or None
-        Fitted to raw trials, for its covariances; None if ``classifier`` is fitted to covariances
-        that were there.
+        Fitted to raw trials, for its covariances: that of ``classifier``, or another if
+        ``classifier`` is fitted to covariances that were changed on the way, by recentring. None
+        if there are no raw trials.
     classifier : SPDTokenClassifier
-        Fitted to the covariances (n, matrices, d, d) of ``front``.
     classes : tuple of str
         Names of ``classifier.classes_``.
     ch_names : tuple of str
@@ -60,7 +61,7 @@ def make_decoder(
         For a covariance estimator that the runtime does not have.
     """
     tokenizer = classifier.tokenizer_
-    d = tokenizer.n_features_in_
+    d = matrix_dim(tokenizer.n_features_out_)
     return Decoder(
         classes=classes,
         ch_names=ch_names,
@@ -68,7 +69,8 @@ def make_decoder(
         tmin=0.0 if front is None else float(front.tmin),
         unit_in_volts=unit_in_volts,
         front=None if front is None else _front(front),
-        tokens=_tokens(tokenizer),
+        # The front has divided by its scale already.
+        tokens=_tokens(tokenizer, 1.0 if front is tokenizer else tokenizer.scale_),
         network=_network(classifier),
         shape=(tokenizer.n_matrices_, d, d),
         recentring=recentring,
@@ -114,7 +116,7 @@ def _prototype(scale: float, averages: Array, filters: Array | None = None) -> P
     return Prototype(np.asarray(averages), filters, float(scale))
 
 
-def _tokens(tokenizer: Tokenizer) -> Tokens:
+def _tokens(tokenizer: Tokenizer, scale: float) -> Tokens:
     names = [tokenizer.embedding] if isinstance(tokenizer.embedding, str) else tokenizer.embedding
     state = tokenizer.state()
     reference = state["reference"]
@@ -124,7 +126,7 @@ def _tokens(tokenizer: Tokenizer) -> Tokens:
         isometric=tokenizer.isometric,
         relative=0.0 if paper else 1e-12,
         absolute=1e-12 if paper else 0.0,
-        scale=tokenizer.scale_,
+        scale=scale,
         whiteners=inverse_root(reference) if any(name in AT_REFERENCE for name in names) else None,
         axes=_axes(reference) if PRINCIPAL in names else None,
         filters=state["filters"],

@@ -268,20 +268,18 @@ def _trained_on_all(
 ) -> Decoder:
     """A decoder of a method, trained on every trial."""
     dataset, every = trials.dataset, np.arange(len(trials.table))
-    X, y = trials.signals(every), trials.table.y
-    if dataset.is_covariance:
-        front, C = None, np.asarray(X[:, None], dtype=np.float64)
-    else:
-        front = method.build(dict(options), settings).make_tokenizer(X)
-        C = front.fit_covariances(X, y)
+    X, y, group = trials.signals(every), trials.table.y, trials.table.group
+    groups = None if len(np.unique(group)) == len(group) else group
+    classifier: SPDTokenClassifier = method.build(dict(options), settings)
     middle = None
-    if recentre:
+    if recentre:  # matrices are changed on the way to the classifier
+        front = None if dataset.is_covariance else classifier.make_tokenizer(X)
+        C = X[:, None].astype(np.float64) if front is None else front.fit_covariances(X, y)
         C, middle = _recentred(C, domains(trials.table, every, "session"))
-    told = {}
-    if front is not None and front.covariance in PROTOTYPES:
-        # Matrices alone do not tell that their rows are no channels, nor how many channels are.
-        told = {"paradigm": "erp", "embedding": front.embedding}
-    classifier: SPDTokenClassifier = method.build(told, settings).fit(C, y)
+        classifier = method.build({}, settings).fit(C, y, groups)
+    else:
+        classifier.fit(X, y, groups)
+        front = None if dataset.is_covariance else classifier.tokenizer_
     return make_decoder(
         front,
         classifier,

@@ -121,7 +121,9 @@ def _alone(spec: RunSpec, source: Source, method: Method, settings: Settings) ->
         curves, epoch, own = classifier.history_, classifier.epoch_, classifier.held_back_
     else:
         weights = weights_for(method, fold, trials, parts)
-        classifier.fit(parts.train.X, parts.train.y, **weights)
+        # Classical pipelines split nothing by groups.
+        grouped = {"groups": parts.train.groups} if method.weighs else {}
+        classifier.fit(parts.train.X, parts.train.y, **grouped, **weights)
         curves, epoch, own = {}, None, None
     return _result(
         spec,

@@ -35,14 +35,16 @@ STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0)
 class Covariances(Tokenizer):
     """Trials to covariance matrices (n, tokens, d, d): a tokenizer that stops before the token."""
 
-    def fit_covariances(self, X: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
+    def fit_covariances(
+        self, X: ArrayLike, y: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
         """As of a :class:`Tokenizer`; labels of one class only are refused."""
         if y is not None and len(np.unique(np.asarray(y))) < 2:
             raise ModelError(
                 f"All {len(np.asarray(y))} training trials are of one class: a classifier needs "
                 "trials of two or more classes."
             )
-        return super().fit_covariances(X, y)
+        return super().fit_covariances(X, y, groups)
 
     def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
         """Fit, and return what :meth:`transform` would of training trials."""

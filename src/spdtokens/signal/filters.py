@@ -7,7 +7,7 @@ bands. Live it is applied forwards only and keeps its state between chunks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -64,9 +64,15 @@ def zero_phase(X: NDArray[Any], bands: Sequence[Band], sfreq: float) -> list[Flo
     filtered : list of ndarray, shape (..., samples)
         One a band. Ends are padded by odd reflection, as ``scipy.signal.sosfiltfilt`` does.
     """
+    return list(each_zero_phase(X, bands, sfreq))
+
+
+def each_zero_phase(X: NDArray[Any], bands: Sequence[Band], sfreq: float) -> Iterator[FloatArray]:
+    """:func:`zero_phase`, one band after another: of many bands, only one is held at a time."""
     X = np.asarray(X, dtype=np.float64)
     with torch.no_grad():
-        return [filtered.numpy() for filtered in zero_phase_tensor(as_tensor(X), bands, sfreq)]
+        for filtered in _each_band(as_tensor(X), bands, sfreq):
+            yield filtered.numpy()
 
 
 def zero_phase_tensor(X: Tensor, bands: Sequence[Band], sfreq: float) -> list[Tensor]:
@@ -84,10 +90,15 @@ def zero_phase_tensor(X: Tensor, bands: Sequence[Band], sfreq: float) -> list[Te
     -------
     filtered : list of Tensor of float64, shape (..., samples)
     """
+    return list(_each_band(X, bands, sfreq))
+
+
+def _each_band(X: Tensor, bands: Sequence[Band], sfreq: float) -> Iterator[Tensor]:
     X = X.double()
     samples = X.shape[-1]
     if all(band == UNFILTERED for band in bands):
-        return [X for _ in bands]
+        yield from (X for _ in bands)
+        return
     # A constant offset passes through reflection untouched but would ring: take it out first.
     offset = X.mean(-1, keepdim=True)
     pad = reach(bands, sfreq, samples)
@@ -95,15 +106,13 @@ def zero_phase_tensor(X: Tensor, bands: Sequence[Band], sfreq: float) -> list[Te
     length = scipy.fft.next_fast_len(padded.shape[-1] + pad, real=True)
     # torch's transform shares its threads with the matrix products that follow.
     spectrum = torch.fft.rfft(padded, length)
-    filtered = []
     for band in bands:
         if band == UNFILTERED:
-            filtered.append(X)
+            yield X
             continue
         gain = torch.from_numpy(_zero_phase_gain(band, sfreq, length)).to(X.device)
         out = torch.fft.irfft(spectrum * gain, length)[..., pad : pad + samples]
-        filtered.append(out + offset if band.low is None else out)
-    return filtered
+        yield out + offset if band.low is None else out
 
 
 @lru_cache(maxsize=256)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,9 +38,9 @@ class TokenPlan:
             for left, right in self.windows
         ]
 
-    def cut(self, filtered: Iterable[Any]) -> list[Any]:
+    def cut(self, filtered: Iterable[Any]) -> Iterator[Any]:
         """Signals (..., samples) of every token, given those of every band: windows run fastest."""
-        return [signal[..., start:stop] for signal in filtered for start, stop in self.slices]
+        return (signal[..., start:stop] for signal in filtered for start, stop in self.slices)
 
 
 def plan_tokens(

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pyriemann.estimation import ERPCovariances, XdawnCovariances
 from pyriemann.geometry.covariance import covariances
-from sklearn.model_selection import StratifiedKFold
+
+from spdtokens.runtime.signals import Prototype, oas
+from spdtokens.signal.folds import folds_in_time
 
 Array = NDArray[np.float64]
 
@@ -33,8 +35,11 @@ class Prototypes:
     def __init__(self, kind: str, n_filters: int, folds: int = 1) -> None:
         self.kind, self.n_filters, self.folds = kind, n_filters, folds
 
-    def fit(self, X: Array, y: NDArray[Any]) -> Array:
-        """Learn from training trials (n, channels, samples); returns their covariances."""
+    def fit(self, X: Array, y: NDArray[Any], groups: NDArray[Any] | None = None) -> Array:
+        """Learn from training trials (n, channels, samples); returns their covariances.
+
+        Trials of one group are never split between folds.
+        """
         self.scale = float(X.std())
         X = X / self.scale
         if self.kind == "erp":
@@ -44,11 +49,13 @@ class Prototypes:
         # samples need next to none, keeps it invertible where channels are not independent.
         noise = np.asarray(covariances(np.concatenate(X, axis=1)[None], estimator="oas")[0])
         self.made = self._xdawn(noise).fit(X, y)
-        folds = min(self.folds, np.unique(y, return_counts=True)[1].min())
-        if folds < 2:
-            return self._covariances(self.made, X)
-        parts = np.empty((len(X), *self.made.transform(X[:1]).shape[1:]))
-        for others, mine in StratifiedKFold(folds).split(X, y):
+        folds = folds_in_time(y, self.folds, groups)
+        tested = sum(len(mine) for _, mine in folds)
+        if tested == len(X):
+            parts = np.empty((len(X), *self.made.transform(X[:1]).shape[1:]))
+        else:  # of a trial that is in no fold: as of new trials
+            parts = self._covariances(self.made, X)
+        for others, mine in folds:
             fitted = self._xdawn(noise).fit(X[others], y[others])
             parts[mine] = self._covariances(turned(fitted, self.made, noise), X[mine])
         return parts
@@ -69,7 +76,9 @@ class Prototypes:
         )
 
     def _covariances(self, made: Any, X: Array) -> Array:
-        return np.asarray(made.transform(X)) * self.scale**2
+        # As made.transform(X) gives them, all trials at once: a tenth of the time.
+        filters = made.Xd_.filters_ if self.kind == "xdawn" else None
+        return oas(Prototype(made.P_, filters, 1.0).beside(X)) * self.scale**2
 
 
 def turned(fold: XdawnCovariances, full: XdawnCovariances, noise: Array) -> XdawnCovariances:

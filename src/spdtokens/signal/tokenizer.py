@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -19,12 +19,12 @@ from spdtokens.signal.covariance import (
     relative_regularisation,
 )
 from spdtokens.signal.delays import delay_samples, with_delays
-from spdtokens.signal.filters import causal, zero_phase
+from spdtokens.signal.filters import causal, each_zero_phase
 from spdtokens.signal.plan import Window, plan_tokens, refuse_short_windows
 from spdtokens.signal.prototypes import Prototypes
 from spdtokens.spd import Floor, check_spd, token_dim
 from spdtokens.spd.arrays import as_tensor
-from spdtokens.spd.embeddings import get_embeddings
+from spdtokens.spd.embeddings import Embedding, Several, get_embeddings
 
 #: Samples, over all channels and trials, that are filtered at a time.
 CHUNK_SAMPLES = 1 << 18
@@ -159,12 +159,25 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         C = self.fit_covariances(X, y)
         return self.embedding_.to_token(C)
 
-    def fit_covariances(self, X: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
-        """Fit, and return the covariance matrices (n, matrices, d, d) of training trials."""
+    def fit_covariances(
+        self, X: ArrayLike, y: ArrayLike | None = None, groups: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """Fit, and return the covariance matrices (n, matrices, d, d) of training trials.
+
+        Parameters
+        ----------
+        X : array, shape (n, channels, samples), (n, d, d) or (n, tokens, d, d)
+        y : array, shape (n,), optional
+        groups : array, shape (n,), optional
+            Trials of one group are never split between the folds of ``cross_fit``.
+        """
         X = self._checked_shape(X)
         self.n_features_in_ = X.shape[-2]
         matrices = self._plan(X)
-        C = self._fitted_to_prototypes(X, y) if self._has_prototypes else self._covariances(X)
+        if self._has_prototypes:
+            C = self._fitted_to_prototypes(X, y, groups)
+        else:
+            C = self._covariances(X)
         variances = np.trace(C, axis1=-2, axis2=-1) / C.shape[-1]
         self.scale_ = float(variances.mean()) / USUAL_VARIANCE if self.unit_free else 1.0
         C = C / self.scale_
@@ -180,6 +193,72 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         self.n_tokens_ = len(self.token_names_)
         self.n_features_out_ = token_dim(C.shape[-1])
         return C
+
+    def refitted(
+        self,
+        X: ArrayLike,
+        C: NDArray[np.float64],
+        y: ArrayLike,
+        folds: Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]],
+        groups: ArrayLike | None = None,
+    ) -> Iterator[tuple[Several, NDArray[np.float64]]]:
+        """In folds of the trials it was fitted to, fit again whatever saw labels.
+
+        Parameters
+        ----------
+        X, y, groups
+            As passed to :meth:`fit_covariances`.
+        C : ndarray, shape (n, matrices, d, d)
+            What that returned.
+        folds : iterable of (train, test)
+
+        Yields
+        ------
+        embedding : Several
+            The embeddings to fit again, fitted to ``train``: all if there are prototypes, else
+            those that look at labels.
+        C : ndarray, shape (n, matrices, d, d)
+            Of all trials; with prototypes of ``train``.
+        """
+        y = np.asarray(y)
+        members = zip(self._members, self._refits, strict=True)
+        again = Several(tuple(member for member, refit in members if refit))
+        pieces = list(self._pieces(self._checked_shape(X))) if self._has_prototypes else []
+        for train, test in folds:
+            if pieces:
+                part = None if groups is None else np.asarray(groups)[train]
+                made = [self._refitted_matrices(piece, y, train, test, part) for piece in pieces]
+                C = self._checked(np.stack(made, axis=1)) / self.scale_
+            yield again.fit(C[train], y[train]), C
+
+    def _refitted_matrices(
+        self,
+        piece: NDArray[np.float64],
+        y: NDArray[Any],
+        train: NDArray[np.int64],
+        test: NDArray[np.int64],
+        groups: NDArray[Any] | None,
+    ) -> NDArray[np.float64]:
+        made = Prototypes(self.covariance, self.n_filters, self.cross_fit)
+        mine = made.fit(piece[train], y[train], groups)
+        C = np.empty((len(piece), *mine.shape[1:]))
+        C[train], C[test] = mine, made.transform(piece[test])
+        return C
+
+    @property
+    def is_refitted_(self) -> NDArray[np.bool_]:
+        """Which tokens :meth:`refitted` replaces, shape (tokens,)."""
+        return np.repeat(self._refits, self.n_matrices_)
+
+    @property
+    def _members(self) -> tuple[Embedding, ...]:
+        embedding = self.embedding_
+        return embedding.members if isinstance(embedding, Several) else (embedding,)
+
+    @property
+    def _refits(self) -> list[bool]:
+        """Of each embedding, whether it saw labels, or matrices that depend on them."""
+        return [self._has_prototypes or member.needs_labels for member in self._members]
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Tokens (n, tokens, features) of trials or covariances like those of ``fit``."""
@@ -270,14 +349,16 @@ class Tokenizer(TransformerMixin, BaseEstimator):
     def _has_prototypes(self) -> bool:
         return self.covariance in PROTOTYPES
 
-    def _pieces(self, X: NDArray[Any]) -> list[NDArray[np.float64]]:
+    def _pieces(self, X: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
         """Signals (n, channels, samples) of every matrix."""
         assert self.sfreq is not None
-        apply = zero_phase if self.filtering == "zero-phase" else causal
+        apply = each_zero_phase if self.filtering == "zero-phase" else causal
         filtered = apply(X, self.bands_, self.sfreq)
         return self.token_plan_.cut(with_delays(band, self.delays_) for band in filtered)
 
-    def _fitted_to_prototypes(self, X: NDArray[Any], y: ArrayLike | None) -> NDArray[np.float64]:
+    def _fitted_to_prototypes(
+        self, X: NDArray[Any], y: ArrayLike | None, groups: ArrayLike | None
+    ) -> NDArray[np.float64]:
         """Covariances (n, matrices, d, d) of training trials, while prototypes are learnt."""
         if self.sfreq is None or y is None:
             raise SignalError(
@@ -291,11 +372,14 @@ class Tokenizer(TransformerMixin, BaseEstimator):
             raise SignalError(
                 f"All labels are {y[0]!r}: covariance={self.covariance!r} needs two classes."
             )
+        if groups is not None and len(np.asarray(groups)) != len(X):
+            raise SignalError(f"There are {len(X)} trials but {len(np.asarray(groups))} groups.")
         check_trials(X)
+        together = None if groups is None else np.asarray(groups)
         self.prototypes_, matrices = [], []
         for piece in self._pieces(X):
             made = Prototypes(self.covariance, self.n_filters, self.cross_fit)
-            matrices.append(made.fit(piece, y))
+            matrices.append(made.fit(piece, y, together))
             self.prototypes_.append(made)
         return self._checked(np.stack(matrices, axis=1))
 
@@ -319,7 +403,7 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         check_spd(as_tensor(C))
         return C
 
-    def _estimates(self, pieces: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+    def _estimates(self, pieces: Iterable[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
         if not self._has_prototypes:
             return [estimate(piece, self.covariance) for piece in pieces]
         return [made.transform(piece) for piece, made in zip(pieces, self.prototypes_, strict=True)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -13,11 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from spdtokens.models import geometric_bias
 from spdtokens.models.config import Attention
-from spdtokens.models.discriminant import RIDGE, fit_discriminant
+from spdtokens.models.discriminant import FOLDS, RIDGE, Refit, fit_discriminant
 from spdtokens.signal import Tokenizer
 from spdtokens.signal.bands import BandSpec
 from spdtokens.signal.covariance import PROTOTYPES
+from spdtokens.signal.folds import folds_in_time
 from spdtokens.signal.tokenizer import Window
+from spdtokens.spd.embeddings import Embedding, Several
 from spdtokens.training.classifier import OVERRIDES, TokenNetworkClassifier
 from spdtokens.training.labels import encode
 from spdtokens.training.presets import PRESETS
@@ -216,7 +218,7 @@ verbose, checkpoint
         y : array, shape (n,)
         groups : array, shape (n,), optional
             Trials of one group, such as segments of one long trial, are never split between
-            training and validation.
+            training and validation, nor between the folds within the training trials.
         sample_weight : array, shape (n,), optional
             Of trials, for ``recommended``: more for those of the person to be decoded, say.
         """
@@ -228,17 +230,42 @@ verbose, checkpoint
                 "gains is for covariances of channels, and those of potentials have class averages "
                 "and filters: leave it out."
             )
-        C = self.tokenizer_.fit_covariances(X, y)
+        C = self.tokenizer_.fit_covariances(X, y, groups)
         self.n_features_in_ = self.tokenizer_.n_features_in_
         tokens, bias = self._tokens_of(C)
         if self.preset != RECOMMENDED:
             return self._fit_tokens(tokens, codes, bias, groups)
-        drift = self._drift(C)
-        self.networks_ = [fit_discriminant(tokens, codes, sample_weight, self.ridge, drift)]
+        head = fit_discriminant(
+            tokens,
+            codes,
+            sample_weight,
+            self.ridge,
+            self._drift(self.tokenizer_.embedding_, C),
+            groups=groups,
+            refitted=self.tokenizer_.is_refitted_,
+            refits=self._refits(X, C, codes, groups),
+        )
+        self.networks_ = [head]
         self.history_, self.n_epochs_ = {}, []
         return self
 
-    def _drift(self, C: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    def _refits(
+        self,
+        X: ArrayLike,
+        C: NDArray[np.float64],
+        codes: NDArray[np.int64],
+        groups: ArrayLike | None,
+    ) -> Iterator[Refit]:
+        """Tokens that have seen the labels of the training part of a fold only, for every fold."""
+        folds = folds_in_time(codes, FOLDS, groups)
+        refitted = self.tokenizer_.refitted(X, C, codes, folds, groups)
+        for (train, test), (embedding, matrices) in zip(folds, refitted, strict=True):
+            tokens = embedding.to_token(matrices)
+            yield Refit(train, test, tokens, self._drift(embedding, C))
+
+    def _drift(
+        self, embedding: Embedding | Several, C: NDArray[np.float64]
+    ) -> NDArray[np.float64] | None:
         """Changes of tokens to be expected of gains, where rows of matrices are channels."""
         if self._of_potentials:
             return None
@@ -248,7 +275,7 @@ verbose, checkpoint
         gains = GAINS if self.gains is None else self.gains
         reference = getattr(self.tokenizer_.embedding_, "reference", None)
         middle = C.mean(0) if reference is None else reference.numpy()
-        return gain_drift(self.tokenizer_.embedding_, middle, channels, *gains)
+        return gain_drift(embedding, middle, channels, *gains)
 
     @property
     def _of_potentials(self) -> bool:

@@ -41,6 +41,8 @@ class Embedding(ABC):
     triangular: ClassVar[bool] = False
     #: Whether ``fit`` must see training matrices first.
     needs_fit: ClassVar[bool] = False
+    #: Whether it must see their labels too.
+    needs_labels: ClassVar[bool] = False
 
     @abstractmethod
     def embed(self, C: Tensor) -> Tensor:

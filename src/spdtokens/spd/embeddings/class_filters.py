@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import eigh
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -36,33 +35,33 @@ def class_filters(C: Array, y: ArrayLike) -> Array:
 
     Parameters
     ----------
-    C : ndarray, shape (n, d, d)
+    C : ndarray, shape (n, d, d) or (n, tokens, d, d)
     y : array, shape (n,)
 
     Returns
     -------
-    F : ndarray, shape (k, d)
+    F : ndarray, shape (k, d) or (tokens, k, d)
         Two of each class where there are channels enough, else one, and never more than ``d``;
         those that differ most of each class come first.
     """
     y = np.asarray(y)
     names = np.unique(y)
     d = C.shape[-1]
-    shares = C / np.trace(C, axis1=1, axis2=2)[:, None, None]
+    shares = C / np.trace(C, axis1=-2, axis2=-1)[..., None, None]
     means = np.stack([shares[y == name].mean(0) for name in names])
     means += SHRINKAGE / d * np.eye(d)
-    common = means.mean(0)
+    whitener = np.linalg.inv(np.linalg.cholesky(means.mean(0)))
     per_class = max(1, min(PER_CLASS, d // len(names)))
     if len(names) == 2:
         means, per_class = means[:1], min(2 * per_class, d)
-    found = []
-    for mean in means:
-        ratios, V = eigh(mean, common)
-        unlike = np.abs(np.log(ratios))
-        found.append(V[:, np.argsort(-unlike, kind="stable")[:per_class]].T)
-    F = np.stack(found, axis=1).reshape(-1, d)[:d]
+    means = means[:d]  # one filter of each of more classes would be more than channels
+    ratios, V = np.linalg.eigh(whitener @ means @ whitener.swapaxes(-1, -2))
+    unlike = np.argsort(-np.abs(np.log(ratios)), axis=-1, kind="stable")[..., None, :per_class]
+    found = np.take_along_axis(V, unlike, axis=-1).swapaxes(-1, -2) @ whitener
+    # From (classes, ..., filters, d): the first filter of every class, then the second.
+    F = np.moveaxis(found, (-2, 0), (-3, -2)).reshape(*C.shape[1:-2], -1, d)[..., :d, :]
     # Which way a filter points is chance: its largest entry is positive.
-    largest = np.take_along_axis(F, np.abs(F).argmax(1)[:, None], axis=1)
+    largest = np.take_along_axis(F, np.abs(F).argmax(-1)[..., None], axis=-1)
     return np.asarray(F * np.sign(largest))
 
 
@@ -80,6 +79,7 @@ class ClassFilters(Embedding):
 
     name: ClassVar[str] = "class_filters"
     needs_fit: ClassVar[bool] = True
+    needs_labels: ClassVar[bool] = True
 
     filters: Tensor | None = field(default=None, compare=False, repr=False)
 
@@ -104,12 +104,7 @@ class ClassFilters(Embedding):
                 "The embedding 'class_filters' tells classes apart and needs two classes; got "
                 f"{len(y)} trials of 1 class."
             )
-        matrices = C.cpu().numpy()
-        made = (
-            class_filters(matrices, y)
-            if C.ndim == 3
-            else np.stack([class_filters(matrices[:, i], y) for i in range(C.shape[1])])
-        )
+        made = class_filters(C.cpu().numpy(), y)
         return replace(self, filters=torch.from_numpy(made).to(C.device))
 
     def embed(self, C: Tensor) -> Tensor:
