@@ -77,7 +77,7 @@ def changed(path: Path, **what: Any) -> None:
 @pytest.mark.parametrize(
     ("what", "said"),
     [
-        ({"format": 2}, r"has format 2, and this version of spdtokens reads format 1"),
+        ({"format": 3}, r"has format 3"),
         ({"classes": ["left"]}, "fewer than two classes"),
         ({"classes": ["left", "left"]}, "not all different"),
         ({"classes": ["a", "b", "c"]}, "do not fit together"),

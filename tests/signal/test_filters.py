@@ -6,9 +6,17 @@ import numpy as np
 import pytest
 import scipy.signal
 import torch
+from scipy.interpolate import make_interp_spline
 
 from spdtokens.signal import Band, CausalFilter, causal, zero_phase, zero_phase_tensor
-from spdtokens.signal.filters import butterworth
+from spdtokens.signal.bands import UNFILTERED
+from spdtokens.signal.filters import (
+    butterworth,
+    decimated_length,
+    each_zero_phase,
+    reach,
+    transform_length,
+)
 
 SFREQ = 250.0
 BANDS = [Band(4, 8), Band(8, 30), Band(None, 30), Band(1, None)]
@@ -110,3 +118,22 @@ def test_causal_does_not_see_the_future() -> None:
     assert np.abs(a[:, 300:] - b[:, 300:]).max() > 1
     c, d = (zero_phase(x, [Band(8, 30)], SFREQ)[0] for x in (X, Y))
     assert np.abs(c[:, :300] - d[:, :300]).max() > 1e-3
+
+
+def test_a_decimated_band_is_the_band_at_fewer_samples() -> None:
+    """Against the band at the full rate, interpolated at the times of the new samples."""
+    X = noise(3, 600)
+    bands = [Band(9.75, 10.25), Band(11, 13), Band(20, 30), UNFILTERED]
+    full = zero_phase(X, bands, SFREQ)
+    for band, whole, found in zip(bands, full, each_zero_phase(X, bands, SFREQ, True), strict=True):
+        if band == UNFILTERED:
+            np.testing.assert_array_equal(found, X)
+            continue
+        assert found.shape[-1] < 0.8 * X.shape[-1]
+        length = transform_length(600, reach(bands, SFREQ, 600))
+        step = length / decimated_length(band, SFREQ, length)
+        times = step * np.arange(found.shape[-1])
+        expected = make_interp_spline(np.arange(600), whole, k=7, axis=-1)(times)
+        inside = (times > 30) & (times < 570)  # splines are poor at the ends
+        difference = np.abs(found - expected)[..., inside].max()
+        assert difference < 2e-3 * np.abs(whole).max()

@@ -20,7 +20,7 @@ from spdtokens.runtime.tokens import AT_REFERENCE, PRINCIPAL, Tokens
 from spdtokens.signal import Tokenizer
 from spdtokens.signal.bands import UNFILTERED
 from spdtokens.signal.covariance import MICROVOLT, PAPER_EPSILON
-from spdtokens.signal.filters import butterworth, reach
+from spdtokens.signal.filters import butterworth, decimated_length, reach, transform_length
 from spdtokens.spd import matrix_dim
 from spdtokens.spd.embeddings.principal import principal_axes
 from spdtokens.training import SPDTokenClassifier
@@ -89,7 +89,7 @@ def _front(tokenizer: Tokenizer) -> Front:
     pad = reach(bands, sfreq, n)
     zero_phase = tokenizer.filtering == "zero-phase"
     # A causal filter has no samples to continue into: room for the products to end.
-    length = scipy.fft.next_fast_len(n + 3 * pad if zero_phase else 2 * n, real=True)
+    length = transform_length(n, pad) if zero_phase else scipy.fft.next_fast_len(2 * n, real=True)
     paper = tokenizer.regularisation == "paper"
     absolute = 0.0
     if paper:
@@ -102,6 +102,9 @@ def _front(tokenizer: Tokenizer) -> Front:
         passes_offset=[band.low is None for band in bands],
         pad=pad,
         length=length,
+        decimated=[decimated_length(band, sfreq, length) for band in bands]
+        if tokenizer.decimate
+        else None,
         slices=tokenizer.token_plan_.slices,
         delays=tokenizer.delays_,
         covariance=tokenizer.covariance,

@@ -45,7 +45,8 @@ class TokenDiscriminant(nn.Module):
 
     def forward(self, tokens: Tensor, _bias: Tensor | None = None) -> Tensor:
         """Scores (n, classes) of tokens (n, tokens, features)."""
-        return torch.einsum("ntf,tfc->nc", tokens, self.weight) + self.bias
+        # Faster than einsum, which would copy the weights.
+        return tokens.flatten(1) @ self.weight.flatten(0, 1) + self.bias
 
 
 def fit_discriminant(

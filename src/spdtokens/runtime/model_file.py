@@ -19,8 +19,9 @@ from .signals import ESTIMATORS, Front, Prototype
 from .tokens import AT_REFERENCE, EMBEDDINGS, FILTERED, PRINCIPAL, Tokens
 from .transformer import FoldedBlock, FoldedTransformer, stored
 
-#: Of the file. Files of another number are refused: what they mean may have changed.
-FORMAT = 1
+#: Of the file; 2 if bands are decimated, which older versions do not know. Files of another number
+#: are refused: what they mean may have changed.
+FORMATS = (1, 2)
 Arrays = Mapping[str, NDArray[Any]]
 _BLOCK = ("attend", "mix", "expand", "contract")
 #: What a file must not make us compute: numbers of a trial and its bands, steps of causal filters.
@@ -31,7 +32,7 @@ def model_bytes(decoder: Decoder) -> bytes:
     """The contents of a model file."""
     arrays: dict[str, NDArray[Any]] = {}
     config = {
-        "format": FORMAT,
+        "format": FORMATS[decoder.front is not None and decoder.front.decimated is not None],
         "classes": _names(list(decoder.classes)),
         "ch_names": _names(list(decoder.ch_names)),
         "sfreq": decoder.sfreq,
@@ -77,10 +78,11 @@ def load_model(
     path = Path(path)
     config, arrays = unpacked(path)
     made = config.get("format")
-    if made != FORMAT:
+    if made not in FORMATS:
         raise DecoderError(
-            f"{path} has format {made!r}, and this version of spdtokens reads format {FORMAT}. "
-            "Train the model anew, or use the version it was made with."
+            f"{path} has format {made!r}, and this version of spdtokens reads formats "
+            f"{', '.join(map(str, FORMATS))}. Train the model again, or use the version it was "
+            "made with."
         )
     try:
         with np.errstate(all="ignore"):  # what comes out is looked at
@@ -191,6 +193,13 @@ def _front_in(
     least = n + 2 * pad if filtering == "zero-phase" else n
     if not (pad < n and least <= length <= 10 * n + 1000):
         raise DecoderError("its trials or filters have an impossible length.")
+    decimated = fields.get("decimated")
+    if decimated is not None:
+        decimated = [_count(new) for new in decimated]
+        if filtering == "causal" or len(decimated) != len(fields["sections"]):
+            raise DecoderError("its decimated bands do not fit its filters.")
+        if max(decimated) > length:
+            raise DecoderError("its trials or filters have an impossible length.")
     slices = tuple((_count(a, 0), _count(b)) for a, b in fields["slices"])
     delays = tuple(_count(delay) for delay in fields["delays"])
     if any(not a < b <= n for a, b in slices) or any(delay >= n for delay in delays):
@@ -233,6 +242,7 @@ def _front_in(
         relative=_number(fields["relative"], least=0),  # type: ignore[arg-type]
         absolute=_number(fields["absolute"], least=0),  # type: ignore[arg-type]
         scale=_number(fields["scale"], positive=True),  # type: ignore[arg-type]
+        decimated=decimated,
     )
 
 

@@ -74,6 +74,8 @@ class Front:
         Added to the diagonal: so much of the mean variance, and so much.
     scale : float
         What covariances are divided by.
+    decimated : sequence of int, optional
+        Of each band, to how many of the ``length`` samples it is decimated; not at all by default.
     """
 
     n_samples: int
@@ -89,6 +91,7 @@ class Front:
     relative: float
     absolute: float
     scale: float
+    decimated: Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         gains = [None if sos is None else self._gain(sos) for sos in self.sections]
@@ -106,11 +109,11 @@ class Front:
         """Covariance matrices (n, matrices, d, d) of trials (n, channels, samples)."""
         X = np.asarray(X, dtype=np.float64)
         _check(X)
-        pieces = [
-            with_delays(band, self.delays)[..., start:stop]
-            for band in self._filtered(X)
-            for start, stop in self.slices
-        ]
+        pieces = []
+        for band in self._filtered(X):
+            rate = band.shape[-1] / self.n_samples
+            late = with_delays(band, self.delays)
+            pieces += [late[..., round(a * rate) : round(b * rate)] for a, b in self.slices]
         if self.prototypes:
             pairs = zip(pieces, self.prototypes, strict=True)
             made = [oas(p.beside(piece)) * p.scale**2 for piece, p in pairs]
@@ -132,12 +135,21 @@ class Front:
         else:  # as if the first value had always been there
             offset, pad = X[..., :1], 0
             spectrum = np.fft.rfft(X - offset, self.length)
+        lengths: Sequence[int] = [self.length] * len(gains)
+        if self.decimated is not None:  # the trial first: it begins with a sample at every rate
+            shift = np.exp(2j * np.pi * pad / self.length * np.arange(spectrum.shape[-1]))
+            spectrum, pad, lengths = spectrum * shift, 0, self.decimated
         out = []
-        for gain, passes in zip(gains, self.passes_offset, strict=True):
+        for gain, passes, new in zip(gains, self.passes_offset, lengths, strict=True):
             if gain is None:
                 out.append(X)
                 continue
-            y = np.fft.irfft(spectrum * gain, self.length)[..., pad : pad + n]
+            # What is at half the rate itself cannot be told apart from its mirror image.
+            used = new // 2 + 1 if self.decimated is None else (new + 1) // 2
+            y = np.fft.irfft(spectrum[..., :used] * gain[:used], new)
+            y = y[..., pad : pad + n * new // self.length]
+            if new < self.length:
+                y = y * (new / self.length)
             out.append(y + offset if passes else y)
         return out
 

@@ -22,6 +22,8 @@ from spdtokens.signal.bands import UNFILTERED, Band
 from spdtokens.spd.arrays import as_tensor
 
 ORDER = 4
+#: What a filter may pass of frequencies that a decimated signal cannot carry.
+LEAST_GAIN = 1e-4
 FloatArray = NDArray[np.float64]
 
 
@@ -67,11 +69,22 @@ def zero_phase(X: NDArray[Any], bands: Sequence[Band], sfreq: float) -> list[Flo
     return list(each_zero_phase(X, bands, sfreq))
 
 
-def each_zero_phase(X: NDArray[Any], bands: Sequence[Band], sfreq: float) -> Iterator[FloatArray]:
-    """:func:`zero_phase`, one band after another: of many bands, only one is held at a time."""
+def each_zero_phase(
+    X: NDArray[Any], bands: Sequence[Band], sfreq: float, decimate: bool = False
+) -> Iterator[FloatArray]:
+    """:func:`zero_phase`, one band after another: of many bands, only one is held at a time.
+
+    Parameters
+    ----------
+    X, bands, sfreq
+        As for :func:`zero_phase`.
+    decimate : bool, default=False
+        Sample every band at the rate that carries it (:func:`decimated_length`). The first sample
+        stays where it is; the number of samples tells the rate.
+    """
     X = np.asarray(X, dtype=np.float64)
     with torch.no_grad():
-        for filtered in _each_band(as_tensor(X), bands, sfreq):
+        for filtered in _each_band(as_tensor(X), bands, sfreq, decimate):
             yield filtered.numpy()
 
 
@@ -93,7 +106,25 @@ def zero_phase_tensor(X: Tensor, bands: Sequence[Band], sfreq: float) -> list[Te
     return list(_each_band(X, bands, sfreq))
 
 
-def _each_band(X: Tensor, bands: Sequence[Band], sfreq: float) -> Iterator[Tensor]:
+def transform_length(samples: int, pad: int) -> int:
+    """Length of the Fourier transform of a trial that is continued by ``pad`` at each side."""
+    return int(scipy.fft.next_fast_len(samples + 3 * pad, real=True))
+
+
+@lru_cache(maxsize=1024)
+def decimated_length(band: Band, sfreq: float, length: int) -> int:
+    """Samples that carry a band, of the ``length`` samples of a transform.
+
+    What the band's filter passes of frequencies above half the new rate is at most
+    :data:`LEAST_GAIN`.
+    """
+    passed = np.flatnonzero(_zero_phase_gain(band, sfreq, length) > LEAST_GAIN)
+    return min(length, int(scipy.fft.next_fast_len(2 * (int(passed[-1]) + 1), real=True)))
+
+
+def _each_band(
+    X: Tensor, bands: Sequence[Band], sfreq: float, decimate: bool = False
+) -> Iterator[Tensor]:
     X = X.double()
     samples = X.shape[-1]
     if all(band == UNFILTERED for band in bands):
@@ -103,19 +134,28 @@ def _each_band(X: Tensor, bands: Sequence[Band], sfreq: float) -> Iterator[Tenso
     offset = X.mean(-1, keepdim=True)
     pad = reach(bands, sfreq, samples)
     padded = _odd_reflection(X - offset, pad)
-    length = scipy.fft.next_fast_len(padded.shape[-1] + pad, real=True)
+    length = transform_length(samples, pad)
     # torch's transform shares its threads with the matrix products that follow.
     spectrum = torch.fft.rfft(padded, length)
+    if decimate:  # the trial first, so that it begins with a sample at every rate
+        bins = torch.arange(spectrum.shape[-1], dtype=X.dtype, device=X.device)
+        spectrum = spectrum * torch.exp(2j * torch.pi * pad / length * bins)
+        pad = 0
     for band in bands:
         if band == UNFILTERED:
             yield X
             continue
         gain = torch.from_numpy(_zero_phase_gain(band, sfreq, length)).to(X.device)
-        out = torch.fft.irfft(spectrum * gain, length)[..., pad : pad + samples]
+        new = decimated_length(band, sfreq, length) if decimate else length
+        # What is at half the rate itself cannot be told apart from its mirror image.
+        kept, used = samples * new // length, (new + 1) // 2 if decimate else new // 2 + 1
+        out = torch.fft.irfft(spectrum[..., :used] * gain[:used], new)[..., pad : pad + kept]
+        if new < length:
+            out = out * (new / length)
         yield out + offset if band.low is None else out
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=1024)
 def _zero_phase_gain(band: Band, sfreq: float, length: int) -> FloatArray:
     """Gain of the filter applied forwards and backwards, at the frequencies of ``rfft``."""
     frequencies = np.fft.rfftfreq(length, 1 / sfreq)

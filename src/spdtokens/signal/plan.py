@@ -22,11 +22,14 @@ class TokenPlan:
         From and to in seconds, on the clock of the trials.
     slices : tuple of pairs
         The same from and to in samples.
+    n_samples : int
+        Of a trial.
     """
 
     bands: tuple[Band, ...]
     windows: tuple[Window, ...]
     slices: tuple[tuple[int, int], ...]
+    n_samples: int
 
     @property
     def names(self) -> list[str]:
@@ -39,8 +42,14 @@ class TokenPlan:
         ]
 
     def cut(self, filtered: Iterable[Any]) -> Iterator[Any]:
-        """Signals (..., samples) of every token, given those of every band: windows run fastest."""
-        return (signal[..., start:stop] for signal in filtered for start, stop in self.slices)
+        """Signals (..., samples) of every token, given those of every band: windows run fastest.
+
+        The number of a signal's samples tells its rate, if that is not the rate of the trials.
+        """
+        for signal in filtered:
+            rate = signal.shape[-1] / self.n_samples
+            for start, stop in self.slices:
+                yield signal[..., round(start * rate) : round(stop * rate)]
 
 
 def plan_tokens(
@@ -77,7 +86,7 @@ def plan_tokens(
         for band in resolved:
             check_band(band, sfreq, right - left)
         slices.append((start, stop))
-    return TokenPlan(resolved, chosen, tuple(slices))
+    return TokenPlan(resolved, chosen, tuple(slices), n_samples)
 
 
 def refuse_short_windows(plan: TokenPlan, n_channels: int) -> None:

@@ -28,6 +28,8 @@ from spdtokens.spd.embeddings import Embedding, Several, get_embeddings
 
 #: Samples, over all channels and trials, that are filtered at a time.
 CHUNK_SAMPLES = 1 << 18
+#: Samples of which covariances are computed in one call, at most.
+BATCH_SAMPLES = 1 << 16
 #: Of EEG, in square microvolts: a signal of 10 microvolts.
 USUAL_VARIANCE = 100.0
 
@@ -75,6 +77,10 @@ class Tokenizer(TransformerMixin, BaseEstimator):
     delays : sequence of float
         In seconds. Each puts the signal as it was so long before beside the channels, as further
         channels; zero before the trial begins.
+    decimate : bool, default=False
+        Keep of a band-passed signal only the samples that carry the band. Many narrow bands take a
+        fraction of the time; covariances differ a little at the edges of a window. For zero-phase
+        filters without delays.
     regularisation : float or 'paper'
         Times the mean variance, added to the diagonal; ``'paper'`` adds 1e-6 square microvolts.
     unit_in_volts : float, optional
@@ -119,6 +125,7 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         n_filters: int = 4,
         cross_fit: int = 1,
         delays: Sequence[float] = (),
+        decimate: bool = False,
         regularisation: float | Literal["paper"] = 1e-6,
         unit_in_volts: float | None = None,
         unit_free: bool = False,
@@ -136,6 +143,7 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         self.n_filters = n_filters
         self.cross_fit = cross_fit
         self.delays = delays
+        self.decimate = decimate
         self.regularisation = regularisation
         self.unit_in_volts = unit_in_volts
         self.unit_free = unit_free
@@ -331,6 +339,11 @@ class Tokenizer(TransformerMixin, BaseEstimator):
             raise SignalError(f"filtering is 'zero-phase' or 'causal', not {self.filtering!r}.")
         self.n_samples_ = X.shape[-1]
         self.delays_ = delay_samples(self.delays, self.sfreq, self.n_samples_)
+        if self.decimate and (self.delays_ or self.filtering == "causal"):
+            raise SignalError(
+                "decimate=True needs zero-phase filters and no delays, got "
+                f"filtering={self.filtering!r}, delays={self.delays!r}."
+            )
         plan = plan_tokens(
             sfreq=self.sfreq,
             n_samples=self.n_samples_,
@@ -352,8 +365,11 @@ class Tokenizer(TransformerMixin, BaseEstimator):
     def _pieces(self, X: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
         """Signals (n, channels, samples) of every matrix."""
         assert self.sfreq is not None
-        apply = each_zero_phase if self.filtering == "zero-phase" else causal
-        filtered = apply(X, self.bands_, self.sfreq)
+        filtered: Iterable[NDArray[np.float64]]
+        if self.filtering == "causal":
+            filtered = causal(X, self.bands_, self.sfreq)
+        else:
+            filtered = each_zero_phase(X, self.bands_, self.sfreq, self.decimate)
         return self.token_plan_.cut(with_delays(band, self.delays_) for band in filtered)
 
     def _fitted_to_prototypes(
@@ -404,6 +420,20 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         return C
 
     def _estimates(self, pieces: Iterable[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
-        if not self._has_prototypes:
-            return [estimate(piece, self.covariance) for piece in pieces]
-        return [made.transform(piece) for piece, made in zip(pieces, self.prototypes_, strict=True)]
+        """Covariances (n, d, d) of the signals (n, channels, samples) of every matrix."""
+        if self._has_prototypes:
+            pairs = zip(pieces, self.prototypes_, strict=True)
+            return [made.transform(piece) for piece, made in pairs]
+        found: list[NDArray[np.float64]] = []
+        batch: list[NDArray[np.float64]] = []
+        for piece in pieces:  # of few trials several matrices at a time, which saves calls
+            if batch and (piece.shape != batch[0].shape or piece.size * len(batch) > BATCH_SAMPLES):
+                found += self._estimates_of(batch)
+                batch = []
+            batch.append(piece)
+        return found + self._estimates_of(batch)
+
+    def _estimates_of(self, pieces: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+        if len(pieces) == 1:
+            return [estimate(pieces[0], self.covariance)]
+        return np.split(estimate(np.concatenate(pieces), self.covariance), len(pieces))

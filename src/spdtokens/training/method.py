@@ -32,7 +32,7 @@ RecipeName = Literal["published", "common"]
 
 
 #: What can be changed of ``recommended``: on the way to covariances, and after.
-TOKEN_CHANGES = ("windows", "delays", "cross_fit", "n_filters", "filtering")
+TOKEN_CHANGES = ("windows", "delays", "cross_fit", "decimate", "n_filters", "filtering")
 HEAD_CHANGES = ("embedding", "isometric", "ridge", "gains")
 CHANGES = (*TOKEN_CHANGES, *HEAD_CHANGES)
 

@@ -114,7 +114,7 @@ def recommended_tokens(
     Returns
     -------
     options : dict
-        ``bands``, ``windows``, ``covariance``, ``delays``, ``cross_fit``.
+        ``bands``, ``windows``, ``covariance``, ``delays``, ``cross_fit``, ``decimate``.
 
     Raises
     ------
@@ -130,6 +130,7 @@ def recommended_tokens(
             "covariance": "xdawn",
             "delays": (DELAY,),
             "cross_fit": CROSS_FIT,
+            "decimate": False,
         }
     bands: BandSpec = [(8.0, 30.0)]
     if paradigm == "ssvep":
@@ -142,5 +143,6 @@ def recommended_tokens(
         widths = dict.fromkeys(max(width, least) for width in HALF_WIDTHS)
         narrow = [stimulus_bands(stimulus_frequencies, half_width=width) for width in widths]
         bands = [(band.low, band.high) for bands in narrow for band in bands] + list(CONTEXT)
-    plain: dict[str, Any] = {"delays": (), "cross_fit": 1}
+    # Bands around many stimuli are many, and narrow.
+    plain: dict[str, Any] = {"delays": (), "cross_fit": 1, "decimate": paradigm == "ssvep"}
     return {"bands": bands, "windows": [window], "covariance": "oas", **plain}

@@ -44,6 +44,7 @@ _BY_PRESET = (
     "covariance",
     "cross_fit",
     "delays",
+    "decimate",
     "isometric",
 )
 _AS_GIVEN = tuple(name for name in Tokenizer().get_params() if name not in _BY_PRESET)
@@ -63,7 +64,7 @@ class SPDTokenClassifier(TokenNetworkClassifier):
     paradigm : {'mi', 'erp', 'ssvep', 'other'}, optional
         For ``recommended``, which makes other tokens of each. If not given: SSVEP where there are
         stimulus frequencies, else motor imagery (as for any other rhythm).
-    bands, windows, covariance, cross_fit, delays, isometric
+    bands, windows, covariance, cross_fit, delays, decimate, isometric
         None for those of the preset: of ``recommended`` by paradigm, the windows parts of the
         whole trial for potentials and the whole trial else.
     tmin, stimulus_frequencies, filtering, n_filters, regularisation, unit_in_volts, unit_free, \
@@ -131,6 +132,7 @@ verbose, checkpoint
         n_filters: int = 4,
         cross_fit: int | None = None,
         delays: Sequence[float] | None = None,
+        decimate: bool | None = None,
         regularisation: float | Literal["paper"] = 1e-6,
         unit_in_volts: float | None = None,
         unit_free: bool = True,
@@ -173,6 +175,7 @@ verbose, checkpoint
         self.n_filters = n_filters
         self.cross_fit = cross_fit
         self.delays = delays
+        self.decimate = decimate
         self.regularisation = regularisation
         self.unit_in_volts = unit_in_volts
         self.unit_free = unit_free
