@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from spdtokens.data import DataError, from_arrays, load_dataset
-from spdtokens.data.own import from_npz_folder
+from spdtokens.data.own import from_npz
 
 RNG = np.random.default_rng(0)
 
@@ -51,7 +51,7 @@ def test_covariances_and_stimuli(tmp_path: Path) -> None:
     write(
         tmp_path, X=None, C=np.stack([np.eye(3)] * 6), classes=np.array(["13Hz", "17 Hz", "rest"])
     )
-    dataset = from_npz_folder(tmp_path)
+    dataset = from_npz(tmp_path)
     assert dataset.is_covariance
     assert dataset.sfreq is None
     assert dataset.paradigm == "ssvep"
@@ -73,7 +73,7 @@ def test_covariances_and_stimuli(tmp_path: Path) -> None:
 def test_bad_arrays(tmp_path: Path, changes: dict, message: str) -> None:
     write(tmp_path, **changes)
     with pytest.raises(DataError, match=message):
-        from_npz_folder(tmp_path).load("01", "1")
+        from_npz(tmp_path).load("01", "1")
 
 
 def test_bad_files(tmp_path: Path) -> None:
