@@ -190,3 +190,13 @@ def test_fif_tags_in_circles(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(packed(bytes(contents)))
         with pytest.raises(DataError, match="its parts lead in circles"):
             load_dataset(tmp_path / name)
+
+
+@pytest.mark.parametrize("code", [0x110000, 0xD800])
+@pytest.mark.parametrize("order", "<>")
+def test_names_of_characters_that_do_not_exist(tmp_path: Path, code: int, order: str) -> None:
+    """Without a check: an error of Python's own strings, or a message that cannot be printed."""
+    wrong = np.array([65, 66, code], f"{order}u4").view(f"{order}U1")
+    write(tmp_path, ch_names=wrong)
+    with pytest.raises(DataError, match="'ch_names' is damaged"):
+        load_dataset(tmp_path)

@@ -71,8 +71,9 @@ def _head(path: Path, cutting: Cutting) -> Head:
     """Channels that can be taken from a file, and its rate."""
     opened = open_epochs(path) if holds_epochs(path) else open_raw(path)
     chosen = cutting.channels not in ((), (COMMON,))
-    names = opened.ch_names if chosen else _eeg(opened, (), path)
-    return Head(tuple(names), float(opened.info["sfreq"]))
+    with _told(path):
+        names = opened.ch_names if chosen else _eeg(opened, (), path)
+        return Head(tuple(names), float(opened.info["sfreq"]))
 
 
 def read_piece(path: Path, cutting: Cutting) -> Piece:
@@ -114,8 +115,10 @@ def _stem(path: Path) -> str:
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
     """MNE raises many kinds of errors on damaged files: they become ours."""
+    import mne
+
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), mne.use_log_level("error"):
             warnings.simplefilter("ignore")  # remarks on headers, which users cannot change
             yield
     except DataError:

@@ -60,8 +60,18 @@ def read_npz(path: Path, header: tuple[str, ...] = ()) -> dict[str, NDArray[Any]
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray):
             raise DataError(f"{path}: {name!r} is no array. Write it again with numpy.savez.")
+        if array.dtype.kind == "U" and not _is_text(array):
+            raise DataError(f"{path}: {name!r} is damaged: it contains what is not text.")
     _check(arrays, path)
     return arrays
+
+
+def _is_text(array: NDArray[Any]) -> bool:
+    """Whether all characters exist; NumPy makes strings of any numbers, and Python crashes."""
+    codes = np.frombuffer(array.tobytes(), np.uint32)
+    if not array.dtype.isnative:
+        codes = codes.byteswap()
+    return not ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any()
 
 
 def _claimed(archive: Any, name: str) -> NDArray[Any]:
