@@ -11,7 +11,7 @@ import pytest
 from spdtokens import load_dataset
 from spdtokens.data import DataError
 from spdtokens.data.cutting import parse_events
-from spdtokens.data.mne_files import pick_channels, plain_name
+from spdtokens.data.joining import pick_channels, plain_name
 from tests.helpers.gdf import write_gdf
 from tests.helpers.recordings import write_edf
 
@@ -150,20 +150,27 @@ def test_a_folder_named_as_in_bids(tmp_path: Path) -> None:
     assert dict(dataset.index) == {"01": ("1", "2"), "02": ("1",)}
     first = dataset.load("01", "1")
     assert first.run.tolist() == ["1"] * 12 + ["2"] * 12
-    onset = first.about["onset"]
-    assert onset[12] > onset[11] + 100  # trials of two files do not overlap
+    np.testing.assert_array_equal(first.about["onset"], np.tile(100 + 200 * np.arange(12), 2))
+
+
+def test_files_of_one_session_are_runs_of_their_own(tmp_path: Path) -> None:
+    """Samples are counted from the beginning of each file."""
+    for task in ("a", "b"):
+        write_edf(tmp_path / f"sub-01_ses-1_task-{task}_eeg.edf", recording())
+    found = load_dataset(tmp_path, events=EVENTS, tmin=0.0, tmax=1.0).load("01", "1")
+    assert len(set(zip(found.run, found.about["onset"], strict=True))) == 24
 
 
 def test_files_that_do_not_go_together(tmp_path: Path) -> None:
     write_edf(tmp_path / "a.edf", recording())
     write_edf(tmp_path / "b.edf", recording().rename_channels({"C3": "P3"}))
-    with pytest.raises(DataError, match=r"have not the same channels \(C3, P3\)"):
+    with pytest.raises(DataError, match=r"b.edf; lacks C3, has also P3"):
         load_dataset(tmp_path, tmin=0.0, tmax=1.0)
     dataset = load_dataset(tmp_path, tmin=0.0, tmax=1.0, channels=("Cz", "C4"))
     assert dataset.ch_names == ("Cz", "C4")
     (tmp_path / "b.edf").unlink()
     write_edf(tmp_path / "b.edf", recording().resample(50.0))
-    with pytest.raises(DataError, match=r"b.edf has sampled at 50.0 Hz"):
+    with pytest.raises(DataError, match=r"100 Hz: a.edf; 50 Hz: b.edf"):
         load_dataset(tmp_path, tmin=0.0, tmax=1.0)
 
 

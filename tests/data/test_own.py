@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from spdtokens.data import DataError, from_arrays, load_dataset
-from spdtokens.data.own import from_npz_folder
+from spdtokens.data.own import from_npz
 
 RNG = np.random.default_rng(0)
 
@@ -51,7 +51,7 @@ def test_covariances_and_stimuli(tmp_path: Path) -> None:
     write(
         tmp_path, X=None, C=np.stack([np.eye(3)] * 6), classes=np.array(["13Hz", "17 Hz", "rest"])
     )
-    dataset = from_npz_folder(tmp_path)
+    dataset = from_npz(tmp_path)
     assert dataset.is_covariance
     assert dataset.sfreq is None
     assert dataset.paradigm == "ssvep"
@@ -73,7 +73,7 @@ def test_covariances_and_stimuli(tmp_path: Path) -> None:
 def test_bad_arrays(tmp_path: Path, changes: dict, message: str) -> None:
     write(tmp_path, **changes)
     with pytest.raises(DataError, match=message):
-        from_npz_folder(tmp_path).load("01", "1")
+        from_npz(tmp_path).load("01", "1")
 
 
 def test_bad_files(tmp_path: Path) -> None:
@@ -190,3 +190,13 @@ def test_fif_tags_in_circles(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(packed(bytes(contents)))
         with pytest.raises(DataError, match="its parts lead in circles"):
             load_dataset(tmp_path / name)
+
+
+@pytest.mark.parametrize("code", [0x110000, 0xD800])
+@pytest.mark.parametrize("order", "<>")
+def test_names_of_characters_that_do_not_exist(tmp_path: Path, code: int, order: str) -> None:
+    """Without a check: an error of Python's own strings, or a message that cannot be printed."""
+    wrong = np.array([65, 66, code], f"{order}u4").view(f"{order}U1")
+    write(tmp_path, ch_names=wrong)
+    with pytest.raises(DataError, match="'ch_names' is damaged"):
+        load_dataset(tmp_path)

@@ -39,6 +39,8 @@ def test_the_example_of_the_docs(tmp_path: Path) -> None:
         (1.0, 4.0),
         ("10 Hz", "12 Hz"),
         (("run", "1"),),
+        ("O1", "Oz", "O2"),
+        128.0,
     )
     assert last.choices == (
         Choice("ts-lr", Settings(bands=((8.0, 13.0), (13.0, 30.0)))),
@@ -102,6 +104,13 @@ def test_numbers_are_names_of_subjects_too(tmp_path: Path) -> None:
     (question,) = read(tmp_path, long(datasets="subjects = [1, 2]\nwhere = {run = 1}")).questions
     assert question.subjects == ("1", "2")
     assert question.selection.where == (("run", "1"),)
+
+
+def test_the_common_channels(tmp_path: Path) -> None:
+    text = long(datasets="channels = 'common'\nresample = 128")
+    (question,) = read(tmp_path, text).questions
+    assert question.selection == Selection(channels="common", resample=128.0)
+    assert Selection.of(question.selection.values()) == question.selection
 
 
 # ------------------------------------------------------------------ what only the data can tell

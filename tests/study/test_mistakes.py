@@ -170,6 +170,15 @@ MISTAKES: list[tuple[str, str]] = [
     ),
     (long(datasets="stimulus_hz = [0]"), "[[datasets]]: stimulus_hz are frequencies above 0."),
     (
+        long(datasets="channels = 'C3'"),
+        '[[datasets]]: channels is "common" or a list of different names, such as ["C3", "C4"], '
+        'not "C3".',
+    ),
+    (
+        long(datasets="resample = 0"),
+        "[[datasets]]: resample must be a rate above 0 Hz, got 0.",
+    ),
+    (
         long(datasets="classes = ['left']"),
         "[[datasets]]: name two or more different classes, not left.",
     ),
@@ -301,7 +310,17 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 
 PLACES = {
     "The study": TOP,
-    "[[datasets]]": ("name", "subjects", "paradigm", "stimulus_hz", "window", "classes", "where"),
+    "[[datasets]]": (
+        "name",
+        "subjects",
+        "paradigm",
+        "stimulus_hz",
+        "window",
+        "classes",
+        "where",
+        "channels",
+        "resample",
+    ),
     "[[methods]]": METHOD_KEYS,
     "[methods.changes]": tuple(CHANGEABLE),
     "[[protocols]]": ("name", "folds", "ungrouped", "access", "alignment", "domain"),

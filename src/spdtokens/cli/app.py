@@ -24,6 +24,17 @@ DataName = Annotated[str, typer.Argument(help="A name, a folder of .npz files, o
 OnlySubjects = Annotated[
     list[str] | None, typer.Option("--subject", help="Only this subject; may be repeated.")
 ]
+Channels = Annotated[
+    str | None,
+    typer.Option(
+        help="Only these, in this order: C3,Cz,C4; or 'common': those that all recordings have. "
+        "Default: all of EEG."
+    ),
+]
+Resample = Annotated[
+    float | None,
+    typer.Option(help="Rate in Hz to bring trials to; default: that of the recordings."),
+]
 Bands = Annotated[str, typer.Option(help="A preset of bands.")]
 
 

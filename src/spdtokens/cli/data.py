@@ -10,7 +10,18 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from spdtokens.cli.app import AsJson, Bands, DataName, OnlySubjects, app, errors_told, print_json
+from spdtokens.cli.app import (
+    AsJson,
+    Bands,
+    Channels,
+    DataName,
+    OnlySubjects,
+    Resample,
+    app,
+    errors_told,
+    print_json,
+)
+from spdtokens.cli.evaluate import listed
 
 datasets_app = typer.Typer(help="Data sets: what there is, and what is in it.")
 app.add_typer(datasets_app, name="datasets")
@@ -35,6 +46,8 @@ def datasets(context: typer.Context, as_json: AsJson = False) -> None:
 def check(
     name: DataName,
     subject: OnlySubjects = None,
+    channels: Channels = None,
+    resample: Resample = None,
     as_json: AsJson = False,
 ) -> None:
     """Look at a data set: shape, classes, bad channels, line noise, rank."""
@@ -43,7 +56,7 @@ def check(
     from spdtokens.data.show import check_table, describe
 
     with errors_told():
-        dataset = load_dataset(name)
+        dataset = load_dataset(name, channels=listed(channels), resample=resample)
         wanted = [(s, q) for s in subject or dataset.subjects for q in dataset.sessions(s)]
         checks = []
         with Progress(console=Console(stderr=True), transient=True) as progress:
@@ -85,6 +98,8 @@ def tokenize_dataset(
     embedding: Annotated[str, typer.Option(help="Which token.")] = "log_euclidean",
     bands: Bands = "broadband",
     subject: OnlySubjects = None,
+    channels: Channels = None,
+    resample: Resample = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Compute anew.")] = False,
 ) -> None:
     """Write the tokens of a data set: arrays tokens, y, run, group, token_names."""
@@ -94,7 +109,7 @@ def tokenize_dataset(
     from spdtokens.data.export import write_tokens
 
     with errors_told():
-        dataset = load_dataset(name)
+        dataset = load_dataset(name, channels=listed(channels), resample=resample)
         output_folder(folder)
         wanted = tuple(subject or dataset.subjects)
         cache = TokenCache(enabled=not no_cache)

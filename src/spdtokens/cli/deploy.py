@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from spdtokens.cli.app import AsJson, app, errors_told, print_json
+from spdtokens.cli.app import AsJson, Channels, Resample, app, errors_told, print_json
 from spdtokens.cli.evaluate import listed, numbers
 
 if TYPE_CHECKING:
@@ -53,9 +53,8 @@ def train(
         float | None, typer.Option(help="Trials end so many seconds after the event.")
     ] = None,
     label_from: LabelFrom = None,
-    channels: Annotated[
-        str | None, typer.Option(help="Only these, in this order: C3,Cz,C4. All EEG by default.")
-    ] = None,
+    channels: Channels = None,
+    resample: Resample = None,
     paradigm: Annotated[
         str | None, typer.Option(help="mi, erp, ssvep or other. Rhythms by default.")
     ] = None,
@@ -111,6 +110,7 @@ def train(
                 tmax=tmax,
                 label_from=label_from,
                 channels=tuple(listed(channels)),
+                resample=resample,
             )
         found.save(out)
         if report is not None:

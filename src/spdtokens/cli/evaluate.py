@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from spdtokens.cli.app import AsJson, app, errors_told, print_json
+from spdtokens.cli.app import AsJson, Channels, Resample, app, errors_told, print_json
 
 if TYPE_CHECKING:
     from spdtokens.data import Selection
@@ -50,6 +50,8 @@ def evaluate(
         list[str] | None,
         typer.Option(help="Only trials of which the file says so: imagined=1. May be repeated."),
     ] = None,
+    channels: Channels = None,
+    resample: Resample = None,
     subjects: Annotated[str | None, typer.Option(help="Only these: 1,2,3.")] = None,
     seeds: Annotated[int, typer.Option(min=1, max=10, help="How many of the paper's seeds.")] = 5,
     target_access: Annotated[
@@ -113,7 +115,7 @@ def evaluate(
             access=target_access,
             alignment=alignment,
             domain=domain,
-            selection=selection(paradigm, stimulus_hz, window, classes, where),
+            selection=selection(paradigm, stimulus_hz, window, classes, where, channels, resample),
             subjects=tuple(listed(subjects)),
             seeds=STABILITY_SEEDS[:seeds],
         )
@@ -146,6 +148,8 @@ def selection(
     window: str | None,
     classes: str | None,
     where: list[str] | None,
+    channels: str | None,
+    resample: float | None,
 ) -> Selection:
     """What the user says of the data."""
     from spdtokens.data import Selection
@@ -163,6 +167,8 @@ def selection(
         window=None if edges is None else (edges[0], edges[1]),
         classes=tuple(listed(classes)),
         where=tuple((name, value) for name, _, value in pairs),
+        channels=tuple(listed(channels)),
+        resample=resample,
     )
 
 

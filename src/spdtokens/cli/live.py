@@ -35,7 +35,10 @@ def stream(
     model: Annotated[Path, typer.Argument(help="A model file (.spdt).")],
     stream_name: Annotated[
         str | None,
-        typer.Option("--stream", help="Name of the LSL stream; default: the only one of type EEG."),
+        typer.Option(
+            "--stream",
+            help="Name or source id of the LSL stream; default: the only one of type EEG.",
+        ),
     ] = None,
     step: Annotated[float, typer.Option(help="Seconds from one decision to the next.")] = 0.1,
     out_stream: Annotated[

@@ -18,6 +18,30 @@ class DataError(UserError):
     """Data that cannot be used; the message names the culprit and the remedy."""
 
 
+def as_float(X: NDArray[Any], where: str) -> NDArray[Any]:
+    """Convert signals to float32 or float64, whichever holds every value of their dtype.
+
+    Integers of up to 16 bits and float16 become float32: exact, at half the memory of float64.
+    Longer integers become float64, as float32 has 24 bits. float32 and float64 are returned as
+    they are. Filters and covariances are computed in float64 in any case.
+
+    Parameters
+    ----------
+    X : ndarray
+    where : str
+        Named in the message.
+
+    Raises
+    ------
+    DataError
+        If ``X`` is not an array of real numbers.
+    """
+    if X.dtype.kind not in "iuf":
+        raise DataError(f"{where}: signals must be integers or floats, got {X.dtype}.")
+    narrow = X.dtype.itemsize <= (4 if X.dtype.kind == "f" else 2)
+    return X.astype(np.float32 if narrow else np.float64, copy=False)
+
+
 @dataclass(frozen=True)
 class Recording:
     """The trials of one subject in one session.
@@ -25,7 +49,8 @@ class Recording:
     Attributes
     ----------
     subject, session : str
-    X : ndarray, shape (n, channels, samples), or (n, d, d) for covariance matrices
+    X : ndarray of float, shape (n, channels, samples), or (n, d, d) for covariance matrices
+        Any other dtype is converted by :func:`as_float`.
     y : ndarray of int, shape (n,)
         Indices into the data set's ``classes``.
     run : ndarray of str, shape (n,)
@@ -34,7 +59,8 @@ class Recording:
         Trials with the same number are segments of one long trial, or overlap in time, and must
         never be split between training and test. Unique within the recording.
     about : mapping of str to ndarray, shape (n, ...)
-        Whatever else is known of each trial, such as the sample of its onset.
+        Whatever else is known of each trial. ``onset`` is the sample of its run at which a trial
+        begins: two trials of one run that share samples overlap.
     """
 
     subject: str
@@ -53,11 +79,13 @@ class Recording:
                 f"{where}: expected trials (n, channels, samples) or covariances (n, d, d), got an "
                 f"array of shape {self.X.shape}."
             )
-        for name in ("y", "run", "group"):
-            length = len(getattr(self, name))
-            if length != n:
+        object.__setattr__(self, "X", as_float(self.X, where))
+        told = {"y": self.y, "run": self.run, "group": self.group, **self.about}
+        for name, values in told.items():
+            if len(values) != n:
                 raise DataError(
-                    f"{where}: {n} trials but {length} entries in {name!r}; they must go together."
+                    f"{where}: {n} trials but {len(values)} entries in {name!r}; they must go "
+                    "together."
                 )
 
     def __len__(self) -> int:

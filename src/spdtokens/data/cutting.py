@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from spdtokens.data.base import DataError
 
 #: Annotations that mark no trials.
@@ -13,6 +16,8 @@ NO_TRIALS = ("bad", "edge", "boundary", "new segment", "start", "stop", "rest ")
 LEAST = 5
 #: Kinds of events, at most, that are taken as classes without being named.
 MOST = 8
+#: Stands for the channels that all recordings have.
+COMMON = "common"
 
 
 @dataclass(frozen=True)
@@ -31,7 +36,11 @@ class Cutting:
         Where labels are: ``'annotations'`` or the name of a trigger channel of a recording, a
         column of the metadata of epochs, an array of an ``.npz`` file. None for what is usual.
     channels : tuple of str
-        Only these, in this order; all EEG channels if empty.
+        Only these, in this order; ``'common'`` for the EEG channels that all recordings have. If
+        empty, all EEG channels, which must then be the same in all.
+    resample : float, optional
+        Rate in Hz that trials are brought to, at most that of the recordings. Default: theirs,
+        which must then be the same in all.
     """
 
     events: Mapping[str, str] | None = None
@@ -39,12 +48,36 @@ class Cutting:
     tmax: float | None = None
     label_from: str | None = None
     channels: tuple[str, ...] = ()
+    resample: float | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "channels", channel_names(self.channels))
         if self.events is not None and not self.events:
             raise DataError("Events were to be named, and none is.")
         if self.tmin is not None and self.tmax is not None and not self.tmin < self.tmax:
             raise DataError(f"A trial from {self.tmin:g} to {self.tmax:g} s ends before it begins.")
+
+
+def channel_names(channels: str | Sequence[str]) -> tuple[str, ...]:
+    """Channels as a tuple; ``'common'`` may be text.
+
+    Raises
+    ------
+    DataError
+        For any other text, and for a channel that is named twice.
+    """
+    if isinstance(channels, str):
+        if channels != COMMON:
+            raise DataError(
+                f'channels={channels!r} is one text. Give it like channels=("C3", "C4"), or '
+                f"channels={COMMON!r}."
+            )
+        return (channels,)
+    names = tuple(str(name) for name in channels)
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise DataError(f"Channel {twice[0]!r} is named twice.")
+    return names
 
 
 def parse_events(text: str) -> dict[str, str]:
@@ -116,3 +149,39 @@ def chosen_events(counts: Mapping[str, int], cutting: Cutting, where: str) -> di
             "so: --events left=769,right=770 (a class, =, an event of the file)."
         )
     return {name: name for name in sorted(usual)}
+
+
+def named_labels(values: NDArray[np.str_], cutting: Cutting, where: str) -> NDArray[np.str_]:
+    """Class of each trial whose event is given; empty where it is of none that is asked for.
+
+    Raises
+    ------
+    DataError
+        If an event that is asked for is missing.
+    """
+    if cutting.events is None:
+        return values
+    kinds, counts = np.unique(values, return_counts=True)
+    there = dict(zip(kinds.tolist(), counts.tolist(), strict=True))
+    names = {event: name for name, event in chosen_events(there, cutting, where).items()}
+    return np.array([names.get(value, "") for value in values])
+
+
+def part_of(
+    cutting: Cutting, tmin: float, sfreq: float, n_samples: int, where: str
+) -> tuple[int, int]:
+    """First sample of the part of a trial that is asked for, and the one after its last.
+
+    Raises
+    ------
+    DataError
+        If the trial does not hold it.
+    """
+    first = 0 if cutting.tmin is None else round((cutting.tmin - tmin) * sfreq)
+    last = n_samples if cutting.tmax is None else round((cutting.tmax - tmin) * sfreq)
+    if not 0 <= first < last <= n_samples:
+        raise DataError(
+            f"{where}: its trials last from {tmin:g} to {tmin + n_samples / sfreq:g} s, and do not "
+            "hold the part that is asked for. Change --tmin and --tmax."
+        )
+    return first, last

@@ -4,52 +4,25 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spdtokens.data.base import DataError, Dataset, Recording
-from spdtokens.data.cutting import Cutting, chosen_events, refuse_one_class
+from spdtokens.data.base import DataError, Dataset
+from spdtokens.data.cutting import COMMON, Cutting, chosen_events, named_labels, part_of
 from spdtokens.data.fif import refuse_circles
+from spdtokens.data.joining import Head, agree, pick_channels
+from spdtokens.data.pieces import Piece, from_pieces
 
 RAW = (".edf", ".bdf", ".gdf", ".vhdr", ".set", ".fif", ".fif.gz")
 EPOCHS = ("-epo.fif", "_epo.fif", "-epo.fif.gz", "_epo.fif.gz")
 #: Parts of a file's name, as in BIDS.
 ENTITIES = re.compile(r"(sub|ses|run)-([^_]+)")
-
-
-@dataclass(frozen=True)
-class Piece:
-    """The trials of one file.
-
-    Attributes
-    ----------
-    X : ndarray, shape (n, channels, samples)
-        In volts.
-    labels : ndarray of str, shape (n,)
-    onset : ndarray of int, shape (n,), or None
-        First sample of each trial in the recording.
-    ch_names : tuple of str
-    sfreq, tmin : float
-    filtered : pair of float
-        High-pass and low-pass in Hz that the file tells of.
-    dropped : int
-        Trials at an end of the recording, or marked as bad.
-    """
-
-    X: NDArray[np.float64]
-    labels: NDArray[np.str_]
-    onset: NDArray[np.int64] | None
-    ch_names: tuple[str, ...]
-    sfreq: float
-    tmin: float
-    filtered: tuple[float, float]
-    dropped: int
 
 
 def is_mne_file(path: Path) -> bool:
@@ -85,46 +58,22 @@ def from_mne_files(path: Path, cutting: Cutting | None = None) -> Dataset:
     files = mne_files(path)
     if not files:
         raise DataError(f"{path} has no recordings ({', '.join(RAW)}).")
+    # What differs is told from the headers, before any signal is read.
+    heads = {file.name: _head(file, cutting) for file in files}
+    to = agree(heads, cutting.channels, cutting.resample)
+    cutting = replace(cutting, channels=to.ch_names)
     pieces = {file: read_piece(file, cutting) for file in files}
-    first = pieces[files[0]]
-    for file, piece in pieces.items():
-        _refuse_other(file, piece, files[0], first)
-    classes = _classes(pieces, cutting)
-    refuse_one_class(classes, f"{path}")
-    places = _places(files)
+    name = path.name if path.is_dir() else _stem(path)
+    return from_pieces(name, f"{path}", pieces, _places(files), pieces.__getitem__, cutting)
 
-    def read(subject: str, session: str) -> Recording:
-        mine = [file for file, place in places.items() if place[:2] == (subject, session)]
-        parts = [pieces[file] for file in mine]
-        runs = np.repeat([places[file][2] for file in mine], [len(p.X) for p in parts])
-        labels = np.concatenate([part.labels for part in parts])
-        X = np.concatenate([part.X for part in parts])
-        about = {}
-        if all(part.onset is not None for part in parts):
-            about["onset"] = _after_each_other(parts)
-        y = np.array([classes.index(label) for label in labels], dtype=np.int64)
-        return Recording(subject, session, X, y, runs, np.arange(len(X)), about)
 
-    index: dict[str, tuple[str, ...]] = {}
-    for subject, session, _ in places.values():
-        index[subject] = tuple(dict.fromkeys((*index.get(subject, ()), session)))
-    dropped = sum(piece.dropped for piece in pieces.values())
-    end = first.tmin + first.X.shape[-1] / first.sfreq
-    return Dataset(
-        name=path.name if path.is_dir() else _stem(path),
-        description=f"{path}"
-        + (f"; {dropped} events at its ends or marked as bad left out" if dropped else ""),
-        paradigm="other",
-        classes=classes,
-        ch_names=first.ch_names,
-        sfreq=first.sfreq,
-        tmin=first.tmin,
-        window=(first.tmin, end),
-        index=index,
-        read=read,
-        filtered=first.filtered,
-        unit_in_volts=1.0,
-    )
+def _head(path: Path, cutting: Cutting) -> Head:
+    """Channels that can be taken from a file, and its rate."""
+    opened = open_epochs(path) if holds_epochs(path) else open_raw(path)
+    chosen = cutting.channels not in ((), (COMMON,))
+    with _told(path):
+        names = opened.ch_names if chosen else _eeg(opened, (), path)
+        return Head(tuple(names), float(opened.info["sfreq"]))
 
 
 def read_piece(path: Path, cutting: Cutting) -> Piece:
@@ -141,30 +90,13 @@ def open_raw(path: Path) -> Any:
         return mne.io.read_raw(path, preload=False, verbose="error")
 
 
-def pick_channels(there: Sequence[str], wanted: Sequence[str], where: str) -> list[str]:
-    """Names of a file's channels for those that are wanted.
+def open_epochs(path: Path) -> Any:
+    """Epochs as MNE opens them; signals are read when they are needed."""
+    import mne
 
-    Written alike but for case, spaces, dots and the words EEG and REF: ``EEG C3-REF`` is ``C3``.
-
-    Raises
-    ------
-    DataError
-        With those that are missing, and what there is.
-    """
-    plain = {plain_name(name): name for name in there}
-    missing = [name for name in wanted if plain_name(name) not in plain]
-    if missing:
-        raise DataError(
-            f"{where} lacks {len(missing)} of {len(wanted)} channels: {', '.join(missing[:8])}"
-            f"{', ...' if len(missing) > 8 else ''}. It has: {', '.join(there)}."
-        )
-    return [plain[plain_name(name)] for name in wanted]
-
-
-def plain_name(name: str) -> str:
-    """A channel's name without what differs from lab to lab."""
-    text = re.sub(r"^EEG[ :_-]+|[-_ ]+(REF|LE|AR|A1|A2|M1|M2)$", "", name.strip().upper())
-    return text.strip(" .")
+    with _told(path):
+        refuse_circles(path)
+        return mne.read_epochs(path, preload=False, verbose="error")
 
 
 def holds_epochs(path: Path) -> bool:
@@ -183,8 +115,10 @@ def _stem(path: Path) -> str:
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
     """MNE raises many kinds of errors on damaged files: they become ours."""
+    import mne
+
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), mne.use_log_level("error"):
             warnings.simplefilter("ignore")  # remarks on headers, which users cannot change
             yield
     except DataError:
@@ -208,7 +142,7 @@ def _recording(path: Path, cutting: Cutting) -> Piece:
         n = round((tmax - tmin) * sfreq)
         if n < 2:
             raise DataError(f"{path}: from {tmin:g} to {tmax:g} s there are {n} samples.")
-        names = _eeg(raw, cutting, path)
+        names = _eeg(raw, cutting.channels, path)
         start = events[:, 0] - raw.first_samp + round(tmin * sfreq)
         nothing = DataError(
             f"{path}: none of {len(events)} events has {tmin:g} to {tmax:g} s of signal around it "
@@ -237,11 +171,9 @@ def _recording(path: Path, cutting: Cutting) -> Piece:
     info = raw.info
     return Piece(
         X=X,
+        head=Head(tuple(names), sfreq, tmin, n, 1.0),
         labels=labels,
-        onset=onset.astype(np.int64),
-        ch_names=tuple(names),
-        sfreq=sfreq,
-        tmin=tmin,
+        about={"onset": onset.astype(np.int64)},
         filtered=(float(info["highpass"]), float(info["lowpass"])),
         dropped=len(events) - len(X),
     )
@@ -287,11 +219,12 @@ def _duration(raw: Any, codes: dict[str, int], path: Path) -> float:
     return float(np.round(lasting.min(), 6))
 
 
-def _eeg(raw: Any, cutting: Cutting, path: Path) -> list[str]:
+def _eeg(raw: Any, channels: tuple[str, ...], path: Path) -> list[str]:
+    """The channels that are asked for; else all of EEG that are not marked as bad."""
     import mne
 
-    if cutting.channels:
-        return pick_channels(raw.ch_names, cutting.channels, f"{path}")
+    if channels:
+        return pick_channels(raw.ch_names, channels, f"{path}")
     picks = mne.pick_types(raw.info, meg=False, eeg=True, exclude="bads")
     if not len(picks):
         raise DataError(f"{path} has no EEG channels. It has: {', '.join(raw.ch_names)}.")
@@ -299,36 +232,37 @@ def _eeg(raw: Any, cutting: Cutting, path: Path) -> list[str]:
 
 
 def _epochs(path: Path, cutting: Cutting) -> Piece:
-    import mne
-
+    epochs = open_epochs(path)
     with _told(path):
-        refuse_circles(path)
-        epochs = mne.read_epochs(path, preload=True, verbose="error")
+        epochs.load_data()
         labels = _epoch_labels(epochs, cutting, path)
-        names = _eeg(epochs, cutting, path)
+        names = _eeg(epochs, cutting.channels, path)
         sfreq, tmin = float(epochs.info["sfreq"]), float(epochs.tmin)
         X = epochs.get_data(picks=names, copy=False)
-    first, last = 0, X.shape[-1]
-    if cutting.tmin is not None:
-        first = round((cutting.tmin - tmin) * sfreq)
-    if cutting.tmax is not None:
-        last = round((cutting.tmax - tmin) * sfreq)
-    if not 0 <= first < last <= X.shape[-1]:
-        raise DataError(
-            f"{path}: its epochs last from {tmin:g} to {tmin + X.shape[-1] / sfreq:g} s, and do "
-            "not hold the part that is asked for. Change --tmin and --tmax."
-        )
-    kept = labels != ""
+    first, last = part_of(cutting, tmin, sfreq, X.shape[-1], f"{path}")
+    about = _metadata(epochs)
+    onset = epochs.events[:, 0] + round(tmin * sfreq) + first
+    run, group = about.pop("run", None), about.pop("group", None)
     return Piece(
-        X=X[kept][..., first:last],
-        labels=labels[kept],
-        onset=(epochs.events[:, 0] + round(tmin * sfreq) + first)[kept].astype(np.int64),
-        ch_names=tuple(names),
-        sfreq=sfreq,
-        tmin=tmin + first / sfreq,
+        X=X[..., first:last],
+        head=Head(tuple(names), sfreq, tmin + first / sfreq, last - first, 1.0),
+        labels=labels,
+        run=None if run is None else run.astype(str),
+        group=None if group is None else np.unique(group, return_inverse=True)[1],
+        about=about | {"onset": onset.astype(np.int64)},
         filtered=(float(epochs.info["highpass"]), float(epochs.info["lowpass"])),
-        dropped=0,
     )
+
+
+def _metadata(epochs: Any) -> dict[str, NDArray[Any]]:
+    """Columns of the metadata: numbers as they are, anything else as text."""
+    if epochs.metadata is None:
+        return {}
+    columns = {str(name): epochs.metadata[name].to_numpy() for name in epochs.metadata.columns}
+    return {
+        name: values if values.dtype.kind in "biuf" else values.astype(str)
+        for name, values in columns.items()
+    }
 
 
 def _epoch_labels(epochs: Any, cutting: Cutting, path: Path) -> NDArray[np.str_]:
@@ -344,40 +278,7 @@ def _epoch_labels(epochs: Any, cutting: Cutting, path: Path) -> NDArray[np.str_]
                 f"Say events, or one of its columns: {', '.join(columns) or 'it has none'}."
             )
         values = epochs.metadata[cutting.label_from].to_numpy().astype(str)
-    if cutting.events is None:
-        return values
-    kinds, counts = np.unique(values, return_counts=True)
-    found = dict(zip(kinds.tolist(), counts.tolist(), strict=True))
-    chosen = chosen_events(found, cutting, f"{path}")
-    names = {event: name for name, event in chosen.items()}
-    return np.array([names.get(value, "") for value in values])
-
-
-def _refuse_other(file: Path, piece: Piece, first_file: Path, first: Piece) -> None:
-    pairs: list[tuple[str, Callable[[Piece], Any]]] = [
-        ("sampled at {} Hz", lambda p: p.sfreq),
-        ("trials of {} samples", lambda p: p.X.shape[-1]),
-        ("trials that begin at {} s", lambda p: round(p.tmin, 9)),
-    ]
-    for what, of in pairs:
-        if of(piece) != of(first):
-            raise DataError(
-                f"{file} has {what.format(of(piece))}, {first_file} {of(first)}. Only recordings "
-                "that are alike can be used together: leave it out, or resample it."
-            )
-    if piece.ch_names != first.ch_names:
-        other = ", ".join(sorted(set(piece.ch_names) ^ set(first.ch_names))[:8])
-        raise DataError(
-            f"{file} and {first_file} have not the same channels"
-            + (f" ({other})" if other else " in the same order")
-            + ". Name those to use, in order: --channels C3,Cz,C4."
-        )
-
-
-def _classes(pieces: dict[Path, Piece], cutting: Cutting) -> tuple[str, ...]:
-    if cutting.events is not None:
-        return tuple(cutting.events)
-    return tuple(sorted({label for piece in pieces.values() for label in piece.labels.tolist()}))
+    return named_labels(values, cutting, f"{path}")
 
 
 def _places(files: Sequence[Path]) -> dict[Path, tuple[str, str, str]]:
@@ -387,14 +288,9 @@ def _places(files: Sequence[Path]) -> dict[Path, tuple[str, str, str]]:
         told = dict(ENTITIES.findall(_stem(file)))
         session = "1" if told or len(files) == 1 else _stem(file)
         found[file] = (told.get("sub", "1"), told.get("ses", session), told.get("run", "1"))
-    return found
-
-
-def _after_each_other(parts: Sequence[Piece]) -> NDArray[np.int64]:
-    """First samples of trials of several files, as if one had been recorded after the other."""
-    onsets, start = [], 0
-    for part in parts:
-        assert part.onset is not None
-        onsets.append(part.onset + start)
-        start = int(onsets[-1].max()) + 2 * part.X.shape[-1]
-    return np.concatenate(onsets)
+    # Every file is a run of its own: samples are counted from its beginning.
+    places = list(found.values())
+    return {
+        file: place if places.count(place) == 1 else (*place[:2], _stem(file))
+        for file, place in found.items()
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,22 @@ MOST_TIMES, MOST_ANYHOW = 100, 100_000_000
 RATES = (1e-3, 1e7)
 _NUMBERS, _NAMES = "iuf", "iufbUS"
 #: Arrays with an entry a trial, and the kinds of their entries.
-_BY_TRIAL = {"y": _NAMES, "run": _NAMES, "group": "iu"}
+_BY_TRIAL = {"y": _NAMES, "run": _NAMES, "group": "iu", "onset": _NUMBERS}
 _SCALARS = ("sfreq", "tmin", "unit_in_volts")
+_SIGNALS = ("X", "C")
+_HEADER = {*_SIGNALS, *_BY_TRIAL, *_SCALARS, "ch_names", "classes", "highpass", "lowpass"}
 
 
-def read_npz(path: Path) -> dict[str, NDArray[Any]]:
-    """All arrays of a file; those that we know are what they should be.
+def read_npz(path: Path, header: tuple[str, ...] = ()) -> dict[str, NDArray[Any]]:
+    """Read the arrays of a file and check those that we know.
+
+    Parameters
+    ----------
+    path : Path
+    header : tuple of str, optional
+        If given, signals are not read: zeros of their shape and dtype, which take no memory,
+        stand for them. Of the other arrays only those that describe trials are read, and those
+        named here.
 
     Raises
     ------
@@ -33,7 +44,11 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
     try:
         _refuse_bomb(path)
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
+            arrays = {
+                name: _claimed(archive, name) if header and name in _SIGNALS else archive[name]
+                for name in archive.files
+                if not header or name in _HEADER or name in header
+            }
     except DataError:
         raise
     # Damage shows in many ways: in zlib, in the parser of Python, as a MemoryError.
@@ -45,8 +60,30 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
     for name, array in arrays.items():
         if not isinstance(array, np.ndarray):
             raise DataError(f"{path}: {name!r} is no array. Write it again with numpy.savez.")
+        if array.dtype.kind == "U" and not _is_text(array):
+            raise DataError(f"{path}: {name!r} is damaged: it contains what is not text.")
     _check(arrays, path)
     return arrays
+
+
+def _is_text(array: NDArray[Any]) -> bool:
+    """Whether all characters exist; NumPy makes strings of any numbers, and Python crashes."""
+    codes = np.frombuffer(array.tobytes(), np.uint32)
+    if not array.dtype.isnative:
+        codes = codes.byteswap()
+    return not ((codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))).any()
+
+
+def _claimed(archive: Any, name: str) -> NDArray[Any]:
+    """Zeros of the shape and dtype that an array of an archive has, if it is as large as that."""
+    member = name if name in archive.zip.namelist() else f"{name}.npy"
+    with archive.zip.open(member) as file:
+        np.lib.format.read_magic(file)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        size = file.tell() + math.prod(shape) * dtype.itemsize
+    if dtype.hasobject or size != archive.zip.getinfo(member).file_size:
+        raise ValueError(f"{name} is not {dtype} of shape {shape}, as it claims")
+    return np.broadcast_to(np.zeros((), dtype), shape)
 
 
 def _refuse_bomb(path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,21 +11,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from spdtokens.data.base import DataError, Dataset, Paradigm, Recording
-from spdtokens.data.cutting import Cutting, chosen_events, refuse_one_class
-from spdtokens.data.mne_files import pick_channels
+from spdtokens.data.base import DataError, Dataset, Recording, as_float
+from spdtokens.data.cutting import Cutting, named_labels, part_of
+from spdtokens.data.joining import Head
 from spdtokens.data.npz import read_npz, scalar
+from spdtokens.data.pieces import Piece, from_pieces
 from spdtokens.data.select import later_window
 
 NAME = re.compile(r"sub-(?P<subject>[^_]+)_ses-(?P<session>.+)")
 HERTZ = re.compile(r"(\d{1,5}(?:\.\d+)?) ?Hz")
 LAYOUT = (
     "A folder of .npz holds one file a subject and session, named sub-01_ses-1.npz, with the "
-    "arrays X (trials, channels, samples) and sfreq, or C (trials, channels, channels); y (integer "
-    "labels) and classes; and where known ch_names, tmin, run, group."
+    "arrays X (trials, channels, samples) and sfreq, or C (trials, channels, channels); y, text or "
+    "integers that index classes; and where known ch_names, tmin, run, group, onset."
 )
-
-KNOWN = {"X", "C", "y", "classes", "ch_names", "run", "group"}
+#: Arrays that a recording has by other names; all others with one entry per trial are kept.
+KNOWN = {"X", "C", "classes", "ch_names", "run", "group"}
 
 
 def from_arrays(
@@ -38,6 +39,7 @@ def from_arrays(
     tmin: float = 0.0,
     run: ArrayLike | None = None,
     group: ArrayLike | None = None,
+    about: Mapping[str, ArrayLike] | None = None,
     name: str = "arrays",
 ) -> Dataset:
     """Make a data set of one recording from arrays.
@@ -55,11 +57,17 @@ def from_arrays(
         Seconds from the cue to the first sample.
     run, group : array, shape (n,), optional
         See :class:`~spdtokens.data.base.Recording`.
+    about : mapping of str to array, shape (n, ...), optional
+        Whatever else is known of each trial. ``onset``, the sample of its run at which a trial
+        begins, keeps trials that overlap from standing in both training and test.
     name : str
     """
     X, y = np.asarray(X), np.asarray(y)
     labels, coded = np.unique(y, return_inverse=True)
-    recording = Recording("1", "1", X, coded.astype(np.int64), *_run_and_group(run, group, len(X)))
+    runs = np.full(len(X), "1") if run is None else np.asarray(run).astype(str)
+    groups = np.arange(len(X)) if group is None else np.asarray(group).astype(np.int64)
+    more = {key: np.asarray(values) for key, values in (about or {}).items()}
+    recording = Recording("1", "1", X, coded.astype(np.int64), runs, groups, more)
     return Dataset(
         name=name,
         description="arrays given in Python",
@@ -68,205 +76,157 @@ def from_arrays(
         ch_names=ch_names or tuple(f"channel {i}" for i in range(X.shape[1])),
         sfreq=sfreq,
         tmin=tmin,
-        window=_whole(tmin, X, sfreq),
+        window=(tmin, tmin + X.shape[-1] / sfreq) if sfreq else (0.0, 0.0),
         index={"1": ("1",)},
         read=lambda *_: recording,
         is_covariance=sfreq is None,
     )
 
 
-def from_npz_file(path: Path, cutting: Cutting | None = None) -> Dataset:
-    """Read one ``.npz`` file: ``X`` and ``sfreq``, or ``C``; ``y`` with labels of any kind.
+def from_npz(path: Path, cutting: Cutting | None = None) -> Dataset:
+    """Read an ``.npz`` file, or a folder with one per subject and session.
 
     Parameters
     ----------
     path : Path
-        Besides these arrays it may hold those of ``LAYOUT``.
+        See ``LAYOUT``. Headers are read at once, signals when they are asked for.
     cutting : Cutting, optional
         ``label_from`` names the array of labels, ``events`` says which of them to use; times and
         channels as of recordings.
+
+    Raises
+    ------
+    DataError
+        If a file cannot be read, lacks an array, or files do not go together.
     """
     cutting = cutting or Cutting()
-    arrays = read_npz(path)
-    _need(arrays, cutting.label_from or "y", path)
-    trials = read_trials(path, cutting.label_from)
-    X, values, sfreq = trials["X"], trials["labels"], trials["sfreq"]
-    kept = np.ones(len(X), dtype=bool)
-    classes = tuple(np.unique(values).tolist())
-    if cutting.events is not None:
-        kinds, counts = np.unique(values, return_counts=True)
-        there = dict(zip(kinds.tolist(), counts.tolist(), strict=True))
-        names = {event: name for name, event in chosen_events(there, cutting, f"{path}").items()}
-        values = np.array([names.get(value, "") for value in values])
-        kept, classes = values != "", tuple(cutting.events)
-    refuse_one_class(classes, f"{path}")
-    tmin = scalar(arrays.get("tmin", np.array(0.0)), "tmin", path)
-    X, ch_names, tmin = _part(X[kept], trials["ch_names"], sfreq, tmin, cutting, path)
-    run, group = arrays.get("run"), arrays.get("group")
-    codes = np.array([classes.index(value) for value in values[kept]], dtype=np.int64)
-    dataset = from_arrays(
-        X,
-        codes,
-        sfreq=sfreq,
-        ch_names=ch_names,
-        classes=classes,
-        tmin=tmin,
-        run=None if run is None else run[kept],
-        group=None if group is None else group[kept],
-        name=path.stem,
+    one = path.is_file()
+    places = {path: ("1", "1", "1")} if one else _places(path)
+    seen = {file: read_npz_trials(file, cutting, signals=False) for file in places}
+    for file, piece in seen.items():
+        if piece.labels is None:
+            raise DataError(f"{file} lacks the array 'y'. {LAYOUT}")
+    dataset = from_pieces(
+        path.stem if one else path.name,
+        f"trials of {path}" if one else f"folder of .npz files, {path}",
+        seen,
+        places,
+        lambda file: read_npz_trials(file, cutting),
+        cutting,
     )
-    unit = trials["unit_in_volts"]
-    return replace(dataset, description=f"trials of {path}", unit_in_volts=unit)
+    found = (HERTZ.fullmatch(name) for name in dataset.classes)
+    frequencies = tuple(float(match[1]) for match in found if match)
+    if len(frequencies) < 2:
+        return replace(dataset, stimulus_frequencies=frequencies)
+    whole = cutting.tmin is not None or cutting.tmax is not None or dataset.is_covariance
+    return replace(
+        dataset,
+        paradigm="ssvep",
+        stimulus_frequencies=frequencies,
+        window=dataset.window if whole else later_window(dataset.window, dataset.tmin, "ssvep"),
+    )
 
 
-def read_trials(path: Path, label_from: str | None = None) -> dict[str, Any]:
-    """Trials of an ``.npz`` file, and what is known of them.
-
-    Returns
-    -------
-    dict
-        ``X`` (n, channels, samples) or (n, d, d), ``labels`` (n,) as texts or None, ``ch_names``,
-        ``sfreq`` or None, ``unit_in_volts`` or None.
-    """
-    arrays = read_npz(path)
-    X = arrays["C"] if "C" in arrays else _need(arrays, "X", path)
-    ch_names = tuple(str(name) for name in arrays.get("ch_names", range(X.shape[1])))
-    labels = _need(arrays, label_from, path) if label_from else arrays.get("y")
-    if labels is not None and labels.shape != X.shape[:1]:
-        raise DataError(
-            f"{path}: expected a label a trial, {len(X)}; got labels of shape {labels.shape}."
-        )
-    unit = arrays.get("unit_in_volts")
-    sfreq = None if "C" in arrays else scalar(_need(arrays, "sfreq", path), "sfreq", path)
-    return {
-        "X": X,
-        "labels": None if labels is None else _named(labels, arrays.get("classes"), path),
-        "ch_names": ch_names,
-        "sfreq": sfreq,
-        "unit_in_volts": None if unit is None else scalar(unit, "unit_in_volts", path),
-    }
-
-
-def _named(labels: NDArray[Any], classes: NDArray[Any] | None, path: Path) -> NDArray[np.str_]:
-    """Labels as texts; whole numbers index the names of classes where there are any."""
-    if classes is None or labels.dtype.kind not in "iu":
-        return labels.astype(str)
-    if labels.size and not 0 <= labels.min() <= labels.max() < len(classes):
-        raise DataError(
-            f"{path}: labels go from {labels.min()} to {labels.max()}, and {len(classes)} classes "
-            "are named. Labels count from 0."
-        )
-    return classes.astype(str)[labels]
-
-
-def _part(
-    X: NDArray[Any],
-    ch_names: tuple[str, ...],
-    sfreq: float | None,
-    tmin: float,
-    cutting: Cutting,
-    path: Path,
-) -> tuple[NDArray[Any], tuple[str, ...], float]:
-    """The channels and the time that are asked for."""
-    if cutting.channels:
-        chosen = pick_channels(ch_names, cutting.channels, f"{path}")
-        rows = [ch_names.index(name) for name in chosen]
-        X, ch_names = X[:, rows], tuple(chosen)
-        if sfreq is None:
-            X = X[:, :, rows]
-    if sfreq is None:
-        if cutting.tmin is not None or cutting.tmax is not None:
-            raise DataError(f"{path} holds covariance matrices, in which time is gone.")
-        return X, ch_names, tmin
-    n = X.shape[-1]
-    first = 0 if cutting.tmin is None else round((cutting.tmin - tmin) * sfreq)
-    last = n if cutting.tmax is None else round((cutting.tmax - tmin) * sfreq)
-    if not 0 <= first < last <= n:
-        raise DataError(
-            f"{path}: its trials last from {tmin:g} to {tmin + n / sfreq:g} s, and do not hold the "
-            "part that is asked for. Change --tmin and --tmax."
-        )
-    return X[..., first:last], ch_names, tmin + first / sfreq
-
-
-def from_npz_folder(folder: Path) -> Dataset:
-    """Read a folder of ``.npz`` files, one a subject and session.
+def read_npz_trials(path: Path, cutting: Cutting | None = None, signals: bool = True) -> Piece:
+    """Read the trials of an ``.npz`` file, and all that it tells of them.
 
     Parameters
     ----------
-    folder : Path
-        See ``LAYOUT``.
+    path : Path
+    cutting : Cutting, optional
+        Channels and rate are left as they are.
+    signals : bool
+        False reads headers only: see :func:`~spdtokens.data.npz.read_npz`.
     """
-    files = _by_subject(folder)
-    first = read_npz(next(iter(next(iter(files.values())).values())))
-    X = first["C"] if "C" in first else _need(first, "X", folder)
-    sfreq = None if "C" in first else scalar(_need(first, "sfreq", folder), "sfreq", folder)
-    tmin = scalar(first.get("tmin", np.array(0.0)), "tmin", folder)
-    classes = tuple(str(c) for c in _need(first, "classes", folder))
-    found = (HERTZ.fullmatch(name) for name in classes)
-    frequencies = tuple(float(match[1]) for match in found if match)
-    paradigm: Paradigm = "ssvep" if len(frequencies) > 1 else "other"
-    return Dataset(
-        name=folder.name,
-        description=f"folder of .npz files, {folder}",
-        paradigm=paradigm,
+    cutting = cutting or Cutting()
+    label_from = cutting.label_from or "y"
+    arrays = read_npz(path, () if signals else (label_from,))
+    X = arrays["C"] if "C" in arrays else _need(arrays, "X", path)
+    n = len(X)
+    about = {
+        name: array
+        for name, array in arrays.items()
+        if name not in KNOWN and name != "y" and array.ndim and len(array) == n
+    }
+    if label_from != "y" and "y" in arrays:
+        about["y"] = arrays["y"]
+    tmin, sfreq = scalar(arrays.get("tmin", np.array(0.0)), "tmin", path), None
+    if "C" not in arrays:
+        sfreq = scalar(_need(arrays, "sfreq", path), "sfreq", path)
+        first, last = part_of(cutting, tmin, sfreq, X.shape[-1], f"{path}")
+        X, tmin = X[..., first:last], tmin + first / sfreq
+        if "onset" in about and about["onset"].dtype.kind in "iu":
+            about["onset"] = about["onset"].astype(np.int64) + first
+    elif cutting.tmin is not None or cutting.tmax is not None:
+        raise DataError(f"{path} contains covariance matrices; tmin and tmax do not apply.")
+    unit = arrays.get("unit_in_volts")
+    labels, classes = _labels(arrays, cutting, n, path)
+    run, group = arrays.get("run"), arrays.get("group")
+    return Piece(
+        X=as_float(X, f"{path}") if signals else X,
+        head=Head(
+            ch_names=tuple(str(name) for name in arrays.get("ch_names", range(X.shape[1]))),
+            sfreq=sfreq,
+            tmin=tmin,
+            n_samples=X.shape[-1],
+            unit_in_volts=None if unit is None else scalar(unit, "unit_in_volts", path),
+            named="ch_names" in arrays,
+        ),
+        labels=labels,
         classes=classes,
-        ch_names=tuple(str(c) for c in first.get("ch_names", range(X.shape[1]))),
-        sfreq=sfreq,
-        tmin=tmin,
-        window=later_window(_whole(tmin, X, sfreq), tmin, paradigm),
-        index={subject: tuple(sessions) for subject, sessions in files.items()},
-        read=lambda subject, session: _npz_recording(files[subject][session], subject, session),
-        stimulus_frequencies=frequencies,
-        filtered=(_limit(first, "highpass", folder), _limit(first, "lowpass", folder)),
-        is_covariance=sfreq is None,
+        run=None if run is None else run.astype(str),
+        group=None if group is None else group.astype(np.int64),
+        about=about,
+        filtered=(_limit(arrays, "highpass", path), _limit(arrays, "lowpass", path)),
     )
 
 
-def _by_subject(folder: Path) -> dict[str, dict[str, Path]]:
-    files: dict[str, dict[str, Path]] = defaultdict(dict)
+def _labels(
+    arrays: dict[str, NDArray[Any]], cutting: Cutting, n: int, path: Path
+) -> tuple[NDArray[np.str_] | None, tuple[str, ...]]:
+    """Labels as texts, if there are any, and the names of classes; integers index these."""
+    if cutting.label_from is None and "y" not in arrays:
+        return None, ()
+    key = cutting.label_from or "y"
+    labels = _need(arrays, key, path)
+    if labels.shape != (n,):
+        raise DataError(f"{path}: expected one label per trial, {n}; got shape {labels.shape}.")
+    names = tuple(str(name) for name in arrays.get("classes", ()))
+    if not names or (key != "y" and labels.dtype.kind not in "iu"):
+        return named_labels(labels.astype(str), cutting, f"{path}"), ()
+    known: set[Any] = set(names)
+    if labels.dtype.kind in "US":
+        labels = labels.astype(str)
+    elif labels.dtype.kind in "iu":
+        known = set(range(len(names)))
+    else:
+        raise DataError(f"{path}: y must hold integers that index classes, not {labels.dtype}.")
+    if strange := sorted(set(labels.tolist()) - known):
+        raise DataError(
+            f"{path}: labels {strange} are not among the {len(names)} classes "
+            f"{', '.join(names)}. Integers count from 0."
+        )
+    texts = labels if labels.dtype.kind == "U" else np.array(names)[labels]
+    return named_labels(texts, cutting, f"{path}"), names
+
+
+def _places(folder: Path) -> dict[Path, tuple[str, str, str]]:
+    """Subject, session and run of every file."""
+    files = {}
     for path in sorted(folder.glob("*.npz")):
         match = NAME.fullmatch(path.stem)
         if match is None:
             raise DataError(f"{path}: the name does not tell subject and session. {LAYOUT}")
-        files[match["subject"]][match["session"]] = path
+        files[path] = (match["subject"], match["session"], "1")
     if not files:
         raise DataError(f"{folder} has no .npz files. {LAYOUT}")
-    return dict(files)
+    return files
 
 
 def _need(arrays: dict[str, NDArray[Any]], name: str, path: Path) -> NDArray[Any]:
     if name not in arrays:
         raise DataError(f"{path} lacks the array {name!r}. {LAYOUT}")
     return arrays[name]
-
-
-def _npz_recording(path: Path, subject: str, session: str) -> Recording:
-    arrays = read_npz(path)
-    X = arrays["C"] if "C" in arrays else _need(arrays, "X", path)
-    y = _need(arrays, "y", path)
-    if not np.issubdtype(y.dtype, np.integer):
-        raise DataError(f"{path}: y must hold integers that index classes, not {y.dtype}.")
-    run, group = _run_and_group(arrays.get("run"), arrays.get("group"), len(X))
-    about = {
-        name: array
-        for name, array in arrays.items()
-        if name not in KNOWN and array.ndim and len(array) == len(X)
-    }
-    return Recording(subject, session, X, y.astype(np.int64), run, group, about)
-
-
-def _run_and_group(
-    run: ArrayLike | None, group: ArrayLike | None, n: int
-) -> tuple[NDArray[np.str_], NDArray[np.int64]]:
-    """One run and one group a trial where nothing else is known."""
-    runs = np.full(n, "1") if run is None else np.asarray(run).astype(str)
-    groups = np.arange(n) if group is None else np.asarray(group).astype(np.int64)
-    return runs, groups
-
-
-def _whole(tmin: float, X: NDArray[Any], sfreq: float | None) -> tuple[float, float]:
-    return (tmin, tmin + X.shape[-1] / sfreq) if sfreq else (0.0, 0.0)
 
 
 def _limit(arrays: dict[str, NDArray[Any]], name: str, path: Path) -> float | None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from spdtokens.data.base import DataError, Dataset
-from spdtokens.data.cutting import Cutting
+from spdtokens.data.cutting import COMMON, Cutting, channel_names
 from spdtokens.data.mne_files import RAW, from_mne_files, is_mne_file
 from spdtokens.data.official import OFFICIAL, load_moabb
-from spdtokens.data.own import from_npz_file, from_npz_folder
+from spdtokens.data.own import from_npz
+from spdtokens.data.select import Selection, select
 from spdtokens.data.simulated import SIMULATED
 
 
@@ -55,24 +58,25 @@ def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
         files on disk; ``'moabb:NAME'``; a folder of ``.npz`` files, or one such file; MNE epochs
         (``-epo.fif``) or recordings in any format MNE reads, a file or a folder of them.
     **options
-        Passed to the loader, such as ``folder`` for the official sets; of own files those of
-        :class:`~spdtokens.data.cutting.Cutting`: ``events``, ``tmin``, ``tmax``, ``label_from``,
-        ``channels``.
+        ``channels`` (names in their order, or ``'common'`` for those that all recordings have) and
+        ``resample`` (a rate in Hz); of own files the others of
+        :class:`~spdtokens.data.cutting.Cutting`: ``events``, ``tmin``, ``tmax``, ``label_from``.
+        Any other is passed to the loader, such as ``folder`` for the official sets.
     """
     name = str(name_or_path)
     makers: dict[str, Callable[..., Dataset]] = {**SIMULATED}
     makers |= {known: source.load for known, source in OFFICIAL.items()}
-    if name in makers:
-        return makers[name](**options)
     if name.startswith("moabb:"):
-        return load_moabb(name.removeprefix("moabb:"), **options)
+        makers[name] = partial(load_moabb, name.removeprefix("moabb:"))
+    if name in makers:
+        return _named(makers[name], options)
     path = Path(name_or_path)
-    if path.is_dir() and not any(is_mne_file(file) for file in path.iterdir()):
-        return from_npz_folder(path, **options)
-    if path.is_dir() or (path.is_file() and is_mne_file(path)):
+    if path.is_dir() and any(is_mne_file(file) for file in path.iterdir()):
         return from_mne_files(path, Cutting(**options))
-    if path.is_file() and path.suffix == ".npz":
-        return from_npz_file(path, Cutting(**options))
+    if path.is_dir() or (path.is_file() and path.suffix == ".npz"):
+        return from_npz(path, Cutting(**options))
+    if path.is_file() and is_mne_file(path):
+        return from_mne_files(path, Cutting(**options))
     if path.is_file():
         raise DataError(
             f"{path}: a file of this kind is not a data set. Give .npz, MNE epochs (-epo.fif) or a "
@@ -82,3 +86,12 @@ def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
         f"There is no data set {name!r}, and no such folder or file. Known by name: "
         f"{', '.join(makers)}, moabb:NAME."
     )
+
+
+def _named(make: Callable[..., Dataset], options: dict[str, Any]) -> Dataset:
+    """A data set that is known by name, its channels and rate chosen by us or its loader."""
+    channels = channel_names(options.pop("channels", ()))
+    selection = Selection(channels=channels, resample=options.pop("resample", None))
+    if channels and "channels" in signature(make).parameters and channels != (COMMON,):
+        options["channels"] = channels
+    return select(make(**options), selection)

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spdtokens.data.base import DataError, Dataset, Paradigm, Recording
+from spdtokens.data.cutting import channel_names
+from spdtokens.data.joining import Head, agree, conformed
 
 #: Names of paradigms on the command line and in files.
 PARADIGMS: dict[str, Paradigm] = {
@@ -39,6 +41,10 @@ class Selection:
         Only trials of these, in this order.
     where : mapping of str to str, or tuple of pairs
         Only trials of which the recording says so: ``{"imagined": "1"}``. Kept as pairs.
+    channels : tuple of str
+        Only these, in this order; ``'common'`` for those that all recordings have.
+    resample : float, optional
+        Rate in Hz that trials are brought to, at most that of the recordings.
     """
 
     paradigm: str | None = None
@@ -46,6 +52,8 @@ class Selection:
     window: tuple[float, float] | None = None
     classes: tuple[str, ...] = ()
     where: tuple[tuple[str, str], ...] | Mapping[str, str] = ()
+    channels: tuple[str, ...] = ()
+    resample: float | None = None
 
     def __post_init__(self) -> None:
         """Take lists and mappings too, as files and people write them; keep what can be hashed."""
@@ -58,6 +66,7 @@ class Selection:
                 object.__setattr__(self, name, tuple(value))
         pairs = tuple((str(name), str(value)) for name, value in dict(self.where).items())
         object.__setattr__(self, "where", pairs)
+        object.__setattr__(self, "channels", channel_names(self.channels))
 
     def values(self) -> dict[str, Any]:
         """As plain values, without what is left alone."""
@@ -90,18 +99,24 @@ def select(dataset: Dataset, selection: Selection) -> Dataset:
             f"{dataset.name}: its flicker frequencies are not known. Give them: --stimulus-hz "
             "13,17,21 (stimulus_hz in Python and in study files)."
         )
+    head = Head(dataset.ch_names, dataset.sfreq)
+    to = agree({dataset.name: head}, selection.channels, selection.resample)
     changed = replace(
         dataset,
         paradigm=paradigm,
         stimulus_frequencies=tuple(frequencies),
         window=_window(dataset, paradigm, selection.window),
+        ch_names=to.ch_names,
+        sfreq=to.sfreq,
     )
-    if not selection.classes and not selection.where:
+    if not selection.classes and not selection.where and to == head:
         return changed
     codes = _codes(dataset, selection.classes)
 
     def read(subject: str, session: str) -> Recording:
         recording = dataset.load(subject, session)
+        X, about = conformed(recording.X, recording.about, head, to)
+        recording = replace(recording, X=X, about=about)
         return _kept(recording, _wanted(recording, codes, dict(selection.where)), codes)
 
     return replace(changed, classes=tuple(dataset.classes[i] for i in codes), read=read)

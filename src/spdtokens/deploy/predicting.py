@@ -5,34 +5,25 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import resample_poly
 
 from spdtokens._files import written_whole
 from spdtokens.data.cutting import Cutting, parse_events
-from spdtokens.data.mne_files import (
-    holds_epochs,
-    is_mne_file,
-    mne_files,
-    open_raw,
-    pick_channels,
-    read_piece,
-)
-from spdtokens.data.own import read_trials
+from spdtokens.data.joining import SAME_RATE, pick_channels, resampled
+from spdtokens.data.mne_files import holds_epochs, is_mne_file, mne_files, open_raw, read_piece
+from spdtokens.data.own import read_npz_trials
+from spdtokens.data.pieces import Piece
 from spdtokens.deploy.errors import DeployError
 from spdtokens.runtime import Decoder, load_model
 
 #: Signals so many times larger or smaller than those trained on are in another unit.
 OTHER_UNIT = 50.0
 UNITS = {"V": 1.0, "mV": 1e-3, "uV": 1e-6, "nV": 1e-9}
-#: A rate that differs by less is the same; amplifiers are not more exact.
-SAME_RATE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -212,8 +203,14 @@ def _cuts(decoder: Decoder, path: Path, cutting: Cutting, every: float | None) -
 
 
 def _from_npz(file: Path, cutting: Cutting) -> Cut:
-    trials = read_trials(file, cutting.label_from)
-    return Cut(file.name, onset=None, **trials)
+    return _cut(file, read_npz_trials(file, Cutting(label_from=cutting.label_from)))
+
+
+def _cut(file: Path, piece: Piece, onset: NDArray[np.float64] | None = None) -> Cut:
+    head = piece.head
+    return Cut(
+        file.name, piece.X, head.ch_names, head.sfreq, head.unit_in_volts, piece.labels, onset
+    )
 
 
 def _from_mne(file: Path, decoder: Decoder, cutting: Cutting, every: float | None) -> Cut:
@@ -225,9 +222,7 @@ def _from_mne(file: Path, decoder: Decoder, cutting: Cutting, every: float | Non
     if not epochs and cutting.events is None:
         cutting = replace(cutting, events=_known_events(file, decoder, cutting))
     piece = read_piece(file, cutting)
-    onset = None if epochs or piece.onset is None else piece.onset / piece.sfreq
-    labels = piece.labels
-    return Cut(file.name, piece.X, piece.ch_names, piece.sfreq, 1.0, labels, onset)
+    return _cut(file, piece, None if epochs else piece.about["onset"] / piece.head.sfreq)
 
 
 def _known_events(file: Path, decoder: Decoder, cutting: Cutting) -> dict[str, str] | None:
@@ -329,8 +324,7 @@ def _at_rate(decoder: Decoder, cut: Cut, X: NDArray[Any], notes: list[str]) -> N
                 "not sampled cannot be restored. Train a model at the lower rate (resample the "
                 "training recordings)."
             )
-        ratio = Fraction(wanted / cut.sfreq).limit_denominator(1000)
-        X = resample_poly(X, ratio.numerator, ratio.denominator, axis=-1, padtype="line")
+        X = resampled(X, cut.sfreq, wanted)
         notes.append(f"Resampled from {cut.sfreq:g} to {wanted:g} Hz.")
     if not n <= X.shape[-1] <= n + 2:
         raise DeployError(

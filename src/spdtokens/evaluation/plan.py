@@ -88,7 +88,9 @@ class Source:
         """A data set by name or path, with a selection applied."""
         key = (name, selection)
         if key not in self._datasets:
-            whole = self._given[name] if name in self._given else load_dataset(name)
+            whole = self._given.get(name) or load_dataset(
+                name, channels=selection.channels, resample=selection.resample
+            )
             self._datasets[key] = select(whole, selection)
         return self._datasets[key]
 

@@ -6,7 +6,8 @@ tables, every data set being combined with every protocol, and every method run 
 
 ``[[datasets]]``
     ``name`` (a name, or a path from the file's folder), ``subjects``, ``paradigm``,
-    ``stimulus_hz``, ``window``, ``classes``, ``where``.
+    ``stimulus_hz``, ``window``, ``classes``, ``where``, ``channels`` (names, or ``"common"``: those
+    that all recordings have), ``resample`` (a rate in Hz).
 ``[[methods]]``
     ``name``, ``label``, ``bands``, ``device``; of networks ``epochs`` and ``recipe``; of token
     transformers ``preset`` and ``[methods.changes]``, values of the preset to replace.

@@ -9,7 +9,17 @@ from spdtokens.data import Selection
 from spdtokens.data.official import OFFICIAL
 from spdtokens.data.select import PARADIGMS
 from spdtokens.data.simulated import SIMULATED
-from spdtokens.study.reading import FACTS, NAMES, NUMBERS, PAIR, TEXT, Table, nearest
+from spdtokens.study.reading import (
+    CHANNELS,
+    FACTS,
+    NAMES,
+    NUMBER,
+    NUMBERS,
+    PAIR,
+    TEXT,
+    Table,
+    nearest,
+)
 
 
 def read_dataset(table: Table, folder: Path) -> dict[str, Any]:
@@ -20,6 +30,8 @@ def read_dataset(table: Table, folder: Path) -> dict[str, Any]:
         "window": PAIR,
         "classes": NAMES,
         "where": FACTS,
+        "channels": CHANNELS,
+        "resample": NUMBER,
     }
     table.only(("name", "subjects", *selected))
     table.needs("name")
@@ -34,6 +46,8 @@ def read_dataset(table: Table, folder: Path) -> dict[str, Any]:
         table.wrong(f"the window ends at {end:g} s, before it begins at {begin:g} s.")
     if any(f <= 0 for f in values.get("stimulus_hz") or ()):
         table.wrong("stimulus_hz are frequencies above 0.")
+    if (rate := values.get("resample")) is not None and rate <= 0:
+        table.wrong(f"resample must be a rate above 0 Hz, got {rate:g}.")
     classes = [str(label) for label in values.get("classes") or ()]
     if classes and (len(set(classes)) < len(classes) or len(classes) < 2):
         table.wrong(f"name two or more different classes, not {', '.join(classes)}.")
@@ -41,6 +55,8 @@ def read_dataset(table: Table, folder: Path) -> dict[str, Any]:
     for subject in sorted({s for s in subjects if subjects.count(s) > 1}):
         table.wrong(f"subject {subject!r} is named twice.")
     given = {key: value for key, value in values.items() if value is not None}
+    if "resample" in given:
+        given["resample"] = float(given["resample"])
     for key in ("window", "stimulus_hz"):
         if key in given:
             given[key] = [float(value) for value in given[key]]  # 4 and 4.0 are one selection

@@ -62,6 +62,10 @@ TRUTH = Kind("true or false", lambda value: isinstance(value, bool))
 ANYTHING = Kind("anything", lambda _: True)
 TABLE = Kind("a table", lambda value: isinstance(value, dict))
 NAMES = Kind('a list of names, such as ["1", "2"]', _list_of(_is_name))
+CHANNELS = Kind(
+    '"common" or a list of different names, such as ["C3", "C4"]',
+    lambda value: value == "common" or (_list_of(_is_name)(value) and len({*value}) == len(value)),
+)
 FACTS = Kind(
     'a table of names and values, such as {run = "1"}',
     lambda value: isinstance(value, dict) and bool(value) and all(map(_is_name, value.values())),

@@ -95,6 +95,7 @@ def check(dataset: Any, session: str) -> None:
     np.testing.assert_array_equal(recording.y, LABELS)
     assert recording.run.tolist() == [str(1 + i // EACH) for i in range(RUNS * EACH)]
     np.testing.assert_array_equal(recording.group, np.arange(RUNS * EACH))
+    np.testing.assert_array_equal(recording.about["artifact"], ARTIFACTS)
 
 
 def test_gdf_files_with_labels_in_a_folder_of_their_own(tmp_path: Path) -> None:
@@ -109,8 +110,6 @@ def test_gdf_files_with_labels_in_a_folder_of_their_own(tmp_path: Path) -> None:
     assert len(dataset.ch_names) == 22
     check(dataset, "T")
     check(dataset, "E")
-    for session in "TE":
-        np.testing.assert_array_equal(bci2a.artifacts("1", session, tmp_path), ARTIFACTS)
 
 
 def test_bnci_files_give_the_same_trials(tmp_path: Path) -> None:
@@ -119,7 +118,6 @@ def test_bnci_files_give_the_same_trials(tmp_path: Path) -> None:
     assert dict(dataset.index) == {"1": ("T",)}
     assert dataset.unit_in_volts == 1e-6
     check(dataset, "T")
-    np.testing.assert_array_equal(bci2a.artifacts("1", "T", tmp_path), ARTIFACTS)
 
 
 def test_gdf_and_bnci_files_side_by_side(tmp_path: Path) -> None:

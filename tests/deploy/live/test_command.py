@@ -81,7 +81,7 @@ def run(*arguments: str) -> str:
 def test_no_stream_is_told_with_what_there_is(name: str, model: Path) -> None:
     from mne_lsl.lsl import StreamInfo, StreamOutlet
 
-    outlet = StreamOutlet(StreamInfo(f"{name}-other", "EEG", 8, 500.0, "float32", name))
+    outlet = StreamOutlet(StreamInfo(f"{name}-other", "EEG", 8, 500.0, "float32", "amp"))
     told = run("stream", str(model), "--stream", name, "--timeout", "1")
     assert f"Error: No stream '{name}' within 1 s" in told
     assert f"'{name}-other' (type EEG, 8 channels, 500 Hz" in told

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import re
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -104,7 +107,8 @@ class Runner:
         self.seen, self.error = Seen(), None
         self.log = options.pop("log", None)
         given, unit = options.pop("given", None), options.pop("unit_in_volts", None)
-        self.wanted = Wanted(name, DECODER.ch_names, DECODER.sfreq, given, unit)
+        stream = options.pop("stream", name)
+        self.wanted = Wanted(stream, DECODER.ch_names, DECODER.sfreq, given, unit)
         self.live = LiveDecoder(DECODER, 0.1, tell=lambda event: self.run.event(event))
         self.status = Status(self.live, "model", name)
         outlet = ProbabilityOutlet(f"{name}-out", DECODER.classes, {"model": "stand-in"})
@@ -290,6 +294,93 @@ def test_units_are_read(units: list[str] | None, volts: list[float] | None) -> N
         info._set_channel_info(units, "ch_unit")
     found = described_units(info, [0, 2])
     assert (None if found is None else found.ravel().tolist()) == volts
+
+
+def channels_of(stream: str | None, timeout: float = 0.5) -> int:
+    """How many channels the stream has that a run connects to."""
+    live, seen = LiveDecoder(DECODER, tell=lambda _: None), Seen()
+    wanted = Wanted(stream, DECODER.ch_names, 250.0)
+    with LiveRun(live, wanted, Status(live, "", ""), seen) as run:
+        run.run(Limits(seconds=0.0, timeout=timeout))
+    (found,) = re.findall(r"of its (\d+) channels", seen.last("connected").text)
+    return int(found)
+
+
+def sender_of(name: str, n_channels: int) -> Sender:
+    more = n_channels - len(DECODER.ch_names)
+    return Sender(name, (*DECODER.ch_names, *(f"EOG{i}" for i in range(more))))
+
+
+@pytest.mark.usefixtures("soon")
+def test_several_streams_are_listed_and_none_is_taken(name: str) -> None:
+    """The search ends with the first answer: that one was taken."""
+    senders = [sender_of(f"{name}-{n}", n) for n in (5, 6)]
+    own = ProbabilityOutlet(f"{name}-out", DECODER.classes, {})
+    with pytest.raises(LiveError) as caught:
+        channels_of(None)
+    told = str(caught.value)
+    for n in (5, 6):
+        line = rf"'{name}-{n}' \(type EEG, {n} channels, 250 Hz, source id '{name}-{n}-\d+'"
+        assert re.search(line, told)
+    assert "--stream" in told
+    assert f"{name}-out" not in told
+    assert channels_of(f"{name}-6") == 6
+    for sender in senders:
+        sender.end()
+    own.close()
+
+
+@pytest.mark.usefixtures("soon")
+def test_streams_of_one_name_are_told_apart_by_their_source(name: str) -> None:
+    senders = [sender_of(name, n) for n in (5, 6)]
+    with pytest.raises(LiveError, match=rf"more than one stream '{name}'") as caught:
+        channels_of(name)
+    ids = re.findall(r"source id '([^']+)'", str(caught.value))
+    (offered,) = re.findall(r"--stream (\S+)\.", str(caught.value))
+    (n_channels,) = re.findall(rf"(\d) channels, 250 Hz, source id '{offered}'", str(caught.value))
+    assert len(ids) == 2
+    assert channels_of(offered) == int(n_channels)
+    for sender in senders:
+        sender.end()
+
+
+@pytest.mark.usefixtures("soon")
+def test_our_own_output_is_not_read(name: str) -> None:
+    own = ProbabilityOutlet(name, DECODER.classes, {})
+    with pytest.raises(LiveError, match=rf"No stream '{name}'") as caught:
+        channels_of(name)
+    assert "type Probabilities" not in str(caught.value)
+    sender = sender_of(name, 5)
+    assert channels_of(name) == 5
+    sender.end()
+    own.close()
+
+
+def test_a_stream_that_is_named_is_not_waited_for(name: str) -> None:
+    sender = sender_of(name, 5)
+    begin = time.monotonic()
+    assert channels_of(name, timeout=60.0) == 5
+    assert time.monotonic() - begin < 20
+    sender.end()
+
+
+@pytest.mark.usefixtures("soon")
+def test_another_stream_does_not_take_the_place_of_a_lost_one(name: str) -> None:
+    gc.collect()  # streams of other tests
+    sender = Sender(name, DECODER.ch_names)
+    with running(name, stream=None) as runner:
+        sender.until(lambda: runner.live.decided > 0, runner.seen)
+        lost = runner.seen.next("lost")
+        other = Sender(f"{name}-other", DECODER.ch_names)
+        sender.end()
+        runner.seen.wait_for(lost)
+        connected = runner.seen.next("connected")
+        again = Sender(name, (*DECODER.ch_names, "EOG"))
+        runner.seen.wait_for(connected)
+        assert f"'{name}' on" in runner.seen.last("connected").text
+        assert "of its 5 channels" in runner.seen.last("connected").text
+    other.end()
+    again.end()
 
 
 def test_no_stream(name: str) -> None:

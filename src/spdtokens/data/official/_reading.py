@@ -128,6 +128,13 @@ def cut(
     return trials
 
 
+def first_samples(
+    onsets: NDArray[np.int64], sfreq: float, interval: tuple[float, float]
+) -> NDArray[np.int64]:
+    """Samples at which trials that :func:`cut` has cut begin."""
+    return onsets + round(interval[0] * sfreq)
+
+
 def overlap_groups(
     onsets: NDArray[np.int64], sfreq: float, window: tuple[float, float]
 ) -> NDArray[np.int64]:

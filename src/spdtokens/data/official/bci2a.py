@@ -20,12 +20,11 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spdtokens.data.base import Dataset, Recording
 from spdtokens.data.official import bci2a_bnci, bci2a_gdf, matt
 from spdtokens.data.official._places import check_layout, first_layout, matching
-from spdtokens.data.official._reading import cut, expect, overlap_groups
+from spdtokens.data.official._reading import cut, expect, first_samples, overlap_groups
 from spdtokens.data.official.bci2a_session import CHANNELS, CLASSES, SFREQ, Session
 
 NAME = "bci2a"
@@ -115,15 +114,6 @@ def read_session(folder: Path, layout: str, subject: str, session: str) -> Sessi
     return found
 
 
-def artifacts(
-    subject: str, session: str, folder: Path | None = None, layout: str | None = None
-) -> NDArray[np.bool_]:
-    """Trials that an expert marked as contaminated by artifacts; none is left out of the data."""
-    layouts = {layout: LAYOUTS[layout]} if layout else {k: LAYOUTS[k] for k in ("gdf", "bnci")}
-    place, layout = first_layout(NAME, folder, layouts, HOW_TO_GET)
-    return read_session(place, layout, subject, session).artifact
-
-
 def _trials(subject: str, session: str, found: Session) -> Recording:
     # The longest window in use decides what must be there, so that a crop changes no trial.
     window = (min(w[0] for w in WINDOWS.values()), max(w[1] for w in WINDOWS.values()))
@@ -134,4 +124,5 @@ def _trials(subject: str, session: str, found: Session) -> Recording:
         y=found.y,
         run=found.run,
         group=overlap_groups(found.cue, SFREQ, window),
+        about={"onset": first_samples(found.cue, SFREQ, INTERVAL), "artifact": found.artifact},
     )

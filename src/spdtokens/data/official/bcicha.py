@@ -18,7 +18,13 @@ from numpy.typing import NDArray
 from spdtokens.data.base import DataError, Dataset, Recording
 from spdtokens.data.official import matt
 from spdtokens.data.official._places import check_layout, first_layout, matching
-from spdtokens.data.official._reading import cut, expect, labels_from, overlap_groups
+from spdtokens.data.official._reading import (
+    cut,
+    expect,
+    first_samples,
+    labels_from,
+    overlap_groups,
+)
 
 NAME = "bcicha"
 AVAILABLE = (
@@ -129,6 +135,7 @@ def _read(path: Path, label_file: Path, subject: str, session: str) -> Recording
         y=np.array([known[name] for name in names], dtype=np.int64),
         run=np.full(len(onsets), "1"),
         group=overlap_groups(onsets, SFREQ, WINDOW),
+        about={"onset": first_samples(onsets, SFREQ, INTERVAL)},
     )
 
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from spdtokens.data.base import DataError, Dataset, Recording
 from spdtokens.data.official import matt
 from spdtokens.data.official._places import check_layout, first_layout, matching
-from spdtokens.data.official._reading import cut, expect, labels_from, read_mat
+from spdtokens.data.official._reading import cut, expect, first_samples, labels_from, read_mat
 
 NAME = "mamem"
 AVAILABLE = (
@@ -165,6 +165,7 @@ def _read(
         y=np.repeat(y, len(shifts)),
         run=np.full(len(starts), "1"),
         group=np.repeat(np.arange(len(y)), len(shifts)),
+        about={"onset": first_samples(starts, SFREQ, interval)},
     )
 
 

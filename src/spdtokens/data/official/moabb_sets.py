@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spdtokens.data.base import DataError, Dataset, Paradigm, Recording
-from spdtokens.data.official._reading import cut, expect, overlap_groups
+from spdtokens.data.official._reading import cut, expect, first_samples, overlap_groups
 
 PREFIX = "moabb:"
 PARADIGMS: dict[str, Paradigm] = {
@@ -153,7 +153,7 @@ class _Trials:
         )
 
     def read(self, subject: str, session: str) -> Recording:
-        X, y, run = [], [], []
+        X, y, run, onset = [], [], [], []
         group: list[NDArray[np.int64]] = []
         for name, raw in self.raws(subject)[session].items():
             onsets, labels = self._events(raw)
@@ -167,6 +167,7 @@ class _Trials:
             X.append(cut(eeg.get_data(), onsets, sfreq, self.interval, self.window, where))
             y.append(labels)
             run.append(np.full(len(labels), name))
+            onset.append(first_samples(onsets, sfreq, self.interval))
             first = int(group[-1][-1]) + 1 if group else 0
             group.append(first + overlap_groups(onsets, sfreq, self.window))
         expect(bool(X), f"{self.name}: no trials for subject {subject} in session {session}.")
@@ -177,6 +178,7 @@ class _Trials:
             np.concatenate(y),
             np.concatenate(run),
             np.concatenate(group),
+            {"onset": np.concatenate(onset)},
         )
 
     def _events(self, raw: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spdtokens.data.mne_files import plain_name
+from spdtokens.data.joining import plain_name
 from spdtokens.deploy.live.errors import LiveError
 from spdtokens.deploy.live.quality import listed
 

@@ -5,6 +5,7 @@ The only file that decodes and imports mne-lsl; inside functions, as it is an ex
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,10 @@ UNITS = {
 BUFFERED = 60
 #: Samples taken at once at most.
 AT_ONCE = 4096
+#: Type of the stream of decisions, which is never read.
+DECISIONS = "Probabilities"
+#: Seconds in which other streams that may be meant are to answer, and more than there will be.
+OTHERS, ALL = 1.0, 1000
 
 
 class StreamLostError(Exception):
@@ -40,7 +45,7 @@ class Wanted:
     Attributes
     ----------
     name : str or None
-        None for the only stream of type EEG.
+        Its name or its source id; None for the only stream of type EEG.
     ch_names : tuple of str
     sfreq : float
     given : tuple of str or None
@@ -64,48 +69,74 @@ class Wanted:
         return f"stream {self.name!r}" if self.name else "stream of type EEG"
 
 
-def find(wanted: Wanted, timeout: float) -> list[Any]:
-    """Descriptions of the streams that are meant, the newest first; returns when one is found."""
+def find(wanted: Wanted, timeout: float, minimum: int = 1) -> list[Any]:
+    """Descriptions of the streams that may be meant, the newest first.
+
+    Parameters
+    ----------
+    wanted : Wanted
+    timeout : float
+        Seconds to search; half of them by name, and if there is none, half by source id.
+    minimum : int
+        Return as soon as so many are found.
+    """
     from mne_lsl.lsl import resolve_streams
 
-    by = {"name": wanted.name} if wanted.name else {"stype": "EEG"}
-    found = resolve_streams(timeout=timeout, minimum=1, **by)
-    return sorted(found, key=lambda info: -info.created_at)
+    searches = [{"stype": "EEG"}]
+    if wanted.name is not None:
+        searches = [{"name": wanted.name}, {"source_id": wanted.name}]
+    for by in searches:
+        found = resolve_streams(timeout / len(searches), minimum=minimum, **by)
+        if found and all(info.stype == DECISIONS for info in found):
+            found = resolve_streams(timeout / len(searches), minimum=len(found) + 1, **by)
+        if candidates := [info for info in found if info.stype != DECISIONS]:
+            return sorted(candidates, key=lambda info: -info.created_at)
+    return []
 
 
 def listing(timeout: float = 1.0) -> str:
-    """The streams that are there, for messages."""
+    """The streams that are there, for messages; streams of decisions aside."""
     from mne_lsl.lsl import resolve_streams
 
-    found = sorted(resolve_streams(timeout=timeout), key=lambda info: info.name)
+    found = [info for info in resolve_streams(timeout=timeout) if info.stype != DECISIONS]
     if not found:
-        return "No LSL stream of any kind is to be seen"
-    return "There are: " + "; ".join(
+        return "No LSL stream of signals was found"
+    return "There are: " + "; ".join(sorted(map(_described, found)))
+
+
+def _described(info: Any) -> str:
+    return (
         f"{info.name!r} (type {info.stype or '-'}, {info.n_channels} channels, {info.sfreq:g} Hz, "
-        f"on {info.hostname})"
-        for info in found
+        f"source id {info.source_id!r}, on {info.hostname})"
     )
 
 
-def first(wanted: Wanted, timeout: float, waited: float) -> Any:
-    """The stream to begin with, after a wait for the last ``timeout`` of ``waited`` seconds.
+def only(wanted: Wanted, found: Sequence[Any], waited: float) -> Any:
+    """The stream to begin with, of those that were found in so many seconds.
 
     Raises
     ------
     LiveError
-        If there is none, or it is not clear which is meant.
+        If there is none, or more than one that may be meant.
     """
-    found = find(wanted, timeout)
     if not found:
         raise LiveError(
             f"No {wanted.title} within {waited:g} s. {listing()}. Start the sender, name the "
             "stream with --stream, wait longer with --timeout; on a network, look at the firewall. "
             "A recording is played as a stream by: spdtokens replay."
         )
-    if wanted.name is None and len({info.name for info in found}) > 1:
-        names = ", ".join(repr(info.name) for info in found)
-        raise LiveError(f"There are several streams of type EEG: {names}. Choose with --stream.")
-    return found[0]
+    # The search ends with the first answer: the others have yet to come.
+    found = list(dict.fromkeys((*find(wanted, OTHERS, ALL), *found)))
+    if len(found) == 1:
+        return found[0]
+    names, ids = [info.name for info in found], [info.source_id for info in found]
+    choices = [name for name in names if names.count(name) == 1]
+    choices += [key for key in ids if key and ids.count(key) == 1 and key not in names]
+    remedy = "They cannot be told apart: give them different names or source ids."
+    if choices:
+        remedy = f"Choose by name or source id, such as --stream {shlex.quote(choices[0])}."
+    lines = [f"There is more than one {wanted.title}:", *sorted(map(_described, found)), remedy]
+    raise LiveError("\n".join(lines))
 
 
 class Inlet:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from spdtokens.deploy.live.decoder import Decision
+from spdtokens.deploy.live.lsl import DECISIONS
 
 
 class ProbabilityOutlet:
@@ -30,7 +31,7 @@ class ProbabilityOutlet:
         from mne_lsl.lsl import StreamInfo, StreamOutlet
 
         source = f"spdtokens-{name}-{os.getpid()}"
-        info: Any = StreamInfo(name, "Probabilities", len(classes), 0.0, "float32", source)
+        info: Any = StreamInfo(name, DECISIONS, len(classes), 0.0, "float32", source)
         info.set_channel_names(list(classes))
         info.set_channel_types("probability")
         info.set_channel_units("none")

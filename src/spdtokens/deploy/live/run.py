@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -175,9 +175,9 @@ class LiveRun:
         """In short searches, so that Ctrl-C is heard."""
         end = self._clock() + timeout
         while not self._stopped:
-            left = end - self._clock()
-            if left <= 2 * SEARCH or lsl.find(self.wanted, SEARCH):
-                info = lsl.first(self.wanted, max(SEARCH, left), timeout)
+            found = lsl.find(self.wanted, SEARCH)
+            if found or self._clock() >= end:
+                info = lsl.only(self.wanted, found, timeout)
                 break
             self._display.refresh(self.status)
         else:
@@ -186,6 +186,8 @@ class LiveRun:
             self._connect(info)
         except lsl.StreamLostError as error:
             raise LiveError(f"Stream {info.name!r} was found and lost again: {error}") from None
+        # If it is lost, another stream of type EEG is not it.
+        self.wanted = replace(self.wanted, name=self.wanted.name or info.name)
 
     def _connect(self, info: Any) -> None:
         inlet = lsl.Inlet(info, self.wanted)
