@@ -135,6 +135,14 @@ class SPDTokenTransformer(nn.Module):
         self.bn_embed = nn.BatchNorm1d(config.d_model) if config.bn_embed else None
         self.blocks = nn.ModuleList([EncoderBlock(config) for _ in range(config.n_layers)])
         self.head = UndrawnLinear(config.d_model, n_classes)
+        # BN-Embed takes out what is added to all tokens, and one token attends to itself whatever
+        # it asks for. Such weights have a gradient of zero but for rounding, which Adam turns into
+        # full steps: what the running mean has not followed yet would reach the scores.
+        self.project.bias.requires_grad_(not config.bn_embed)
+        self.positions.requires_grad_(not config.bn_embed or n_tokens > 1)
+        for module in self.modules():
+            if isinstance(module, SelfAttention):
+                module.query_key.requires_grad_(n_tokens > 1)
         self.reset_parameters(generator)
 
     @torch.no_grad()
