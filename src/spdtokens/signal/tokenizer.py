@@ -23,7 +23,6 @@ from spdtokens.signal.filters import causal, zero_phase
 from spdtokens.signal.plan import Window, plan_tokens, refuse_short_windows
 from spdtokens.signal.prototypes import Prototypes
 from spdtokens.spd import Floor, check_spd, token_dim
-from spdtokens.spd.arrays import as_tensor
 from spdtokens.spd.embeddings import get_embeddings
 
 #: Samples, over all channels and trials, that are filtered at a time.
@@ -316,7 +315,7 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         elif self.sfreq is not None:
             check_duplicates(C[:, 0])
             C = relative_regularisation(C, self.regularisation)
-        check_spd(as_tensor(C))
+        check_spd(C)
         return C
 
     def _estimates(self, pieces: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
