@@ -308,3 +308,11 @@ def test_methods_are_listed() -> None:
     assert "token-log-euclidean-multiband" in narrow
     assert "Lawhern" not in narrow
     assert "Lawhern" in runner.invoke(app, ["methods"], env={"COLUMNS": "160"}).stdout
+
+
+def test_reproduce_lists_as_json() -> None:
+    for options in (["--list", "--json"], ["--json"]):
+        names = json.loads(runner.invoke(app, ["reproduce", *options]).stdout)["names"]
+        assert {"all-subjects", "multiband"} <= {row["name"] for row in names}
+        assert {row["kind"] for row in names} == {"table", "figure"}
+        assert all(row["title"] for row in names)

@@ -13,7 +13,7 @@ ARRAYS = from_arrays(np.stack([np.eye(2)] * 4), [0, 1, 0, 1])
 
 
 def people(*names: str) -> Dataset:
-    return replace(ARRAYS, index={name: ("1",) for name in names})
+    return replace(ARRAYS, index=dict.fromkeys(names, ("1",)))
 
 
 @pytest.mark.parametrize("subjects", [1, [1], "001", ["001"], np.int64(1), ("001", 1)])

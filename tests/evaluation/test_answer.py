@@ -153,7 +153,15 @@ def test_groups_of_arrays_are_never_split() -> None:
         (lambda X, _y: X, {"sfreq": 100.0}, "ndarray"),
         (lambda _X, _y: "sim-mi", {"sfreq": 100.0}, "sfreq"),
     ],
-    ids=["no rate", "too few labels", "labels of two axes", "one trial", "no labels", "not a pair", "not arrays"],
+    ids=[
+        "no rate",
+        "too few labels",
+        "labels of two axes",
+        "one trial",
+        "no labels",
+        "not a pair",
+        "not arrays",
+    ],
 )
 def test_arrays_that_are_not_trials_are_refused(data: Any, more: Any, culprit: str) -> None:
     trials = signals().load("1", "a")

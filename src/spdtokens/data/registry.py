@@ -61,7 +61,7 @@ def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
     """
     if not isinstance(name_or_path, str | Path):
         raise DataError(
-            f"A data set is given by name or path, not by {type(name_or_path).__name__}. For arrays "
+            f"A data set is given by name or path, got {type(name_or_path).__name__}. For arrays "
             "use spdtokens.data.from_arrays(X, y, sfreq=250), without sfreq for covariances."
         )
     name = str(name_or_path)

@@ -104,7 +104,7 @@ def evaluate(
 def _from_arrays(arrays: Sequence[ArrayLike], sfreq: float | None, tmin: float) -> Dataset:
     if not isinstance(arrays, tuple | list) or len(arrays) not in (2, 3):
         raise DataError(
-            "The data set must be a name, a path, a Dataset, or arrays as (X, y) or (X, y, groups), "
+            "The data set must be a name, a path, a Dataset, or arrays (X, y) or (X, y, groups), "
             f"got {type(arrays).__name__}."
         )
     X, y, *groups = arrays

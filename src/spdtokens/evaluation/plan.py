@@ -17,7 +17,7 @@ from spdtokens.evaluation.parts import check_alignment, with_access
 from spdtokens.evaluation.protocols import Protocol, get_protocol
 from spdtokens.evaluation.runs import RunSpec
 from spdtokens.evaluation.trials import Memory, Trials
-from spdtokens.training.device import resolve_device
+from spdtokens.training.device import check_unused_device, resolve_device
 from spdtokens.training.methods import Method, MethodError, Settings, get_method
 from spdtokens.training.recipe import SEEDS
 
@@ -165,7 +165,10 @@ def check_question(question: Question, dataset: Dataset) -> None:
         reason = method.why_not(dataset)
         if reason is not None:
             raise MethodError(f"{reason[0].upper()}{reason[1:]}. Leave it out.")
-        resolve_device(choice.settings.device)
+        if method.has_seed:
+            resolve_device(choice.settings.device)
+        else:
+            check_unused_device(choice.settings.device, method.name)
         # Wrong values are refused even where the method has no use for them.
         if method.own_tokens is None:
             choice.settings.resolved_preset()

@@ -92,6 +92,8 @@ def _caption(rows: Sequence[Row]) -> str:
     if tests:
         named = ", ".join(TESTS[test] for test in tests)
         text += f"p against {escape(row.method)} by {named}, Holm-corrected. "
+    for note in dict.fromkeys(r.note for r in rows if r.note):
+        text += f"{escape(', '.join(r.method for r in rows if r.note == note))}: {note}. "
     leaks = dict.fromkeys(r.leaky for r in rows if r.leaky)
     if leaks:
         text += f"[red]Leaky: {'; '.join(leaks)}; these scores flatter.[/] "

@@ -49,9 +49,10 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         many tokens: those of the first embedding come first.
     sfreq : float, optional
         Samples a second. Needed for raw trials; without it the input is taken as covariances.
-    bands : str or sequence of pairs
+    bands : str or sequence of pairs, optional
         ``'broadband'`` (4-40 Hz), ``'none'``, ``'paper3'``, ``'filterbank'``, ``'stimulus'``, or
-        pairs (low, high) in Hz.
+        pairs (low, high) in Hz. By default ``'broadband'``, with a warning and without upper edge
+        where the sampling rate does not reach 80 Hz; bands that are asked for are refused there.
     windows : sequence of pairs, optional
         From and to in seconds on the clock of ``tmin``; the whole trial by default.
     tmin : float
@@ -109,7 +110,7 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         embedding: str | Sequence[str] = "log_euclidean",
         *,
         sfreq: float | None = None,
-        bands: BandSpec = "broadband",
+        bands: BandSpec | None = None,
         windows: Sequence[Window] | None = None,
         tmin: float = 0.0,
         stimulus_frequencies: Sequence[float] = (),

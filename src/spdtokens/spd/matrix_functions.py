@@ -1,8 +1,8 @@
 """Functions of symmetric matrices for torch's autograd, with exact gradients.
 
 One primitive, :func:`spectral`, applies a scalar function to the eigenvalues; the named matrix
-functions stand on it. All take NumPy arrays too, and then return arrays. The mathematics is in :mod:`~spdtokens.spd.daleckii_krein` and
-:mod:`~spdtokens.spd.scalar_functions`.
+functions stand on it. All take NumPy arrays too, and then return arrays. The mathematics is in
+:mod:`~spdtokens.spd.daleckii_krein` and :mod:`~spdtokens.spd.scalar_functions`.
 """
 
 from __future__ import annotations

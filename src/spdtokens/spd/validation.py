@@ -46,8 +46,7 @@ def check_square(C: Tensor) -> None:
         raise NotSPDError(f"Expected square matrices (..., d, d), got shape {shape}.{hint}")
     if not C.is_floating_point():
         raise NotSPDError(
-            f"Expected real floating point matrices, got dtype {C.dtype}. Convert them to "
-            "float64."
+            f"Expected real floating point matrices, got dtype {C.dtype}. Convert them to float64."
         )
 
 
