@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from spdtokens._words import counted
 from spdtokens.cli.app import AsJson, app, errors_told, print_json
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def reproduce(
         console = Console(stderr=True)
         tables = []
         if experiments:
-            console.print(f"Planning {len(experiments)} tables")
+            console.print(f"Planning {counted(len(experiments), 'table')}")
             reproduction = Reproduction(experiments, extent, any_code=any_code)
             with RunStore(folder / STORE) as store:
                 try:
@@ -109,7 +110,7 @@ def reproduce(
     for name, content in sides.items():
         for shown in side_tables(name, content):
             Console().print(rich_side(shown))
-    typer.echo(f"{len(written)} files in {folder}; all of it is shown in {report}.")
+    typer.echo(f"{counted(len(written), 'file')} in {folder}; all of it is shown in {report}.")
 
 
 def _executor(source: Source, workers: int) -> Executor:

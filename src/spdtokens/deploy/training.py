@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 import spdtokens
 from spdtokens._files import written_whole
+from spdtokens._words import counted
 from spdtokens.data import Dataset, Selection, load_dataset, select
 from spdtokens.data.cutting import parse_events
 from spdtokens.deploy.convert import make_decoder
@@ -156,8 +157,8 @@ def best_protocol(dataset: Dataset, trials: Trials) -> tuple[str, dict[str, Any]
     if fewest < 2:
         name = dataset.classes[int(np.bincount(trials.table.y).argmin())]
         raise DeployError(
-            f"{dataset.name} has {fewest} trial(s) of {name}; it takes two at least to train on "
-            "one and test another, and dozens for a model of use."
+            f"{dataset.name} has {counted(fewest, 'trial')} of {name}; it takes two at least to "
+            "train on one and test another, and dozens for a model of use."
         )
     return "blocks", {"folds": min(BLOCKS, fewest)}
 
