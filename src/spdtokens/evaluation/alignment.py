@@ -285,7 +285,8 @@ def _rotated(aligned: Aligned, task: Task, labels: _Labels) -> Aligned:
         raise EvaluationError(
             f"Alignment 'rotate' compares class means, and the labelled trials of the target "
             f"{task.target!r} have {counted(len(shared), 'class', 'classes')} in common with the "
-            "training trials of other domains. It takes two: use an access to more trials, or alignment 'rescale'."
+            "training trials of other domains. It takes two: use an access to more trials, or "
+            "alignment 'rescale'."
         )
     Q = procrustes(
         np.stack([mean_reference(others[y_others == label], "riemann") for label in shared]),
