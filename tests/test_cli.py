@@ -133,8 +133,8 @@ class TestDatasets:
 def test_cache(tmp_path: Path) -> None:
     env = {"SPDTOKENS_CACHE": str(tmp_path)}
     np.save(tmp_path / "x.npy", np.ones(1000))
-    assert "1 file(s), 0.0 MB" in runner.invoke(app, ["cache"], env=env).stdout
-    assert "removed 1 file(s)" in runner.invoke(app, ["cache", "--clear"], env=env).stdout
+    assert "1 file, 0.0 MB" in runner.invoke(app, ["cache"], env=env).stdout
+    assert "removed 1 file" in runner.invoke(app, ["cache", "--clear"], env=env).stdout
     assert list(tmp_path.iterdir()) == []
 
 
@@ -283,7 +283,7 @@ def test_evaluate_needs_an_earlier_session(covariance_folder: Path) -> None:
     (covariance_folder / "sub-01_ses-2.npz").unlink()
     result = runner.invoke(app, ["evaluate", "--dataset", str(covariance_folder)])
     assert result.exit_code == 1
-    assert "Subject 01 has 1 session(s)" in result.stderr
+    assert "Subject 01 has 1 session" in result.stderr
 
 
 def test_protocols_are_listed() -> None:
@@ -308,3 +308,11 @@ def test_methods_are_listed() -> None:
     assert "token-log-euclidean-multiband" in narrow
     assert "Lawhern" not in narrow
     assert "Lawhern" in runner.invoke(app, ["methods"], env={"COLUMNS": "160"}).stdout
+
+
+def test_reproduce_lists_as_json() -> None:
+    for options in (["--list", "--json"], ["--json"]):
+        names = json.loads(runner.invoke(app, ["reproduce", *options]).stdout)["names"]
+        assert {"all-subjects", "multiband"} <= {row["name"] for row in names}
+        assert {row["kind"] for row in names} == {"table", "figure"}
+        assert all(row["title"] for row in names)

@@ -125,13 +125,13 @@ def test_ctrl_c_says_how_to_go_on(file: Path, monkeypatch: pytest.MonkeyPatch) -
     store = file.with_suffix(".sqlite")
     assert stopped.exit_code == 130
     assert stopped.stderr == (
-        f"Stopped. 6 runs are in {store}, {RUNS - 6} are left; the same command goes on.\n"
+        f"Stopped with 6 runs in {store}, {RUNS - 6} left; the same command goes on.\n"
     )
     # What there is can be looked at, and it is said that it is not all.
     for command in ("show", "compare"):
         partly = study(command, file)
         assert partly.exit_code == 0, partly.output
-        assert f"{RUNS - 6} of {RUNS} runs are not done yet" in told(partly)
+        assert f"Not done yet: {RUNS - 6} of {RUNS} runs" in told(partly)
     assert f"{RUNS} runs: 6 were there, {RUNS - 6} done now" in study("run", file).stdout
 
 

@@ -46,7 +46,7 @@ def test_problems_are_named() -> None:
     def reference(X):
         X -= X.mean(1, keepdims=True)
 
-    assert "NaN or infinity in 1 trials, first in trial 4" in problems(nan)
+    assert "NaN or infinity in 1 trial, first in trial 4" in problems(nan)
     assert "Cz is flat in 25% of trials" in problems(flat)
     assert "times as loud as the others" in problems(loud)
     assert "line noise at 50 Hz" in problems(line)

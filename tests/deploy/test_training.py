@@ -97,7 +97,7 @@ def test_runs_are_left_out_one_by_one() -> None:
 
 def test_too_few_trials() -> None:
     X, _ = trials(5)
-    with pytest.raises(DeployError, match=r"has 1 trial\(s\) of 1; it takes two"):
+    with pytest.raises(DeployError, match=r"has 1 trial of 1; it takes two"):
         train(from_arrays(X, [0, 0, 0, 0, 1], sfreq=SFREQ, ch_names=NAMES))
 
 

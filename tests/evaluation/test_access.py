@@ -77,7 +77,7 @@ def test_split_is_a_partition_by_groups(name: str, group: list[int], seed: int) 
     groups = np.array(group)
     order = np.random.default_rng(seed).permutation(len(group))
     if len(set(group)) == 1:
-        with pytest.raises(EvaluationError, match=f"{name} leaves no trial.*are all of group"):
+        with pytest.raises(EvaluationError, match=f"{name} leaves no trial.*are of group"):
             calibration_split(order, groups, name)
         return
     calibration, test = calibration_split(order, groups, name)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spdtokens.data import Recording, load_dataset
+from spdtokens.data import DataError, Recording, from_arrays, load_dataset
 from spdtokens.evaluation import Choice, EvaluationError, Question, evaluate
 from spdtokens.evaluation.answer import answer, by_choice, evaluation_of
 from spdtokens.evaluation.plan import Source, plan
@@ -106,6 +106,67 @@ def test_a_data_set_by_path(tmp_path: Path) -> None:
     np.testing.assert_array_equal(
         found.results["mdm"][0].probabilities, expected.results["mdm"][0].probabilities
     )
+
+
+def test_one_name_is_a_list_of_one() -> None:
+    (expected,) = evaluate(signals(), ["mdm"], subjects=("10",)).results["mdm"]
+    for subjects in ("10", 10, [10], np.array([10]), ["10", 10]):
+        (found,) = evaluate(signals(), "mdm", subjects=subjects).results["mdm"]
+        assert found.spec == expected.spec
+    assert evaluate(signals(), Choice("mdm"), subjects="10").results["mdm"][0].spec == expected.spec
+    quick = Choice("token-log-euclidean", SETTINGS)
+    (one,) = evaluate(signals(), quick, subjects="1", seeds=7).results["token-log-euclidean"]
+    assert one.spec.seed == 7
+    with pytest.raises(EvaluationError, match=r"token-log-euclidean.*seeds.*1\.5"):
+        evaluate(signals(), quick, seeds=[1.5])
+
+
+def test_arrays_are_a_data_set_of_one_recording() -> None:
+    trials = signals().load("1", "a")
+    expected = evaluated(
+        from_arrays(trials.X, trials.y, sfreq=100.0), "ts-lr", protocol="k-fold"
+    ).results["ts-lr"]
+    labels = np.array(["left", "right"])[trials.y]
+    found = evaluate((trials.X, labels), "ts-lr", "k-fold", sfreq=100.0).results["ts-lr"]
+    for mine, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(mine.probabilities, theirs.probabilities)
+    C = covariances().load("1", "a")
+    assert evaluate((C.X, C.y), "mdm", "blocks").rows[0].n_test == len(C.y)
+
+
+def test_groups_of_arrays_are_never_split() -> None:
+    trials = signals().load("1", "a")
+    groups = np.array([f"block {i // 4}" for i in range(len(trials.y))])
+    found = evaluate((trials.X, trials.y, groups), "ts-lr", "k-fold", sfreq=100.0)
+    tested = [set(groups[[int(i.split("/")[-1]) for i in r.ids]]) for r in found.results["ts-lr"]]
+    assert sum(map(len, tested)) == len(np.unique(groups))
+
+
+@pytest.mark.parametrize(
+    ("data", "more", "culprit"),
+    [
+        (lambda X, y: (X, y), {}, "sfreq"),
+        (lambda X, y: (X, y[:3]), {"sfreq": 100.0}, "24 trials but 3"),
+        (lambda X, y: (X, y[:, None]), {"sfreq": 100.0}, r"\(24, 1\)"),
+        (lambda X, _y: (X[0], np.arange(4)), {"sfreq": 100.0}, r"\(4, 120\)"),
+        (lambda X, _y: (X,), {"sfreq": 100.0}, "tuple"),
+        (lambda X, _y: X, {"sfreq": 100.0}, "ndarray"),
+        (lambda _X, _y: "sim-mi", {"sfreq": 100.0}, "sfreq"),
+    ],
+    ids=[
+        "no rate",
+        "too few labels",
+        "labels of two axes",
+        "one trial",
+        "no labels",
+        "not a pair",
+        "not arrays",
+    ],
+)
+def test_arrays_that_are_not_trials_are_refused(data: Any, more: Any, culprit: str) -> None:
+    trials = signals().load("1", "a")
+    with pytest.raises(DataError, match=culprit):
+        evaluate(data(trials.X, trials.y), "ts-lr", "k-fold", **more)
 
 
 @pytest.mark.slow

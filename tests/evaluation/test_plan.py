@@ -183,8 +183,8 @@ def test_bad_questions_are_refused_before_any_work() -> None:
     refused(MethodError, "Eegnet needs signals", "ts-lr", "eegnet", dataset=covariances())
     refused(MethodError, "made for erp, and made-up is not. Leave it out", "xdawn-ts-lr")
     refused(DataError, "has no subject '7'", "ts-lr", subjects=("1", "7"))
-    refused(EvaluationError, "needs at least one seed", "eegnet", seeds=())
-    refused(EvaluationError, "none of them negative", "eegnet", seeds=(-1,))
+    for seeds in ((), (-1,), (0.5,)):
+        refused(EvaluationError, "eegnet: seeds must be", "eegnet", seeds=seeds)
     refused(EvaluationError, "Unknown access 'all'", "ts-lr", access="all")
     refused(EvaluationError, "Unknown alignment 'ea'", "ts-lr", alignment="ea")
     refused(EvaluationError, "no protocol 'cv'", "ts-lr", protocol="cv")

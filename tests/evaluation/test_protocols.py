@@ -235,7 +235,7 @@ ONE = table([("1", "a")], [12])
         (lambda: PROTOCOLS["split-70-15-15"].folds(ONE, "1", ungrouped=1), "true or false, not 1"),
         (lambda: PROTOCOLS["split-70-15-15"].folds(ONE, "1"), "has 12 trials .* few for 20 parts"),
         (lambda: PROTOCOLS["blocks"].folds(ONE, "1", folds=13), "too few for 13 parts"),
-        (lambda: PROTOCOLS["session-transfer"].folds(ONE, "1"), r"1 session\(s\) \(a\).*blocks"),
+        (lambda: PROTOCOLS["session-transfer"].folds(ONE, "1"), r"1 session \(a\).*blocks"),
         (lambda: PROTOCOLS["session-split"].folds(ONE, "1"), "needs three"),
         (lambda: PROTOCOLS["leave-one-run-out"].folds(ONE, "1"), "one run only"),
         (lambda: PROTOCOLS["leave-one-subject-out"].folds(ONE, "1"), "1 is the only subject"),

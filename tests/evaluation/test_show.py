@@ -88,3 +88,8 @@ def test_json_is_plain() -> None:
     assert again == as_json(rows())
     assert again["results"][1]["p_value"] == pytest.approx(0.25)
     assert shown([]).endswith("No runs.")
+
+
+def test_one_seed_fold_and_subject_are_not_plural() -> None:
+    (row,) = summarise({"only": runs(np.full((1, 1, 1), 0.5))}, "accuracy")
+    assert "(1 seed, 1 fold, 1 subject;" in shown([row])

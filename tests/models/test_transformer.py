@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given
@@ -158,3 +160,13 @@ def test_bad_input_is_refused() -> None:
     with pytest.raises(ModelError, match="batch of one trial with one token has no variance"):
         single(torch.randn(1, 1, 10))
     assert single.eval()(torch.randn(1, 1, 10)).shape == (1, 2)
+
+
+def test_fields_of_the_config_are_keywords() -> None:
+    network = SPDTokenTransformer(253, 3, 4, n_layers=2, d_model=32)
+    assert network.config == replace(STANDARD, n_layers=2, d_model=32)
+    assert len(network.blocks) == 2
+    with pytest.raises(ModelError, match="n_heads=5"):
+        SPDTokenTransformer(253, 3, 4, n_heads=5)
+    with pytest.raises(TypeError, match="n_layer"):
+        SPDTokenTransformer(253, 3, 4, n_layer=2)

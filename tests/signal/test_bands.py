@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spdtokens.signal import Band, SignalError, resolve_bands, stimulus_bands
-from spdtokens.signal.bands import check_band
+from spdtokens.signal.bands import UNFILTERED, check_band, cut_bands
 
 
 def test_presets() -> None:
@@ -45,3 +47,36 @@ def test_what_the_recording_cannot_carry() -> None:
     with pytest.raises(SignalError, match="begins above 32 Hz"):
         check_band(Band(40, None), 64, 2.0)
     check_band(Band(None, 30), 250, 1.0)
+
+
+@given(
+    edges=st.lists(st.tuples(st.integers(0, 60), st.integers(1, 30)), min_size=1, max_size=5),
+    sfreq=st.integers(4, 130),
+    seconds=st.floats(1.0, 5.0),
+)
+def test_default_bands_are_cut_to_what_the_recording_carries(edges, sfreq, seconds) -> None:
+    bands = [(float(low), float(low + width)) for low, width in edges]
+    nyquist = sfreq / 2
+    # What a window of so many seconds resolves of a band, below half the sampling rate.
+    left = [b for b in bands if b[1] < nyquist or (nyquist - b[0]) * seconds >= 1]
+    if not left:
+        with pytest.raises(SignalError, match=f"nothing above {nyquist:g} Hz"):
+            cut_bands(bands, sfreq, seconds)
+        return
+    kept, changes = cut_bands(bands, sfreq, seconds)
+    for band in resolve_bands(kept):
+        check_band(band, sfreq, seconds)
+    assert {band.low for band in resolve_bands(kept)} == {low for low, _ in left}
+    assert len(changes) == sum(high >= nyquist for _, high in bands)
+    if not changes:
+        assert kept is bands
+
+
+def test_presets_that_fit_keep_their_name() -> None:
+    assert cut_bands("broadband", 250.0, 2.0) == ("broadband", [])
+    assert cut_bands("none", 10.0, 2.0) == ("none", [])
+    assert resolve_bands("none") == (UNFILTERED,)
+    assert cut_bands("broadband", 80.0, 2.0) == ([(4.0, None)], ["4-40 Hz cut to above 4 Hz"])
+    kept, changes = cut_bands("stimulus", 64.0, 2.0, (10, 20))
+    assert kept == [(9.5, 10.5), (19.5, 20.5), (19.5, 20.5)][:2]
+    assert changes == ["39.5-40.5 Hz left out"]

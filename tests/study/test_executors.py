@@ -93,7 +93,7 @@ def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
     assert process.returncode == 130, err
     assert 0 < there < RUNS
     assert err == (
-        f"Stopped. {there} runs are in {file.with_suffix('.sqlite')}, {RUNS - there} are left; the "
+        f"Stopped with {there} runs in {file.with_suffix('.sqlite')}, {RUNS - there} left; the "
         "same command goes on.\n"
     )
     assert out == ""

@@ -216,8 +216,8 @@ MISTAKES: list[tuple[str, str]] = [
         "[[methods]] 2: epochs of mdm is for networks. Leave epochs out.",
     ),
     (
-        long(methods="bands = 'none'").replace(TOKENS, f"{TOKENS}-multiband"),
-        f"[[methods]]: bands of {TOKENS}-multiband are its own, 'paper3'. Leave bands out.",
+        long(protocols=f"{SECOND}device = 'cuda'"),
+        "[[methods]] 2: device of mdm is for networks. Leave device out.",
     ),
     # The same twice.
     (

@@ -16,6 +16,7 @@ import spdtokens
 from spdtokens.models import ModelError
 from spdtokens.signal import SignalError
 from spdtokens.spd import EMBEDDINGS
+from spdtokens.spd.embeddings import SUPERVISED
 from spdtokens.training import (
     PRESETS,
     SPDTokenClassifier,
@@ -53,6 +54,13 @@ def trials(n: int = 48) -> tuple[np.ndarray, np.ndarray]:
     y = np.arange(n) % 2
     X = rng.standard_normal((n, 4, 150))
     X[:, 1] *= (1 + 2 * y)[:, None]
+    return X, y
+
+
+def single_precision_trials() -> tuple[np.ndarray, np.ndarray]:
+    y = np.arange(64) % 2
+    X = np.random.default_rng(1).standard_normal((64, 8, 150)).astype(np.float32)
+    X[:, 1] *= (1 + y)[:, None]
     return X, y
 
 
@@ -141,13 +149,24 @@ def test_raw_trials_and_covariances(embedding: str) -> None:
     np.testing.assert_allclose(same.predict_proba(C), model.predict_proba(X), atol=1e-6)
 
 
-@pytest.mark.parametrize("embedding", sorted(EMBEDDINGS))
-def test_predictions_do_not_depend_on_the_unit(embedding: str) -> None:
-    X, y = trials()
-    model = SPDTokenClassifier(embedding, sfreq=SFREQ, bands="none", **TINY, random_state=0)
+SHORT = TINY | {"epochs": 5, "learning_rate": 1e-3}
+
+
+@pytest.mark.parametrize("preset", [SHORT, {"preset": "recommended"}], ids=["paper", "recommended"])
+@pytest.mark.parametrize("bands", ["none", [(4, 12), (12, 30)]], ids=["1 token", "2 tokens"])
+@pytest.mark.parametrize("embedding", sorted(EMBEDDINGS | SUPERVISED))
+def test_predictions_do_not_depend_on_the_unit(embedding: str, bands, preset: dict) -> None:
+    """Beyond rounding.
+
+    A trial in single precision and the same in another unit differ in the last digit, as recordings
+    do, and training must not amplify that.
+    """
+    X, y = single_precision_trials()
+    model = SPDTokenClassifier(embedding, sfreq=SFREQ, bands=bands, random_state=0, **preset)
     expected = clone(model).fit(X, y).predict_proba(X)
-    volts = clone(model).fit(1e-6 * X, y).predict_proba(1e-6 * X)
-    np.testing.assert_allclose(volts, expected, atol=0.02)
+    for unit in np.float32([1e-6, 1e3, 1e6]):
+        scaled = clone(model).fit(unit * X, y).predict_proba(unit * X)
+        np.testing.assert_allclose(scaled, expected, atol=1e-4)
 
 
 def test_geometric_attention() -> None:

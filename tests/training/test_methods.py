@@ -6,14 +6,19 @@ import pickle
 import sys
 from dataclasses import replace
 from functools import cache
+from io import StringIO
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from spdtokens._errors import UserError
 from spdtokens._extras import how_to_install
 from spdtokens.data import Dataset, Recording
 from spdtokens.evaluation import Choice, evaluate
+from spdtokens.evaluation.show import summary_table
+from spdtokens.signal import SignalError, resolve_bands
+from spdtokens.signal.bands import check_band
 from spdtokens.training.methods import METHODS, Method, MethodError, Settings, get_method
 from spdtokens.training.network_classifier import NetworkClassifier
 from spdtokens.training.recipe import TrainingError
@@ -169,3 +174,74 @@ def test_a_method_without_its_extra_is_refused_before_any_work(
         NetworkClassifier("tsmnet", sfreq=SFREQ).fit(np.zeros((4, 2, 64)), [0, 1, 0, 1])
     marks = with_reason(method).marks  # type: ignore[attr-defined]
     assert "spdtokens[baselines]" in marks[0].kwargs["reason"]
+
+
+def slow(paradigm: str) -> Dataset:
+    """At 48 Hz, which reaches neither 30 nor 40 Hz."""
+    X, y = (array[:48] for array in oscillations(0))
+    recording = Recording("1", "1", X[..., ::2], y, np.repeat(["1", "2"], 24), np.arange(48))
+    frequencies = (10.0, 15.0) if paradigm == "ssvep" else ()
+    return replace(
+        easy("motor imagery"),
+        paradigm=paradigm,
+        sfreq=48.0,
+        window=(0.0, 2.0),
+        index={"1": ("1",)},
+        read=lambda *_: recording,
+        stimulus_frequencies=frequencies,
+    )
+
+
+@pytest.mark.parametrize("paradigm", ["motor imagery", "ssvep", "erp", "other"])
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_bands_that_are_asked_for_are_used(name: str, paradigm: str) -> None:
+    asked = [(8.0, 12.0), (12.0, 20.0)]
+    dataset, settings = slow(paradigm), Settings(bands=asked)
+    assert METHODS[name].options(dataset, settings)["bands"] == asked
+    configuration = METHODS[name].configuration(dataset, settings)
+    assert configuration["bands"] == [list(pair) for pair in asked]
+    assert "bands_cut" not in configuration
+
+
+@pytest.mark.parametrize("paradigm", ["motor imagery", "ssvep", "erp", "other"])
+@pytest.mark.parametrize("name", sorted(METHODS))
+def test_default_bands_fit_the_sampling_rate(name: str, paradigm: str) -> None:
+    method, dataset = METHODS[name], slow(paradigm)
+    configuration = method.configuration(dataset, Settings())
+    bands = resolve_bands(configuration["bands"], dataset.stimulus_frequencies)
+    for band in bands:
+        check_band(band, 48.0, 2.0)
+    default = resolve_bands(method.default_bands(dataset), dataset.stimulus_frequencies)
+    assert ("bands_cut" in configuration) == (bands != default)
+    assert "bands_cut" not in method.configuration(replace(dataset, sfreq=128.0), Settings())
+
+
+@pytest.mark.parametrize("name", ["recommended", "ts-lr", "fb-ts-lr", "token-log-euclidean"])
+def test_a_slow_recording_is_evaluated_and_the_table_says_what_was_cut(name: str) -> None:
+    settings = Settings() if name == "recommended" else replace(SETTINGS, epochs=1)
+    found = evaluate(slow("motor imagery"), Choice(name, settings), "leave-one-run-out", seeds=1)
+    (row,) = found.rows
+    used = found.results[name][0].spec.configuration["bands"]
+    assert max(high or 24.0 for _, high in used) <= 24.0
+    assert "24 Hz" in row.note
+    assert row.values()["note"] == row.note
+    console = Console(width=200, record=True, file=StringIO())
+    console.print(summary_table(found.rows, found.question, "slow"))
+    assert row.note in " ".join(console.export_text().split())
+    with pytest.raises(SignalError, match="4-40 Hz"):
+        evaluate(
+            slow("motor imagery"),
+            Choice(name, replace(settings, bands="broadband")),
+            "leave-one-run-out",
+            seeds=1,
+        )
+
+
+@pytest.mark.parametrize("name", ["recommended", "ts-lr"])
+def test_a_device_that_is_not_used_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    choice = Choice(name, Settings(device="cuda"))
+    with pytest.raises(TrainingError, match="device='cuda'"):
+        evaluate(easy("motor imagery"), choice)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    with pytest.raises(TrainingError, match=f"device='cuda' is for networks, and {name}"):
+        evaluate(easy("motor imagery"), choice)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from spdtokens.training.network_classifier import NetworkClassifier
 from spdtokens.training.recipe import TrainingError
@@ -52,3 +53,14 @@ def test_a_class_that_is_not_trained_on_cannot_validate() -> None:
     X, y = trials(24, 0)
     with pytest.raises(TrainingError, match="of class up, which is not among"):
         classifier().fit(X, y, validation=(X[:2], ["left", "up"]))
+
+
+def test_what_a_batch_norm_takes_out_does_not_wander() -> None:
+    """Biases before a batch norm have no gradient but rounding errors, which Adam would follow."""
+    X, y = trials(64, 2)
+    X = X.astype(np.float32)
+    model = NetworkClassifier("spd-token-mlp", sfreq=128.0, epochs=5, random_state=1)
+    expected = clone(model).fit(X, y).predict_proba(X)
+    unit = np.float32(1e6)
+    scaled = clone(model).fit(unit * X, y).predict_proba(unit * X)
+    np.testing.assert_allclose(scaled, expected, atol=1e-5)

@@ -317,3 +317,28 @@ def test_no_fold_of_the_temperature_sees_labels_of_its_test_part(paradigm: str) 
     tokens = [embedding.to_token(matrices) for embedding, matrices in found]
     np.testing.assert_array_equal(*tokens)
     assert tokens[0].shape[1] == model.tokenizer_.is_refitted_.sum() > 0
+
+
+def test_a_device_is_refused_and_not_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = rhythms(20)
+    SPDTokenClassifier(sfreq=SFREQ, device="cpu").fit(X, y)
+    with pytest.raises(TrainingError, match="device='cuda'"):
+        SPDTokenClassifier(sfreq=SFREQ, device="cuda").fit(X, y)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    with pytest.raises(TrainingError, match="device='cuda' is for networks"):
+        SPDTokenClassifier(sfreq=SFREQ, device="cuda").fit(X, y)
+
+
+def test_default_bands_are_cut_at_half_the_sampling_rate() -> None:
+    X, y = rhythms(40)
+    with pytest.warns(UserWarning, match=r"8-30 Hz cut to above 8 Hz .* 21\.3"):
+        model = SPDTokenClassifier(sfreq=SFREQ / 3).fit(X, y)
+    assert [str(band) for band in model.tokenizer_.bands_] == ["above 8 Hz"]
+    with pytest.warns(UserWarning, match="30-45 Hz left out"):
+        model = SPDTokenClassifier(sfreq=64.0 / 1.1, stimulus_frequencies=(8.0, 9.0)).fit(X, y)
+    assert max(band.high or 0 for band in model.tokenizer_.bands_) < 32 / 1.1
+    with pytest.warns(UserWarning, match="4-40 Hz cut to above 4 Hz"):
+        SPDTokenClassifier(sfreq=SFREQ / 3, preset="paper", epochs=1).fit(X, y)
+    for preset in ("recommended", "paper"):
+        with pytest.raises(SignalError, match="8-30 Hz"):
+            SPDTokenClassifier(sfreq=SFREQ / 3, preset=preset, bands=[(8, 30)]).fit(X, y)

@@ -7,12 +7,14 @@ from typing import Any
 
 from rich.table import Table
 
+from spdtokens._words import counted
+
 
 def train_tables(result: dict[str, Any]) -> Iterator[Table]:
     """What ``bench train`` found: the comparison, geometric attention, growth."""
     table = Table(
         title=f"Training at the shape of BCI2a (252 trials, 22 channels, batch "
-        f"{result['batch_size']}), {result['threads']} thread(s)",
+        f"{result['batch_size']}), {counted(result['threads'], 'thread')}",
         caption="milliseconds for an epoch of one run, median of "
         f"{result['rounds']} rounds; megabytes: state kept / growth of the process, each run",
     )
@@ -98,7 +100,7 @@ def study_table(found: dict[str, Any]) -> Table:
     """What ``bench study`` found."""
     table = Table(
         title=f"{found['runs']} runs ({found['subjects']} subjects, {found['seeds']} seeds, 3 "
-        f"embeddings, {found['epochs']} epochs), {found['threads']} thread(s)",
+        f"embeddings, {found['epochs']} epochs), {counted(found['threads'], 'thread')}",
         caption="From signals to stored scores. The obvious loop is extrapolated from "
         f"{found['obvious_is_extrapolated_from_epochs']} epochs measured in the same process, and "
         "gets covariances, scores and storing for nothing.",
@@ -125,7 +127,8 @@ def study_table(found: dict[str, Any]) -> Table:
 def recommended_table(found: dict[str, Any]) -> Table:
     """What ``bench recommended`` found."""
     table = Table(
-        title=f"{found['trials']} trials, 22 channels x 438 samples, {found['threads']} thread(s)",
+        title=f"{found['trials']} trials, 22 channels x 438 samples, "
+        + counted(found["threads"], "thread"),
         caption="From raw trials, filters included. Ratio: the preset's time over the peer's, "
         f"below 1 it is faster; of single trials the median of {found['rounds']} rounds.",
     )
@@ -153,7 +156,7 @@ def latency_table(result: dict[str, Any]) -> Table:
         for name, times in row["milliseconds"].items():
             speedup = row["speedup"].get(name)
             table.add_row(
-                f"{row['channels']} channels, {row['tokens']} token(s)",
+                f"{row['channels']} channels, {counted(row['tokens'], 'token')}",
                 name,
                 f"{times['median']:.3f}",
                 f"{times['p99']:.3f}",

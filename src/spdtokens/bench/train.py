@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spdtokens._words import counted
 from spdtokens.bench.obvious import log_token, obvious_training
 from spdtokens.bench.timing import thread_count
 from spdtokens.models import STANDARD, SPDTokenTransformer, geometric_bias
@@ -209,7 +210,7 @@ def bench_train(
     with thread_count(threads):
         comparisons = []
         for tokens in (1, 3):
-            told(f"{tokens} token(s), against the obvious loop")
+            told(f"{counted(tokens, 'token')}, against the obvious loop")
             comparisons.append(compare(Shape(runs=runs, tokens=tokens), rounds))
         told("geometric attention")
         attention = list(attention_cost(rounds))

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from spdtokens._words import counted
 from spdtokens.cli.app import AsJson, app, errors_told, print_json
 
 bench_app = typer.Typer(
@@ -43,7 +44,7 @@ def embed(
         return
     table = Table(
         title=f"Tokens of covariance matrices: median milliseconds of {repeats} rounds, "
-        f"{threads} thread(s) each",
+        f"{counted(threads, 'thread')} each",
         caption="ratio: our time over the fastest peer's; below 1 we are faster",
     )
     for name in ("matrices", "function", "pass", "dtype", OURS, "fastest peer", "ratio"):
@@ -82,7 +83,7 @@ def tokenize(
     n, channels, samples = result["shape"]
     table = Table(
         title=f"{n} trials of {channels} channels x {samples} samples, three bands, "
-        f"{result['threads']} thread(s)"
+        + counted(result["threads"], "thread")
     )
     for name in ("way", "milliseconds", "we are faster by"):
         table.add_column(name, justify="left" if name == "way" else "right")

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from spdtokens._words import counted
 from spdtokens.cli.app import (
     AsJson,
     Bands,
@@ -126,8 +127,9 @@ def cache(
 
     store = TokenCache()
     if clear:
-        typer.echo(f"removed {store.clear()} file(s) from {store.path}")
+        typer.echo(f"removed {counted(store.clear(), 'file')} from {store.path}")
         return
     entries = store.entries()
     size = sum(size for _, size, _ in entries) / 1e6
-    typer.echo(f"{store.path}: {len(entries)} file(s), {size:.1f} MB of {store.limit / 1e6:.0f} MB")
+    files = counted(len(entries), "file")
+    typer.echo(f"{store.path}: {files}, {size:.1f} MB of {store.limit / 1e6:.0f} MB")

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from spdtokens._words import counted
 from spdtokens.cli.app import AsJson, Channels, Resample, app, errors_told, print_json
 from spdtokens.cli.evaluate import listed, numbers
 
@@ -121,7 +122,7 @@ def train(
     console.print(summary_table(found.evaluation.rows, found.evaluation.question, data.name))
     console.print(verdict(found))
     size = out.stat().st_size / 1e3
-    typer.echo(f"Written: {out} ({size:.0f} kB), trained on all {len_of(found)} trials.")
+    typer.echo(f"Written: {out} ({size:.0f} kB), trained on all {counted(len_of(found), 'trial')}.")
     if report is not None:
         typer.echo(f"Written: {report}")
 
@@ -142,12 +143,18 @@ def found_table(dataset: Dataset, trials: Trials) -> Table:
     counts = np.bincount(trials.table.y, minlength=len(dataset.classes))
     pairs = zip(dataset.classes, counts.tolist(), strict=True)
     sessions = sum(len(dataset.sessions(subject)) for subject in dataset.subjects)
+    runs = set(zip(trials.table.recording, trials.table.run, strict=True))
     rows: dict[str, Any] = {
         "from": dataset.description,
         "channels": f"{len(dataset.ch_names)}: {names}",
-        "classes": ", ".join(f"{name} ({n} trials)" for name, n in pairs),
-        "recordings": f"{len(dataset.subjects)} subject(s), {sessions} session(s), "
-        f"{len(set(zip(trials.table.recording, trials.table.run, strict=True)))} run(s)",
+        "classes": ", ".join(f"{name} ({counted(n, 'trial')})" for name, n in pairs),
+        "recordings": ", ".join(
+            (
+                counted(len(dataset.subjects), "subject"),
+                counted(sessions, "session"),
+                counted(len(runs), "run"),
+            )
+        ),
     }
     if dataset.sfreq is not None:
         begin, end = dataset.window

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,7 +86,9 @@ def evaluate(
     covariance: Annotated[
         str, typer.Option(help="auto, sample, oas, lwf, ..., erp or xdawn.")
     ] = "auto",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Annotated[
+        str, typer.Option(help="For networks: auto, cpu or cuda. Other methods use the CPU.")
+    ] = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Compare methods on a data set: test beside train, chance, and whether they differ."""
@@ -94,7 +97,7 @@ def evaluate(
     from spdtokens.evaluation.show import as_json as rows_as_json
     from spdtokens.evaluation.show import summary_table
     from spdtokens.training import STABILITY_SEEDS
-    from spdtokens.training.methods import Settings
+    from spdtokens.training.methods import Settings, get_method
     from spdtokens.training.progress import TrainingBars
 
     with errors_told():
@@ -106,10 +109,14 @@ def evaluate(
             epochs=epochs,
             device=device,
         )
+        # One --device for all: of several methods it is meant for those that use one.
+        names = listed(method)
+        networks = [name for name in names if get_method(name).has_seed] or names
+        elsewhere = replace(settings, device="auto")
         options: dict[str, Any] = {} if folds is None else {"folds": folds}
         question = Question(
             dataset=dataset,
-            choices=tuple(Choice(name, settings) for name in listed(method)),
+            choices=tuple(Choice(n, settings if n in networks else elsewhere) for n in names),
             protocol=protocol,
             protocol_options=options | ({"ungrouped": True} if ungrouped else {}),
             access=target_access,

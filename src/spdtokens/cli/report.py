@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from spdtokens._words import counted
 from spdtokens.cli.app import app, errors_told
 from spdtokens.cli.study import AnyCode, Store, _planned, _store
 
@@ -63,7 +64,7 @@ def report(
         written = [] if tables is None else write_tables(found, tables)
     typer.echo(f"Written: {out} ({out.stat().st_size / 1e6:.1f} MB)")
     if written:
-        typer.echo(f"Written: {len(written)} files of tables to {tables}")
+        typer.echo(f"Written: {counted(len(written), 'file')} of tables to {tables}")
 
 
 def _reproduced(
@@ -88,4 +89,4 @@ def _reproduced(
         written = [] if tables is None else write_table_files(found.tables(), tables)
     typer.echo(f"Written: {out} ({out.stat().st_size / 1e6:.1f} MB)")
     if written:
-        typer.echo(f"Written: {len(written)} files of tables to {tables}")
+        typer.echo(f"Written: {counted(len(written), 'file')} of tables to {tables}")

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from spdtokens._words import counted
 from spdtokens.cli.app import AsJson, app, errors_told, print_json
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def reproduce(
     from spdtokens.study.store import RunStore
 
     if list_ or not names:
-        _print_list()
+        _print_list(as_json)
         return
     with errors_told():
         wanted = list(NAMES) if names == ["all"] else list(dict.fromkeys(names))
@@ -79,7 +80,7 @@ def reproduce(
         console = Console(stderr=True)
         tables = []
         if experiments:
-            console.print(f"Planning {len(experiments)} tables")
+            console.print(f"Planning {counted(len(experiments), 'table')}")
             reproduction = Reproduction(experiments, extent, any_code=any_code)
             with RunStore(folder / STORE) as store:
                 try:
@@ -109,7 +110,7 @@ def reproduce(
     for name, content in sides.items():
         for shown in side_tables(name, content):
             Console().print(rich_side(shown))
-    typer.echo(f"{len(written)} files in {folder}; all of it is shown in {report}.")
+    typer.echo(f"{counted(len(written), 'file')} in {folder}; all of it is shown in {report}.")
 
 
 def _executor(source: Source, workers: int) -> Executor:
@@ -118,20 +119,23 @@ def _executor(source: Source, workers: int) -> Executor:
     return Processes(workers) if workers else InProcess(source)
 
 
-def _print_list() -> None:
+def _print_list(as_json: bool) -> None:
     from spdtokens.paper.reproduce import EXPERIMENTS
     from spdtokens.paper.reproduce.figures import FIGURES
     from spdtokens.paper.reproduce.side import SIDES
 
+    rows = [(each.name, "table", each.title, each.label) for each in EXPERIMENTS.values()]
+    rows += [(name, "table", title, label) for name, (title, label) in SIDES.items()]
+    rows += [(each.name, "figure", each.title, each.label) for each in FIGURES.values()]
+    if as_json:
+        keys = ("name", "kind", "title", "label")
+        print_json({"names": [dict(zip(keys, row, strict=True)) for row in rows]})
+        return
     table = Table(title="The paper's tables and figures", box=None, pad_edge=False)
     for header in ("name", "kind", "what", "label in the paper"):
         table.add_column(header, no_wrap=header == "name")
-    for experiment in EXPERIMENTS.values():
-        table.add_row(experiment.name, "table", experiment.title, experiment.label or "-")
-    for name, (title, label) in SIDES.items():
-        table.add_row(name, "table", title, label)
-    for figure in FIGURES.values():
-        table.add_row(figure.name, "figure", figure.title, figure.label or "-")
+    for *first, label in rows:
+        table.add_row(*first, label or "-")
     Console().print(table)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from spdtokens._words import counted
 from spdtokens.cli.app import AsJson, app, errors_told, print_json
 
 if TYPE_CHECKING:
@@ -55,10 +56,8 @@ def _store(file: Path, store: Path | None, *, must_exist: bool = True) -> RunSto
 def _tell_missing(file: Path, planned: Plan, runs: RunStore) -> None:
     left = len(planned.missing(runs))
     if left:
-        typer.echo(
-            f"{left} of {len(planned.once())} runs are not done yet: spdtokens study run {file}",
-            err=True,
-        )
+        total = counted(len(planned.once()), "run")
+        typer.echo(f"Not done yet: {left} of {total}: spdtokens study run {file}", err=True)
 
 
 @study.command()
@@ -97,9 +96,9 @@ def run(
                 progress = run_study(planned, runs, executor, tell=bar.tell, listener=bar.listen)
         except KeyboardInterrupt:
             left = len(planned.missing(runs))
+            there = counted(len(planned.once()) - left, "run")
             typer.echo(
-                f"Stopped. {len(planned.once()) - left} runs are in {runs.path}, {left} are left; "
-                "the same command goes on.",
+                f"Stopped with {there} in {runs.path}, {left} left; the same command goes on.",
                 err=True,
             )
             raise typer.Exit(130) from None
@@ -107,8 +106,8 @@ def run(
             typer.echo(f"Failed: {failure}", err=True)
         others = f"{progress.elsewhere} by another process, " if progress.elsewhere else ""
         typer.echo(
-            f"{progress.total} runs: {progress.before} were there, {progress.done} done now, "
-            f"{others}{len(progress.failures)} failed. Store: {runs.path}"
+            f"{counted(progress.total, 'run')}: {progress.before} were there, {progress.done} done "
+            f"now, {others}{len(progress.failures)} failed. Store: {runs.path}"
         )
     if progress.failures:
         raise typer.Exit(1)
@@ -202,7 +201,7 @@ def export(
         with _store(file, store) as runs:
             found = planned.results(runs)
         writers[out.suffix](found, out, predictions=rows is Kind.TRIALS)
-    typer.echo(f"{len(found)} runs written to {out}.")
+    typer.echo(f"{counted(len(found), 'run')} written to {out}.")
 
 
 @study.command()

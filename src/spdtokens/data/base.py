@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -146,16 +146,45 @@ class Dataset:
         """Subjects, in order."""
         return tuple(self.index)
 
-    def sessions(self, subject: str) -> tuple[str, ...]:
-        """Sessions of a subject, in order of time."""
-        if subject not in self.index:
+    def chosen(self, subjects: str | int | Sequence[str | int] = ()) -> tuple[str, ...]:
+        """Names of some subjects, in the order of the data set; of all if none is given.
+
+        Parameters
+        ----------
+        subjects : str, int, or sequence of these
+            Names. A whole number is the subject whose name is that number: 1 is ``'1'`` or
+            ``'001'``.
+        """
+        if isinstance(subjects, str | int | np.integer):
+            subjects = (subjects,)
+        names = {self._name(subject) for subject in subjects}
+        return tuple(name for name in self.index if name in names) or self.subjects
+
+    def _name(self, subject: str | int) -> str:
+        whole = isinstance(subject, int | np.integer)
+        found = [
+            name
+            for name in self.index
+            if (name.isdecimal() and int(name) == subject if whole else name == subject)
+        ]
+        if len(found) > 1:
+            raise DataError(
+                f"{self.name}: subject {subject} may be {' or '.join(map(repr, found))}. Give the "
+                "name as text."
+            )
+        if not found:
             raise DataError(
                 f"{self.name} has no subject {subject!r}. It has: {', '.join(self.index)}."
             )
-        return self.index[subject]
+        return found[0]
 
-    def load(self, subject: str, session: str) -> Recording:
+    def sessions(self, subject: str | int) -> tuple[str, ...]:
+        """Sessions of a subject, in order of time."""
+        return self.index[self._name(subject)]
+
+    def load(self, subject: str | int, session: str) -> Recording:
         """Trials of one subject in one session."""
+        subject = self._name(subject)
         if session not in self.sessions(subject):
             raise DataError(
                 f"{self.name}: subject {subject} has no session {session!r}. There are: "

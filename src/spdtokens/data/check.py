@@ -10,6 +10,7 @@ import numpy as np
 import scipy.signal
 from numpy.typing import NDArray
 
+from spdtokens._words import counted
 from spdtokens.data.base import Dataset, Recording
 
 LINE_FREQUENCIES = (50.0, 60.0)
@@ -55,13 +56,15 @@ def check_recording(dataset: Dataset, recording: Recording) -> RecordingCheck:
     finite = np.isfinite(X)
     if not finite.all():
         bad = np.flatnonzero(~finite.all((1, 2)))
-        problems.append(f"NaN or infinity in {len(bad)} trials, first in trial {bad[0]}")
+        problems.append(f"NaN or infinity in {counted(len(bad), 'trial')}, first in trial {bad[0]}")
         X = X[finite.all((1, 2))]
     rank, line = 0, {}
     if len(X):
         rank = _rank(X, dataset.is_covariance)
         if rank < X.shape[1]:
-            problems.append(f"rank {rank} of {X.shape[1]} channels: a covariance is singular")
+            problems.append(
+                f"rank {rank} of {counted(X.shape[1], 'channel')}: a covariance is singular"
+            )
         if not dataset.is_covariance:
             problems += _channel_problems(X, dataset.ch_names)
             line = _line_noise(X, dataset.sfreq or 0.0)

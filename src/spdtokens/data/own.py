@@ -50,24 +50,39 @@ def from_arrays(
     y : array, shape (n,)
         Labels of any kind.
     sfreq : float, optional
-        Samples a second; None for covariances.
+        Samples per second; None for covariances.
     ch_names, classes : tuple of str, optional
         Names of channels, and of the sorted labels.
     tmin : float
         Seconds from the cue to the first sample.
     run, group : array, shape (n,), optional
-        See :class:`~spdtokens.data.base.Recording`.
+        Values of any kind, see :class:`~spdtokens.data.base.Recording`: trials of one group are
+        never split between training and test.
     about : mapping of str to array, shape (n, ...), optional
         Whatever else is known of each trial. ``onset``, the sample of its run at which a trial
         begins, keeps trials that overlap from standing in both training and test.
     name : str
+
+    Raises
+    ------
+    DataError
+        For arrays that are not trials and their labels.
     """
     X, y = np.asarray(X), np.asarray(y)
+    if y.ndim != 1:
+        raise DataError(f"y must be one label per trial, of shape (n,), got shape {y.shape}.")
     labels, coded = np.unique(y, return_inverse=True)
     runs = np.full(len(X), "1") if run is None else np.asarray(run).astype(str)
-    groups = np.arange(len(X)) if group is None else np.asarray(group).astype(np.int64)
+    groups = np.arange(len(X))
+    if group is not None:
+        groups = np.unique(np.asarray(group), return_inverse=True)[1]
     more = {key: np.asarray(values) for key, values in (about or {}).items()}
     recording = Recording("1", "1", X, coded.astype(np.int64), runs, groups, more)
+    if sfreq is None and X.shape[1] != X.shape[2]:
+        raise DataError(
+            f"X of shape {X.shape} holds signals: pass sfreq, the samples per second, such as "
+            "sfreq=250."
+        )
     return Dataset(
         name=name,
         description="arrays given in Python",

@@ -63,6 +63,11 @@ def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
         :class:`~spdtokens.data.cutting.Cutting`: ``events``, ``tmin``, ``tmax``, ``label_from``.
         Any other is passed to the loader, such as ``folder`` for the official sets.
     """
+    if not isinstance(name_or_path, str | Path):
+        raise DataError(
+            f"A data set is given by name or path, got {type(name_or_path).__name__}. For arrays "
+            "use spdtokens.data.from_arrays(X, y, sfreq=250), without sfreq for covariances."
+        )
     name = str(name_or_path)
     makers: dict[str, Callable[..., Dataset]] = {**SIMULATED}
     makers |= {known: source.load for known, source in OFFICIAL.items()}

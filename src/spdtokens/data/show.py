@@ -6,6 +6,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from spdtokens._words import counted
 from spdtokens.data.base import Dataset
 from spdtokens.data.check import RecordingCheck
 from spdtokens.data.registry import Listing
@@ -30,15 +31,13 @@ def datasets_table(listings: list[Listing]) -> Table:
 
 def describe(dataset: Dataset) -> str:
     """The data set in a few lines."""
-    sessions = [len(s) for s in dataset.index.values()]
-    count = (
-        f"{min(sessions)}" if min(sessions) == max(sessions) else f"{min(sessions)}-{max(sessions)}"
-    )
+    fewest, most = (f(len(s) for s in dataset.index.values()) for f in (min, max))
+    each = ("" if fewest == most else f"{fewest}-") + counted(most, "session")
     lines = [
         f"{dataset.name}: {dataset.description}",
-        f"{len(dataset.subjects)} subject(s), {count} session(s) each, {dataset.paradigm}",
+        f"{counted(len(dataset.subjects), 'subject')}, {each} each, {dataset.paradigm}",
         f"classes: {', '.join(dataset.classes)}",
-        f"{len(dataset.ch_names)} channels: {', '.join(dataset.ch_names)}",
+        f"{counted(len(dataset.ch_names), 'channel')}: {', '.join(dataset.ch_names)}",
     ]
     if dataset.is_covariance:
         lines.append("covariance matrices, no signals")

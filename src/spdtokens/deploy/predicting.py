@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spdtokens._files import written_whole
+from spdtokens._words import counted
 from spdtokens.data.cutting import Cutting, parse_events
 from spdtokens.data.joining import SAME_RATE, pick_channels, resampled
 from spdtokens.data.mne_files import holds_epochs, is_mne_file, mne_files, open_raw, read_piece
@@ -339,7 +340,8 @@ def summary(found: Predictions, files: Sequence[str] = ()) -> str:
     """What was predicted, in a line or two."""
     counts = {name: found.predicted.count(name) for name in found.classes}
     told = ", ".join(f"{name} {n}" for name, n in counts.items())
-    text = f"{len(found)} trials{f' of {len(files)} files' if len(files) > 1 else ''}: {told}."
+    text = counted(len(found), "trial")
+    text += f" of {len(files)} files: {told}." if len(files) > 1 else f": {told}."
     if found.accuracy is not None:
         known = sum(t in found.classes for t in found.truth)
         text += f" Right: {100 * found.accuracy:.1f} % of {known} whose class the file tells."

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 import spdtokens
 from spdtokens._files import written_whole
+from spdtokens._words import counted
 from spdtokens.data import Dataset, Selection, load_dataset, select
 from spdtokens.data.cutting import parse_events
 from spdtokens.deploy.convert import make_decoder
@@ -105,7 +106,7 @@ def own_dataset(
     *,
     paradigm: str | None = None,
     stimulus_hz: Sequence[float] = (),
-    subjects: Sequence[str] = (),
+    subjects: str | int | Sequence[str | int] = (),
     **cutting: Any,
 ) -> Dataset:
     """Recordings as a data set of which every trial is decoded as it was cut.
@@ -115,7 +116,7 @@ def own_dataset(
     data : str, Path or Dataset
     paradigm : {'mi', 'erp', 'ssvep', 'other'}, optional
     stimulus_hz : sequence of float
-    subjects : sequence of str
+    subjects : str, int, or sequence of these
         Only these.
     **cutting
         Of :class:`~spdtokens.data.cutting.Cutting`; ``events`` may be text.
@@ -137,11 +138,7 @@ def own_dataset(
     chosen = select(
         dataset, Selection(paradigm=paradigm, stimulus_hz=tuple(stimulus_hz), window=window)
     )
-    for subject in subjects:
-        chosen.sessions(subject)
-    if not subjects:
-        return chosen
-    return replace(chosen, index={s: chosen.index[s] for s in chosen.index if s in subjects})
+    return replace(chosen, index={name: chosen.index[name] for name in chosen.chosen(subjects)})
 
 
 def best_protocol(dataset: Dataset, trials: Trials) -> tuple[str, dict[str, Any]]:
@@ -160,8 +157,8 @@ def best_protocol(dataset: Dataset, trials: Trials) -> tuple[str, dict[str, Any]
     if fewest < 2:
         name = dataset.classes[int(np.bincount(trials.table.y).argmin())]
         raise DeployError(
-            f"{dataset.name} has {fewest} trial(s) of {name}; it takes two at least to train on "
-            "one and test another, and dozens for a model of use."
+            f"{dataset.name} has {counted(fewest, 'trial')} of {name}; it takes two at least to "
+            "train on one and test another, and dozens for a model of use."
         )
     return "blocks", {"folds": min(BLOCKS, fewest)}
 
@@ -171,7 +168,7 @@ def train(
     *,
     paradigm: str | None = None,
     stimulus_hz: Sequence[float] = (),
-    subjects: Sequence[str] = (),
+    subjects: str | int | Sequence[str | int] = (),
     preset: str = "recommended",
     recentre: bool = False,
     filtering: str = "zero-phase",
@@ -190,7 +187,7 @@ def train(
         What was recorded: decides which tokens are made. Rhythms, as in imagery, by default.
     stimulus_hz : sequence of float
         Flicker frequencies of SSVEP.
-    subjects : sequence of str
+    subjects : str, int, or sequence of these
         Only these; all by default.
     preset : {'recommended', 'paper'}
     recentre : bool

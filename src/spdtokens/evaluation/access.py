@@ -118,8 +118,8 @@ def calibration_split(
         scored = group[in_time] != group[in_time[0]]
     if not scored.any():
         raise EvaluationError(
-            f"Access {access.name} leaves no trial of the target to score: its {len(in_time)} "
-            f"trial(s) are all of group {group[in_time[0]]!s}, and groups are not split. Use an "
+            f"Access {access.name} leaves no trial of the target to score: all of its trials, "
+            f"{len(in_time)}, are of group {group[in_time[0]]!s}, and groups are not split. Use an "
             "access without calibration (train, unlabeled_full, online) or smaller groups."
         )
     return in_time[~scored], in_time[scored]

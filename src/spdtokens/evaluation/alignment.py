@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from spdtokens._words import counted
 from spdtokens.evaluation.access import ACCESS, Access
 from spdtokens.evaluation.alignments import ALIGNMENTS, Alignment, get_alignment
 from spdtokens.evaluation.errors import EvaluationError
@@ -283,8 +284,9 @@ def _rotated(aligned: Aligned, task: Task, labels: _Labels) -> Aligned:
     if len(shared) < 2:
         raise EvaluationError(
             f"Alignment 'rotate' compares class means, and the labelled trials of the target "
-            f"{task.target!r} have {len(shared)} class(es) in common with the training trials of "
-            "other domains. It takes two: use an access to more trials, or alignment 'rescale'."
+            f"{task.target!r} have {counted(len(shared), 'class', 'classes')} in common with the "
+            "training trials of other domains. It takes two: use an access to more trials, or "
+            "alignment 'rescale'."
         )
     Q = procrustes(
         np.stack([mean_reference(others[y_others == label], "riemann") for label in shared]),

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spdtokens.data import Dataset
+from numpy.typing import ArrayLike
+
+from spdtokens.data import DataError, Dataset, from_arrays
 from spdtokens.evaluation.batches import batches
 from spdtokens.evaluation.execute import execute
 from spdtokens.evaluation.metrics import default_metric, get_metric
@@ -40,10 +42,12 @@ class Evaluation:
 
 
 def evaluate(
-    dataset: str | Path | Dataset,
-    methods: Sequence[str | Choice],
+    dataset: str | Path | Dataset | Sequence[ArrayLike],
+    methods: str | Choice | Sequence[str | Choice],
     protocol: str = "session-transfer",
     *,
+    sfreq: float | None = None,
+    tmin: float = 0.0,
     metric: str | None = None,
     bar: Bar = lambda _text, _total: None,
     **more: Any,
@@ -52,11 +56,19 @@ def evaluate(
 
     Parameters
     ----------
-    dataset : str, Path or Dataset
-    methods : sequence of str or Choice
+    dataset : str, Path, Dataset, or tuple of arrays
+        Arrays are ``(X, y)`` or ``(X, y, groups)``: signals (n, channels, samples) with ``sfreq``,
+        or covariances (n, d, d) without; labels (n,); and groups (n,), whose trials are never split
+        between training and test. They are one recording: use the protocol ``'k-fold'`` or
+        ``'blocks'``.
+    methods : str, Choice, or sequence of these
         Names, see ``spdtokens methods``, or methods with settings of their own.
-    protocol : str
+    protocol : str, default 'session-transfer'
         See ``spdtokens protocols``.
+    sfreq : float, optional
+        Samples per second, for arrays of signals only.
+    tmin : float, default 0
+        Seconds from the cue to the first sample, for arrays of signals only.
     metric : str, optional
         Accuracy by default, ROC AUC for event-related potentials.
     bar : callable
@@ -73,6 +85,12 @@ def evaluate(
     >>> answer.rows[0].score > answer.rows[0].chance_bound
     True
     """
+    if not isinstance(dataset, str | Path | Dataset):
+        dataset = _from_arrays(dataset, sfreq, tmin)
+    elif sfreq is not None or tmin:
+        raise DataError("sfreq and tmin are for arrays (X, y): a data set has its own.")
+    if isinstance(methods, str | Choice):
+        methods = (methods,)
     given = {dataset.name: dataset} if isinstance(dataset, Dataset) else {}
     question = Question(
         dataset=dataset.name if isinstance(dataset, Dataset) else str(dataset),
@@ -81,6 +99,16 @@ def evaluate(
         **more,
     )
     return answer(question, Source(given), metric=metric, bar=bar)
+
+
+def _from_arrays(arrays: Sequence[ArrayLike], sfreq: float | None, tmin: float) -> Dataset:
+    if not isinstance(arrays, tuple | list) or len(arrays) not in (2, 3):
+        raise DataError(
+            "The data set must be a name, a path, a Dataset, or arrays (X, y) or (X, y, groups), "
+            f"got {type(arrays).__name__}."
+        )
+    X, y, *groups = arrays
+    return from_arrays(X, y, group=groups[0] if groups else None, sfreq=sfreq, tmin=tmin)
 
 
 def answer(

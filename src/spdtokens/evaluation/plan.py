@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
+
 from spdtokens.data import Dataset, Selection, load_dataset, select
 from spdtokens.evaluation.access import get_access
 from spdtokens.evaluation.alignment import ALIGNMENTS, get_alignment
@@ -15,7 +17,7 @@ from spdtokens.evaluation.parts import check_alignment, with_access
 from spdtokens.evaluation.protocols import Protocol, get_protocol
 from spdtokens.evaluation.runs import RunSpec
 from spdtokens.evaluation.trials import Memory, Trials
-from spdtokens.training.device import resolve_device
+from spdtokens.training.device import check_unused_device, resolve_device
 from spdtokens.training.methods import Method, MethodError, Settings, get_method
 from spdtokens.training.recipe import SEEDS
 
@@ -50,10 +52,11 @@ class Question:
     alignment, domain : str
         How trials are aligned, and what shares a reference: ``'session'`` or ``'subject'``.
     selection : Selection
-    subjects : tuple of str
-        All by default. Where a protocol trains on other subjects, these are meant too.
+    subjects : tuple of str or int
+        As :meth:`spdtokens.data.Dataset.chosen` takes them, one or several; all by default. Where a
+        protocol trains on other subjects, these are meant too.
     seeds : tuple of int
-        For methods in which chance plays a part.
+        For methods in which chance plays a part; one seed may be given by itself.
     """
 
     dataset: str
@@ -64,8 +67,15 @@ class Question:
     alignment: str = "none"
     domain: str = "session"
     selection: Selection = field(default_factory=Selection)
-    subjects: tuple[str, ...] = ()
+    subjects: tuple[str | int, ...] = ()
     seeds: tuple[int, ...] = SEEDS
+
+    def __post_init__(self) -> None:
+        """Take one subject or seed by itself, and lists, as people write them."""
+        for name in ("subjects", "seeds"):
+            value = getattr(self, name)
+            one = isinstance(value, str | int | np.integer)
+            object.__setattr__(self, name, (value,) if one else tuple(value))
 
 
 class Source:
@@ -122,10 +132,8 @@ def plan(question: Question, source: Source) -> list[RunSpec]:
     access = get_access(question.access)
     dataset = source.dataset(question.dataset, question.selection)
     check_question(question, dataset)
-    for subject in question.subjects:
-        dataset.sessions(subject)  # an unknown one is refused here
     # In the order of the data set: no result depends on how the question names them.
-    everybody = tuple(s for s in dataset.subjects if s in (question.subjects or dataset.subjects))
+    everybody = dataset.chosen(question.subjects)
     found: list[tuple[Fold, Trials, str]] = []
     for subject in everybody:
         mine = everybody if protocol.sees_others else (subject,)
@@ -135,7 +143,7 @@ def plan(question: Question, source: Source) -> list[RunSpec]:
             check_fold(seen, trials.table, dataset.classes)
             check_alignment(seen, trials.table, question.alignment, question.domain, access)
             found.append((seen, trials, trials.hash_of(seen.rows)))
-    seeds = tuple(dict.fromkeys(question.seeds))
+    seeds = tuple(dict.fromkeys(map(int, question.seeds)))
     specs = [
         _spec(question, options, choice, seed, fold, trials, data_hash)
         for choice in question.choices
@@ -159,14 +167,21 @@ def check_question(question: Question, dataset: Dataset) -> None:
         reason = method.why_not(dataset)
         if reason is not None:
             raise MethodError(f"{reason[0].upper()}{reason[1:]}. Leave it out.")
-        resolve_device(choice.settings.device)
+        if method.has_seed:
+            resolve_device(choice.settings.device)
+        else:
+            check_unused_device(choice.settings.device, method.name)
         # Wrong values are refused even where the method has no use for them.
         if method.own_tokens is None:
             choice.settings.resolved_preset()
         method.configuration(dataset, choice.settings)
         method.options(dataset, choice.settings)
-        if method.has_seed and (not question.seeds or min(question.seeds) < 0):
-            raise EvaluationError(f"{method.name} needs at least one seed, none of them negative.")
+        whole = all(isinstance(seed, int | np.integer) and seed >= 0 for seed in question.seeds)
+        if method.has_seed and not (question.seeds and whole):
+            raise EvaluationError(
+                f"{method.name}: seeds must be one or more whole numbers >= 0, got "
+                f"{question.seeds!r}."
+            )
         _check_linear(method, choice.settings, dataset, question.alignment)
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
+from spdtokens._words import counted
 from spdtokens.evaluation.errors import EvaluationError
 from spdtokens.evaluation.folds import Fold
 from spdtokens.evaluation.trials import Index, TrialTable
@@ -96,8 +97,8 @@ def _sessions(table: TrialTable, subject: str, least: int, why: str) -> list[tup
     names = list(dict.fromkeys(table.session[rows].tolist()))
     if len(names) < least:
         raise EvaluationError(
-            f"Subject {subject} has {len(names)} session(s) ({', '.join(names)}), and {why}. "
-            "Choose leave-one-run-out, blocks or k-fold, or leave the subject out."
+            f"Subject {subject} has {counted(len(names), 'session')} ({', '.join(names)}), and "
+            f"{why}. Choose leave-one-run-out, blocks or k-fold, or leave the subject out."
         )
     return [(name, rows[table.session[rows] == name]) for name in names]
 
@@ -201,7 +202,8 @@ def _leave_one_subject_out_calibrated(table: TrialTable, subject: str) -> list[F
 def _enough(n: int, folds: int, subject: str) -> None:
     if n < folds:
         raise EvaluationError(
-            f"Subject {subject} has {n} trials (or groups of trials), too few for {folds} parts."
+            f"Subject {subject} has {counted(n, 'trial')} (or groups of trials), too few for "
+            f"{folds} parts."
         )
 
 
@@ -223,7 +225,9 @@ def _stratified(
             for number, (_, test) in enumerate(split):
                 parts[test] = number
     except ValueError as error:
-        raise EvaluationError(f"Cannot split {len(rows)} trials in {folds}: {error}") from error
+        raise EvaluationError(
+            f"Cannot split {counted(len(rows), 'trial')} in {folds}: {error}"
+        ) from error
     return parts
 
 

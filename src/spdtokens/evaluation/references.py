@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
+from spdtokens._words import counted
 from spdtokens.evaluation.access import ACCESS, Access, get_access
 from spdtokens.evaluation.alignments import Alignment, get_alignment
 from spdtokens.evaluation.errors import EvaluationError
@@ -200,9 +201,9 @@ def _found(C: Array, name: str, task: Task) -> Domain:
     spread = dispersion(C, reference) if rescales else None
     if spread is not None and not bool((spread > _NO_DISPERSION).all()):
         raise EvaluationError(
-            f"Alignment {task.alignment.name!r} needs trials that differ, and the {len(C)} "
-            f"trial(s) seen of domain {name!r} do not. Use alignment 'recentre', or an access to "
-            "more trials."
+            f"Alignment {task.alignment.name!r} needs trials that differ, and what is seen of "
+            f"domain {name!r} ({counted(len(C), 'trial')}) does not. Use alignment 'recentre', or "
+            "an access to more trials."
         )
     if len(_memory) >= _MEMORY_SIZE:
         _memory.clear()

@@ -10,6 +10,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from spdtokens._words import counted
 from spdtokens.evaluation.metrics import METRICS
 from spdtokens.evaluation.plan import Question
 from spdtokens.evaluation.summary import Row
@@ -81,8 +82,12 @@ def _caption(rows: Sequence[Row]) -> str:
     unit = " in percent" if row.metric in PERCENT else ""
     title = METRICS[row.metric].title
     text = f"{title[0].upper()}{title[1:]}{unit}: mean over seeds, then folds, then "
-    text += f"subjects ({max(r.n_seeds for r in rows)} seeds, {row.n_folds} folds, "
-    text += f"{row.n_subjects} subjects; {row.n_train:.0f} training trials a run, n test trials). "
+    seeds = counted(max(r.n_seeds for r in rows), "seed")
+    text += f"subjects ({seeds}, {counted(row.n_folds, 'fold')}, "
+    text += (
+        f"{counted(row.n_subjects, 'subject')}; {row.n_train:.0f} training trials a run, n test "
+    )
+    text += "trials). "
     spreads = dict.fromkeys(r.spread_over for r in rows if r.spread_over)
     if spreads:
         text += f"± standard deviation over {' or '.join(spreads)}. "
@@ -92,6 +97,8 @@ def _caption(rows: Sequence[Row]) -> str:
     if tests:
         named = ", ".join(TESTS[test] for test in tests)
         text += f"p against {escape(row.method)} by {named}, Holm-corrected. "
+    for note in dict.fromkeys(r.note for r in rows if r.note):
+        text += f"{escape(', '.join(r.method for r in rows if r.note == note))}: {note}. "
     leaks = dict.fromkeys(r.leaky for r in rows if r.leaky)
     if leaks:
         text += f"[red]Leaky: {'; '.join(leaks)}; these scores flatter.[/] "

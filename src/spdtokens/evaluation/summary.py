@@ -13,6 +13,7 @@ from spdtokens.evaluation.chance import BOUNDS
 from spdtokens.evaluation.metrics import get_metric
 from spdtokens.evaluation.runs import RunResult
 from spdtokens.evaluation.statistics import Comparison, compare, holm, mcnemar
+from spdtokens.signal.bands import cut_note
 
 NAN = float("nan")
 
@@ -54,6 +55,8 @@ class Row:
         Why the score flatters; empty for an honest one.
     seconds : float
         A run, on average.
+    note : str
+        What differs from the method's defaults although nobody asked for it; empty if nothing.
     """
 
     method: str
@@ -76,6 +79,7 @@ class Row:
     p_holm: float
     leaky: str
     seconds: float
+    note: str = ""
 
     @property
     def std(self) -> float:
@@ -121,6 +125,7 @@ class Row:
             "n_seeds": self.n_seeds,
             "leaky": self.leaky or None,
             "seconds": self.seconds,
+            "note": self.note or None,
         }
 
 
@@ -253,7 +258,13 @@ def _row(
         p_holm=p_holm,
         leaky="; ".join(sorted({run.leaky for run in runs} - {""})),
         seconds=float(np.mean([run.seconds for run in runs])),
+        note=_note(runs[0].spec.configuration),
     )
+
+
+def _note(configuration: Mapping[str, Any]) -> str:
+    cut = configuration.get("bands_cut")
+    return f"default bands: {cut_note(cut, configuration['sfreq'])}" if cut else ""
 
 
 def _means(table: NDArray[np.float64], axis: int) -> NDArray[np.float64]:

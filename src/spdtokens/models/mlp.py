@@ -54,6 +54,9 @@ class SPDTokenMLP(nn.Module):
         self.hidden = nn.ModuleList([UndrawnLinear(a, b) for a, b in itertools.pairwise(sizes)])
         self.norms = nn.ModuleList([nn.BatchNorm1d(width) for _ in range(n_layers)] if bn else [])
         self.head = UndrawnLinear(width, n_classes)
+        # A batch norm takes out what is added to all trials: no gradient but rounding errors.
+        for layer in self.hidden:
+            layer.bias.requires_grad_(not bn)
         self.reset_parameters(generator)
 
     @torch.no_grad()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -105,6 +107,16 @@ class SPDTokenTransformer(nn.Module):
         By default the paper's standard network.
     generator : torch.Generator, optional
         Draws the initial weights; torch's global one by default.
+    **changes
+        Fields of :class:`TransformerConfig` to replace, such as ``n_layers=2``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdtokens import SPDTokenTransformer
+    >>> network = SPDTokenTransformer(253, 3, 4, n_layers=2)
+    >>> network(torch.zeros(5, 3, 253)).shape
+    torch.Size([5, 4])
 
     Notes
     -----
@@ -121,8 +133,10 @@ class SPDTokenTransformer(nn.Module):
         config: TransformerConfig = STANDARD,
         *,
         generator: torch.Generator | None = None,
+        **changes: Any,
     ) -> None:
         super().__init__()
+        config = replace(config, **changes)
         for name, value in (("n_features", n_features), ("n_tokens", n_tokens)):
             if value < 1:
                 raise ModelError(f"{name} is at least 1, not {value}.")
@@ -135,6 +149,14 @@ class SPDTokenTransformer(nn.Module):
         self.bn_embed = nn.BatchNorm1d(config.d_model) if config.bn_embed else None
         self.blocks = nn.ModuleList([EncoderBlock(config) for _ in range(config.n_layers)])
         self.head = UndrawnLinear(config.d_model, n_classes)
+        # BN-Embed takes out what is added to all tokens, and one token attends to itself whatever
+        # it asks for. Such weights have a gradient of zero but for rounding, which Adam turns into
+        # full steps: what the running mean has not followed yet would reach the scores.
+        self.project.bias.requires_grad_(not config.bn_embed)
+        self.positions.requires_grad_(not config.bn_embed or n_tokens > 1)
+        for module in self.modules():
+            if isinstance(module, SelfAttention):
+                module.query_key.requires_grad_(n_tokens > 1)
         self.reset_parameters(generator)
 
     @torch.no_grad()

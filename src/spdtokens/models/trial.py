@@ -88,7 +88,7 @@ class TrialTransformer(nn.Module):
         *,
         chs_info: Sequence[Any] | None = None,
         n_tokens: int | None = None,
-        bands: BandSpec = "broadband",
+        bands: BandSpec | None = None,
         windows: Sequence[Window] | None = None,
         tmin: float = 0.0,
         stimulus_frequencies: Sequence[float] = (),

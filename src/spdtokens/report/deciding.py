@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from spdtokens._words import counted
 from spdtokens.evaluation.metrics import METRICS
 from spdtokens.explain import electrode_info
 from spdtokens.report.decisions import MOST, Decision, Unexplained, told
 from spdtokens.report.facts import Facts
 from spdtokens.report.maps import LEAST, importance_figure
-from spdtokens.report.numbers import counted, said
+from spdtokens.report.numbers import said
 from spdtokens.report.picture import Group, Picture
 from spdtokens.report.small import heat_map
 

@@ -70,11 +70,6 @@ def sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def counted(n: int, one: str, many: str | None = None) -> str:
-    """A number with its noun."""
-    return f"{n} {one}" if n == 1 else f"{n} {many or one + 's'}"
-
-
 def listed(names: list[str], most: int = 6) -> str:
     """Names in a sentence; beyond ``most``, how many more there are."""
     if len(names) > most:

@@ -10,8 +10,8 @@ from importlib.resources import files
 from string import Template
 
 import spdtokens
+from spdtokens._words import counted
 from spdtokens.report.facts import Facts
-from spdtokens.report.numbers import counted
 from spdtokens.report.picture import Group
 from spdtokens.report.pictures import groups
 from spdtokens.report.provenance import configurations, question_table

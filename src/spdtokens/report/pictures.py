@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from spdtokens._words import counted
 from spdtokens.evaluation.difference_plots import critical_difference, paired_differences
 from spdtokens.evaluation.metrics import METRICS
 from spdtokens.evaluation.ranking import rank_methods
@@ -18,7 +19,7 @@ from spdtokens.evaluation.show import PERCENT
 from spdtokens.report.deciding import what_decides
 from spdtokens.report.facts import Facts
 from spdtokens.report.figures import MOST_NAMED, dots, train_against_test, width
-from spdtokens.report.numbers import counted, difference_text, metric_title, said
+from spdtokens.report.numbers import difference_text, metric_title, said
 from spdtokens.report.picture import Group, Picture
 from spdtokens.report.small import confusion, confusion_figure, curve, curve_limits, curves
 

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from spdtokens._words import counted
 from spdtokens.evaluation.access import ACCESS
 from spdtokens.evaluation.protocols import PROTOCOLS
 from spdtokens.evaluation.runs import RunResult, as_text
 from spdtokens.report.facts import Facts
-from spdtokens.report.numbers import counted, listed
+from spdtokens.report.numbers import listed
 from spdtokens.report.table import Cell, Table
 
 #: What a run's origin says, in words; other keys are versions of packages.

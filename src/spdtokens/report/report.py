@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 
+from spdtokens._words import counted
 from spdtokens.evaluation.answer import Evaluation
 from spdtokens.evaluation.origin import code_digest
 from spdtokens.evaluation.plan import Source
@@ -15,7 +16,6 @@ from spdtokens.report.decisions import Tell, decisions
 from spdtokens.report.efficiency import efficiency_table
 from spdtokens.report.errors import ReportError
 from spdtokens.report.facts import Facts, facts_of
-from spdtokens.report.numbers import counted
 from spdtokens.report.parameters import parameters_of
 from spdtokens.report.provenance import commands, foreign, origin_table, question_table
 from spdtokens.report.table import Table

@@ -6,12 +6,13 @@ from itertools import combinations
 
 import numpy as np
 
+from spdtokens._words import counted
 from spdtokens.evaluation.access import ACCESS
 from spdtokens.evaluation.metrics import METRICS
 from spdtokens.evaluation.statistics import Comparison, holm
 from spdtokens.evaluation.summary import Row, summarise
 from spdtokens.report.facts import Facts
-from spdtokens.report.numbers import counted, gap_text, listed, p_said, said
+from spdtokens.report.numbers import gap_text, listed, p_said, said
 from spdtokens.report.tables import winner
 
 ALPHA = 0.05

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -37,6 +38,8 @@ PRESETS: dict[str, tuple[Band, ...]] = {
     "paper3": (Band(4.0, 8.0), Band(8.0, 13.0), Band(13.0, 30.0)),
     "filterbank": tuple(Band(float(f), float(f + 4)) for f in range(4, 40, 4)),
 }
+#: Where nobody asks for bands.
+DEFAULT = "broadband"
 #: Half the width in Hz of the bands around stimulus frequencies, and the harmonics taken.
 STIMULUS_HALF_WIDTH = 0.5
 STIMULUS_HARMONICS = (1, 2)
@@ -104,6 +107,72 @@ def _pair(pair: tuple[float | None, float | None]) -> Band:
     if (band.low or 0.0) < 0 or (band.high is not None and band.high <= (band.low or 0.0)):
         raise SignalError(f"Band {pair!r}: the low edge must be below the high one, none negative.")
     return band
+
+
+def cut_bands(
+    bands: BandSpec, sfreq: float, seconds: float, stimulus_frequencies: Sequence[float] = ()
+) -> tuple[BandSpec, list[str]]:
+    """What a recording can carry of bands that nobody asked for.
+
+    A band that reaches half the sampling rate loses its upper edge: there is nothing above to
+    filter away. One of which less is left than the window resolves is left out.
+
+    Parameters
+    ----------
+    bands : str or sequence of pairs
+        As in :func:`resolve_bands`.
+    sfreq : float
+        Samples per second.
+    seconds : float
+        Length of the window.
+    stimulus_frequencies : sequence of float
+        Needed by ``'stimulus'``.
+
+    Returns
+    -------
+    bands : str or list of pairs
+        As given where all of them fit.
+    changes : list of str
+        What was changed, such as ``'4-40 Hz cut to above 4 Hz'``.
+
+    Raises
+    ------
+    SignalError
+        If nothing is left.
+    """
+    nyquist = sfreq / 2
+    wanted, kept, changes = resolve_bands(bands, stimulus_frequencies), [], []
+    for band in wanted:
+        if band.high is None or band.high < nyquist:
+            kept.append(band)
+        elif (nyquist - (band.low or 0.0)) * seconds >= 1:
+            kept.append(Band(band.low, None))
+            changes.append(f"{band} cut to {kept[-1]}")
+        else:
+            changes.append(f"{band} left out")
+    if not kept:
+        raise SignalError(
+            f"At {sfreq:g} samples per second there is nothing above {nyquist:g} Hz, where all "
+            f"default bands lie: {', '.join(map(str, wanted))}. Pass bands below {nyquist:g} Hz."
+        )
+    if not changes:
+        return bands, []
+    return [(band.low, band.high) for band in dict.fromkeys(kept)], changes
+
+
+def default_bands(
+    bands: BandSpec, sfreq: float, seconds: float, stimulus_frequencies: Sequence[float] = ()
+) -> BandSpec:
+    """Bands of :func:`cut_bands`, with a warning that tells what was changed."""
+    kept, changes = cut_bands(bands, sfreq, seconds, stimulus_frequencies)
+    if changes:
+        warnings.warn(f"Default bands: {cut_note(changes, sfreq)}.", stacklevel=2)
+    return kept
+
+
+def cut_note(changes: Sequence[str], sfreq: float) -> str:
+    """The changes of :func:`cut_bands` in words."""
+    return f"{', '.join(changes)} (half the sampling rate is {sfreq / 2:g} Hz)"
 
 
 def check_band(band: Band, sfreq: float, seconds: float) -> None:

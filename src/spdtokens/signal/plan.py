@@ -6,7 +6,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spdtokens.signal.bands import Band, BandSpec, SignalError, check_band, resolve_bands
+from spdtokens.signal.bands import (
+    DEFAULT,
+    Band,
+    BandSpec,
+    SignalError,
+    check_band,
+    default_bands,
+    resolve_bands,
+)
 
 Window = tuple[float, float]
 
@@ -56,7 +64,7 @@ def plan_tokens(
     *,
     sfreq: float,
     n_samples: int,
-    bands: BandSpec = "broadband",
+    bands: BandSpec | None = None,
     windows: Sequence[Window] | None = None,
     tmin: float = 0.0,
     stimulus_frequencies: Sequence[float] = (),
@@ -73,8 +81,10 @@ def plan_tokens(
         As in :class:`~spdtokens.signal.Tokenizer`.
     """
     end = tmin + n_samples / sfreq
-    resolved = resolve_bands(bands, stimulus_frequencies)
     chosen = tuple(windows) if windows is not None else ((tmin, end),)
+    if bands is None:
+        bands = default_bands(DEFAULT, sfreq, min(right - left for left, right in chosen))
+    resolved = resolve_bands(bands, stimulus_frequencies)
     slices = []
     for left, right in chosen:
         start, stop = (round((t - tmin) * sfreq) for t in (left, right))

@@ -26,8 +26,8 @@ class StandardTrials(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     sfreq : float
-    bands : str or sequence of pairs
-        One band, or ``'none'``.
+    bands : str or sequence of pairs, optional
+        One band, or ``'none'``; by default that of :class:`~spdtokens.signal.Tokenizer`.
     windows : sequence of pairs, optional
         One window, in seconds on the clock of ``tmin``; the whole trial by default.
     tmin : float
@@ -40,7 +40,7 @@ class StandardTrials(TransformerMixin, BaseEstimator):
         self,
         sfreq: float,
         *,
-        bands: BandSpec = "broadband",
+        bands: BandSpec | None = None,
         windows: Sequence[Window] | None = None,
         tmin: float = 0.0,
         stimulus_frequencies: Sequence[float] = (),

@@ -23,7 +23,6 @@ from spdtokens.signal.filters import causal, each_zero_phase
 from spdtokens.signal.plan import Window, plan_tokens, refuse_short_windows
 from spdtokens.signal.prototypes import Prototypes
 from spdtokens.spd import Floor, check_spd, token_dim
-from spdtokens.spd.arrays import as_tensor
 from spdtokens.spd.embeddings import Embedding, Several, get_embeddings
 
 #: Samples, over all channels and trials, that are filtered at a time.
@@ -52,9 +51,10 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         many tokens: those of the first embedding come first.
     sfreq : float, optional
         Samples a second. Needed for raw trials; without it the input is taken as covariances.
-    bands : str or sequence of pairs
+    bands : str or sequence of pairs, optional
         ``'broadband'`` (4-40 Hz), ``'none'``, ``'paper3'``, ``'filterbank'``, ``'stimulus'``, or
-        pairs (low, high) in Hz.
+        pairs (low, high) in Hz. By default ``'broadband'``, with a warning and without upper edge
+        where the sampling rate does not reach 80 Hz; bands that are asked for are refused there.
     windows : sequence of pairs, optional
         From and to in seconds on the clock of ``tmin``; the whole trial by default.
     tmin : float
@@ -116,7 +116,7 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         embedding: str | Sequence[str] = "log_euclidean",
         *,
         sfreq: float | None = None,
-        bands: BandSpec = "broadband",
+        bands: BandSpec | None = None,
         windows: Sequence[Window] | None = None,
         tmin: float = 0.0,
         stimulus_frequencies: Sequence[float] = (),
@@ -416,7 +416,7 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         elif self.sfreq is not None:
             check_duplicates(C[:, 0])
             C = relative_regularisation(C, self.regularisation)
-        check_spd(as_tensor(C))
+        check_spd(C)
         return C
 
     def _estimates(self, pieces: Iterable[NDArray[np.float64]]) -> list[NDArray[np.float64]]:

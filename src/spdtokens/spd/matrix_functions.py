@@ -1,8 +1,8 @@
 """Functions of symmetric matrices for torch's autograd, with exact gradients.
 
 One primitive, :func:`spectral`, applies a scalar function to the eigenvalues; the named matrix
-functions stand on it. The mathematics is in :mod:`~spdtokens.spd.daleckii_krein` and
-:mod:`~spdtokens.spd.scalar_functions`.
+functions stand on it. All take NumPy arrays too, and then return arrays. The mathematics is in
+:mod:`~spdtokens.spd.daleckii_krein` and :mod:`~spdtokens.spd.scalar_functions`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from spdtokens.spd.arrays import numpy_too
 from spdtokens.spd.batching import batch_first
 from spdtokens.spd.daleckii_krein import Plan, apply_derivative, apply_function
 from spdtokens.spd.floor import DEFAULT_FLOOR, Floor
@@ -119,6 +120,7 @@ class _Spectral(torch.autograd.Function):
         return _Spectral.apply(batch_first(C, in_dims[0]), plan), (0, 0, 0)
 
 
+@numpy_too
 def spectral(
     C: Tensor,
     f: SpectralFunction,
@@ -130,7 +132,7 @@ def spectral(
 
     Parameters
     ----------
-    C : Tensor, shape (..., d, d)
+    C : Tensor or ndarray, shape (..., d, d)
         Symmetric matrices; the symmetric part of the input is used. Where ``f`` has a positive
         domain, positive definite.
     f : SpectralFunction
@@ -143,7 +145,7 @@ def spectral(
 
     Returns
     -------
-    fC : Tensor, shape (..., d, d)
+    fC : Tensor or ndarray, shape (..., d, d)
         Differentiable once, in backward and forward mode, exact at repeated eigenvalues.
 
     Raises
@@ -156,6 +158,7 @@ def spectral(
     return _Spectral.apply(C, Plan(f, floor, dtype or C.dtype))[0]
 
 
+@numpy_too
 def spectral_token(
     C: Tensor,
     f: SpectralFunction,
@@ -168,33 +171,38 @@ def spectral_token(
 
     Returns
     -------
-    token : Tensor, shape (..., d (d + 1) / 2)
+    token : Tensor or ndarray, shape (..., d (d + 1) / 2)
     """
     check_square(C)
     plan = Plan(f, floor, dtype or C.dtype, off_diagonal_weight(isometric))
     return _Spectral.apply(C, plan)[0]
 
 
+@numpy_too
 def sqrtm(C: Tensor, *, floor: Floor = DEFAULT_FLOOR) -> Tensor:
     """Matrix square root of SPD matrices, shape (..., d, d)."""
     return spectral(C, SQRT, floor=floor)
 
 
+@numpy_too
 def invsqrtm(C: Tensor, *, floor: Floor = DEFAULT_FLOOR) -> Tensor:
     """Inverse matrix square root of SPD matrices, shape (..., d, d)."""
     return spectral(C, INV_SQRT, floor=floor)
 
 
+@numpy_too
 def logm(C: Tensor, *, floor: Floor = DEFAULT_FLOOR) -> Tensor:
     """Matrix logarithm of SPD matrices, shape (..., d, d)."""
     return spectral(C, LOG, floor=floor)
 
 
+@numpy_too
 def expm(S: Tensor) -> Tensor:
     """Matrix exponential of symmetric matrices, shape (..., d, d)."""
     return spectral(S, EXP)
 
 
+@numpy_too
 def powm(C: Tensor, p: float, *, floor: Floor = DEFAULT_FLOOR) -> Tensor:
     """Real power of SPD matrices, shape (..., d, d)."""
     return spectral(C, power_function(p), floor=floor)

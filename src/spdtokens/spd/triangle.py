@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from spdtokens.spd.arrays import numpy_too
 from spdtokens.spd.batching import batch_first
 
 
@@ -163,12 +164,13 @@ def weighted_vech(M: Tensor, weight: float) -> Tensor:
     return _Vech.apply(M, weight)
 
 
+@numpy_too
 def vech(M: Tensor, *, isometric: bool = False) -> Tensor:
     """Upper triangle of symmetric matrices as vectors.
 
     Parameters
     ----------
-    M : Tensor, shape (..., d, d)
+    M : Tensor or ndarray, shape (..., d, d)
         Symmetric matrices; only the upper triangle is read.
     isometric : bool
         Multiply off-diagonal entries by sqrt 2, so that the Euclidean norm of the vector is the
@@ -176,23 +178,24 @@ def vech(M: Tensor, *, isometric: bool = False) -> Tensor:
 
     Returns
     -------
-    token : Tensor, shape (..., d (d + 1) / 2)
+    token : Tensor or ndarray, shape (..., d (d + 1) / 2)
     """
     return weighted_vech(M, off_diagonal_weight(isometric))
 
 
+@numpy_too
 def unvech(token: Tensor, *, isometric: bool = False) -> Tensor:
     """Inverse of :func:`vech`.
 
     Parameters
     ----------
-    token : Tensor, shape (..., d (d + 1) / 2)
+    token : Tensor or ndarray, shape (..., d (d + 1) / 2)
     isometric : bool
         Whether the token was made with ``isometric=True``.
 
     Returns
     -------
-    M : Tensor, shape (..., d, d)
+    M : Tensor or ndarray, shape (..., d, d)
         Symmetric matrices.
     """
     return _Unvech.apply(token, 1.0 / off_diagonal_weight(isometric))

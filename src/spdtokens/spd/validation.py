@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from spdtokens._errors import UserError
+from spdtokens.spd.arrays import numpy_too
 
 
 class NotSPDError(UserError):
@@ -45,7 +46,7 @@ def check_square(C: Tensor) -> None:
         raise NotSPDError(f"Expected square matrices (..., d, d), got shape {shape}.{hint}")
     if not C.is_floating_point():
         raise NotSPDError(
-            f"Expected real floating point matrices, got dtype {C.dtype}. Convert with .float()."
+            f"Expected real floating point matrices, got dtype {C.dtype}. Convert them to float64."
         )
 
 
@@ -105,6 +106,7 @@ def refuse_indefinite(eigenvalues: Tensor, tolerance: float) -> None:
     _refuse_eigenvalues(smallest < -tolerance * largest, eigenvalues, "has a negative eigenvalue")
 
 
+@numpy_too
 def check_spd(C: Tensor) -> None:
     """Refuse anything but symmetric positive definite matrices.
 
@@ -113,7 +115,7 @@ def check_spd(C: Tensor) -> None:
 
     Parameters
     ----------
-    C : Tensor, shape (..., d, d)
+    C : Tensor or ndarray, shape (..., d, d)
 
     Raises
     ------

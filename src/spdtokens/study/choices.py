@@ -54,10 +54,11 @@ def _refuse_idle(table: Table, method: Method) -> None:
         "preset": None if tokens else "is for token transformers",
         "changes": None if tokens else "are for token transformers, as values of their preset",
         "recipe": "is for other networks; token transformers have a preset" if tokens else None,
-        "bands": None if method.bands is None else f"are its own, {method.bands!r}",
     }
     if not method.has_seed:
         idle |= dict.fromkeys(("recipe", "epochs"), "is for networks")
+        if table.values.get("device") not in ("auto", "cpu"):
+            idle["device"] = "is for networks"
     for key, reason in idle.items():
         if key in table.values and reason is not None:
             table.wrong(f"{key} of {method.name} {reason}. Leave {key} out.")

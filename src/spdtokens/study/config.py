@@ -120,9 +120,10 @@ def check_study(study: Study, source: Source | None = None) -> None:
             problems[f"{question.dataset}: {error}"] = None
             continue
         for subject in question.subjects:
-            if subject not in dataset.subjects:
-                has = ", ".join(dataset.subjects)
-                problems[f"{dataset.name} has no subject {subject!r}. It has: {has}."] = None
+            try:
+                dataset.chosen(subject)
+            except UserError as error:
+                problems[str(error)] = None
         for choice in question.choices:
             method = get_method(choice.method)
             reason = method.why_not(dataset)

@@ -9,6 +9,7 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from spdtokens._words import counted
 from spdtokens.evaluation.metrics import METRICS
 from spdtokens.study.comparison import Comparisons
 
@@ -47,7 +48,7 @@ def status_table(
     note = ""
     if code is not None and others:
         note = (
-            f"The store also has {others} runs by other code of spdtokens, which do not count; "
+            f"The store also has {counted(others, 'run')} by other code of spdtokens, not counted; "
             "--any-code counts them."
         )
     table = Table(title="Runs done", caption=note, box=box.SIMPLE)

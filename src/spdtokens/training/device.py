@@ -29,3 +29,17 @@ def resolve_device(name: str) -> torch.device:
     if device.type not in ("cpu", "cuda"):
         raise TrainingError(f"Training runs on 'cpu' or 'cuda', not on {name!r}.")
     return device
+
+
+def check_unused_device(name: str, what: str) -> None:
+    """Refuse to compute ``what``, which is always done on the processor, elsewhere.
+
+    Raises
+    ------
+    TrainingError
+        For any device but ``'auto'`` and ``'cpu'``.
+    """
+    if name != "auto" and resolve_device(name).type != "cpu":
+        raise TrainingError(
+            f"device={name!r} is for networks, and {what} is computed on the CPU. Leave device out."
+        )

@@ -69,7 +69,8 @@ class Linear(Undropped):
     def backward(self, step: Step, dy: Tensor) -> Tensor:
         (x,) = step.saved()
         torch.bmm(dy, x.mT, out=step.grads[self.weight])
-        torch.sum(dy, -1, out=step.grads[self.bias])
+        if self.bias in step.grads:  # before a batch norm it is not learnt
+            torch.sum(dy, -1, out=step.grads[self.bias])
         return dy if self.first else torch.bmm(step.weights[self.weight].mT, dy)
 
 
@@ -82,7 +83,8 @@ class Positions(Undropped):
         return self._per_token(step, x).add_(row(step.weights["positions"].mT)).view_as(x)
 
     def backward(self, step: Step, dy: Tensor) -> Tensor:
-        step.grads["positions"].copy_(self._per_token(step, dy).sum(-1).mT)
+        if "positions" in step.grads:
+            step.grads["positions"].copy_(self._per_token(step, dy).sum(-1).mT)
         return dy
 
     @staticmethod

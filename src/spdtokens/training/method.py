@@ -20,7 +20,7 @@ from spdtokens.models import TransformerConfig
 from spdtokens.models.discriminant import RIDGE
 from spdtokens.models.networks import Input, TrialShape
 from spdtokens.signal import Tokenizer
-from spdtokens.signal.bands import BandSpec
+from spdtokens.signal.bands import DEFAULT, BandSpec, cut_bands
 from spdtokens.signal.covariance import ESTIMATORS, PROTOTYPES
 from spdtokens.training.network import TokenModel
 from spdtokens.training.presets import Preset, resolve_preset
@@ -47,9 +47,9 @@ class Settings:
 
     Attributes
     ----------
-    bands : str
-        For methods that do not bring their own; ``'auto'`` for what suits the paradigm, see
-        :meth:`Method.bands_for`.
+    bands : str or sequence of pairs
+        ``'auto'`` for the method's own or what suits the paradigm, see
+        :meth:`Method.default_bands`; anything else replaces them.
     covariance : str
         Estimator, as in :class:`spdtokens.Tokenizer`; ``'auto'`` for the sample covariance of
         networks and OAS shrinkage, or Xdawn prototypes for potentials, of classical methods.
@@ -123,7 +123,8 @@ class Method:
     only_for : str, optional
         The one paradigm it is made for.
     bands : str, optional
-        Its own, for all paradigms but SSVEP, whose bands are around the stimuli.
+        Its own where the user names none, for all paradigms but SSVEP, whose bands are around the
+        stimuli.
     own_covariances : bool
         Whether it makes covariances of its own kind from signals.
     own_tokens : callable, optional
@@ -235,16 +236,30 @@ class Method:
     def bands_for(self, dataset: Dataset, settings: Settings) -> BandSpec:
         """Bands for a data set.
 
-        The method's own, around the stimuli for SSVEP; else the user's; else those of the paradigm:
-        for potentials 1-24 Hz (nothing, if already filtered); for classical methods 8-30 Hz of
-        motor imagery and the stimuli of SSVEP; for ``recommended`` those it chooses; for networks,
-        one token a trial, 4-40 Hz.
+        The user's; else :meth:`default_bands`, as far as the sampling rate carries them.
+        """
+        return self._cut_bands(dataset, settings)[0]
+
+    def _cut_bands(self, dataset: Dataset, settings: Settings) -> tuple[BandSpec, list[str]]:
+        if settings.bands != "auto":
+            return settings.bands, []
+        bands = self.default_bands(dataset)
+        if dataset.sfreq is None:
+            return bands, []
+        begin, end = dataset.window
+        return cut_bands(bands, dataset.sfreq, end - begin, dataset.stimulus_frequencies)
+
+    def default_bands(self, dataset: Dataset) -> BandSpec:
+        """Bands where the user names none.
+
+        The method's own, around the stimuli for SSVEP; else those of the paradigm: for potentials
+        1-24 Hz (nothing, if already filtered); for classical methods 8-30 Hz of motor imagery and
+        the stimuli of SSVEP; for ``recommended`` those it chooses; for networks, one token per
+        trial, 4-40 Hz.
         """
         stimulus = dataset.paradigm == "ssvep" and dataset.stimulus_frequencies
         if self.bands is not None:
             return "stimulus" if stimulus else self.bands
-        if settings.bands != "auto":
-            return settings.bands
         if dataset.paradigm == "erp":
             return "none" if None not in dataset.filtered else [(1.0, 24.0)]
         if self.own_tokens is not None:
@@ -254,7 +269,7 @@ class Method:
             return "stimulus"
         if self.family == "classical" and dataset.paradigm == "motor imagery":
             return [(8.0, 30.0)]
-        return "broadband"
+        return DEFAULT
 
     def covariance_options(self, dataset: Dataset, settings: Settings) -> dict[str, Any] | None:
         """Options of the covariances that are all it works on; None if it needs more.
@@ -272,6 +287,9 @@ class Method:
         values: dict[str, Any] = {} if dataset.is_covariance else self.options(dataset, settings)
         if not isinstance(values.get("bands", ""), str):
             values["bands"] = [list(pair) for pair in values["bands"]]
+        cut = self._cut_bands(dataset, settings)[1]
+        if cut:
+            values["bands_cut"] = cut
         if self.own_tokens is not None:
             head: dict[str, Any] = {"embedding": EMBEDDINGS, "isometric": False, "ridge": RIDGE}
             head["gains"] = None if values.get("covariance") in PROTOTYPES else GAINS

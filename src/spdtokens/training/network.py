@@ -76,8 +76,8 @@ class BatchedNetwork:
     ----------
     layers : list of Layer
     layouts : list of Layout
-        Of the weights of each layer that have a gradient. They follow one another in a run's row
-        of weights; queries and keys of a single token have no gradient and lie at the end.
+        Of the weights of each layer that are learnt (``requires_grad``). They follow one another
+        in a run's row of weights; all others lie at the end.
     about : str
         All there is to say of the architecture.
     parameters, buffers : Layout
@@ -89,10 +89,11 @@ class BatchedNetwork:
         self.layers, self.flat_tokens = _layers_of(model)
         self.dropout = _dropout_of(model)
         self.about = repr(model) + repr(getattr(model, "config", ""))
-        shapes = {name: p.shape for name, p in model.named_parameters()}
+        weights = dict(model.named_parameters())
+        shapes = {name: weight.shape for name, weight in weights.items()}
         self.layouts = []
         for layer in self.layers:
-            live = [n for n in layer.names if self.tokens > 1 or ".query_key." not in n]
+            live = [name for name in layer.names if weights[name].requires_grad]
             self.layouts.append(Layout({name: shapes.pop(name) for name in live}))
         learnt = {n: shape for layout in self.layouts for n, shape in layout.shapes.items()}
         self.parameters = Layout(learnt | shapes)

@@ -44,7 +44,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         One of ``spdtokens.models.networks.NETWORKS``.
     sfreq : float, optional
         Samples a second; without it the input is taken as covariances.
-    bands : str or sequence of pairs
+    bands : str or sequence of pairs, optional
         As in :class:`spdtokens.Tokenizer`; raw networks take one band.
     windows : sequence of pairs, optional
     tmin : float
@@ -78,7 +78,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         network: str = "eegnet",
         *,
         sfreq: float | None = None,
-        bands: BandSpec = "broadband",
+        bands: BandSpec | None = None,
         windows: Sequence[Window] | None = None,
         tmin: float = 0.0,
         stimulus_frequencies: Sequence[float] = (),

@@ -15,12 +15,13 @@ from spdtokens.models import geometric_bias
 from spdtokens.models.config import Attention
 from spdtokens.models.discriminant import FOLDS, RIDGE, Refit, fit_discriminant
 from spdtokens.signal import Tokenizer
-from spdtokens.signal.bands import BandSpec
+from spdtokens.signal.bands import BandSpec, default_bands
 from spdtokens.signal.covariance import PROTOTYPES
 from spdtokens.signal.folds import folds_in_time
 from spdtokens.signal.tokenizer import Window
 from spdtokens.spd.embeddings import Embedding, Several
 from spdtokens.training.classifier import OVERRIDES, TokenNetworkClassifier
+from spdtokens.training.device import check_unused_device
 from spdtokens.training.labels import encode
 from spdtokens.training.presets import PRESETS
 from spdtokens.training.recipe import TrainingError
@@ -66,7 +67,8 @@ class SPDTokenClassifier(TokenNetworkClassifier):
         stimulus frequencies, else motor imagery (as for any other rhythm).
     bands, windows, covariance, cross_fit, delays, decimate, isometric
         None for those of the preset: of ``recommended`` by paradigm, the windows parts of the
-        whole trial for potentials and the whole trial else.
+        whole trial for potentials and the whole trial else. Bands of the preset are cut at half the
+        sampling rate, with a warning.
     tmin, stimulus_frequencies, filtering, n_filters, regularisation, unit_in_volts, unit_free, \
 floor
         How trials become tokens: see :class:`spdtokens.Tokenizer`. ``unit_free`` is on here:
@@ -294,7 +296,7 @@ verbose, checkpoint
     def _from_preset(self, X: ArrayLike) -> dict[str, Any]:
         """Options that the preset decides, unless they are given."""
         if self.preset != RECOMMENDED:
-            options: dict[str, Any] = {"bands": "broadband", "covariance": "sample"}
+            options: dict[str, Any] = {"bands": None, "covariance": "sample"}
             options |= {"embedding": "log_euclidean", "isometric": False}
         else:
             few = are_few(len(X), np.shape(X)[-2])  # type: ignore[arg-type]
@@ -304,6 +306,9 @@ verbose, checkpoint
                 end = self.tmin + np.shape(X)[-1] / self.sfreq
                 window = self.windows[0] if self.windows else (self.tmin, end)
                 options |= recommended_tokens(paradigm, window, self.stimulus_frequencies)
+                if self.bands is None:
+                    seconds = window[1] - window[0]
+                    options["bands"] = default_bands(options["bands"], self.sfreq, seconds)
         given = {name: getattr(self, name) for name in _BY_PRESET}
         return options | {name: value for name, value in given.items() if value is not None}
 
@@ -318,6 +323,7 @@ verbose, checkpoint
             if self.gains is not None:
                 raise TrainingError("gains is for preset 'recommended': leave it out.")
             return
+        check_unused_device(self.device, "preset 'recommended'")
         if self.gains is not None and (len(self.gains) != 2 or not min(self.gains) >= 0):
             raise TrainingError(f"gains are two numbers, none below zero, not {self.gains!r}.")
         of_networks = {

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,6 +36,28 @@ def test_verdict_hangs_on_what_is_printed(case: dict[str, str]) -> None:
     assert before["verdict"] == case["verdict"]
     assert after["verdict"] == (case["then"] or case["verdict"])
     assert (after["verdict"], after["arithmetic"]) != (before["verdict"], before["arithmetic"])
+
+
+#: Words that judge; what is printed and the arithmetic give numbers, and the verdict judges.
+JUDGING = re.compile(r"\b(true|untrue|false|holds?|wrong|correct|impossible|never|as printed)\b")
+
+
+def agree(finding: dict[str, Any]) -> None:
+    """Nothing that is said of a check contradicts its verdict."""
+    holds = finding["verdict"] == "holds"
+    assert finding["expected"].startswith("As it should be: ") == holds
+    assert finding["expected"].endswith(".")
+    assert not JUDGING.search(finding["printed"] + finding["arithmetic"])
+    for answer in re.findall(r": (yes|no)\b", finding["arithmetic"]):
+        assert (answer == "yes") == holds
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["check"])
+def test_texts_agree_with_their_verdict(case: dict[str, str]) -> None:
+    """On the paper, and on one that is changed so that the verdict or its numbers are others."""
+    check = BY_ID[case["check"]]
+    agree(check.run())
+    agree(check.run(Paper().changed(*(case[k] for k in ("table", "row", "column", "instead")))))
 
 
 @pytest.mark.parametrize("name", [c.id for c in CHECKS if c.id not in FORMULAS])
@@ -68,6 +92,7 @@ def test_formulas_take_the_verdict_of_the_theory_bench(
     found = BY_ID[name].run()
     assert (found["verdict"] == "holds") == (finding == "holds")
     assert ("the truth" in found["arithmetic"]) == (finding != "holds")
+    agree(found)
 
 
 def test_the_index_formula_is_tested_and_not_just_told(monkeypatch: pytest.MonkeyPatch) -> None:

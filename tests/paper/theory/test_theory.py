@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import re
 
 import pytest
 import torch
@@ -30,6 +31,15 @@ def test_every_claim_is_complete(findings: dict[str, dict]) -> None:
         if finding["verdict"] != "holds":
             assert finding["counterexample"] or finding["instead"]
     json.dumps(list(findings.values()))
+
+
+def test_evidence_leaves_judging_to_the_verdict(findings: dict[str, dict]) -> None:
+    """It is written beside the numbers that decide, which may decide otherwise another time."""
+    judging = re.compile(r"\b(true|false|holds?|wrong|correct|never|always|only then)\b")
+    for finding in findings.values():
+        assert not judging.search(finding["evidence"]), finding["id"]
+        if finding["verdict"] == "holds":
+            assert not finding["counterexample"], finding["id"]
 
 
 @pytest.mark.parametrize(
@@ -152,5 +162,5 @@ def test_table_shows_counterexample_and_truth(findings: dict[str, dict]) -> None
     console.print(theory_table([findings["index-formula"], findings["vech-norm"]]))
     text = console.export_text()
     assert "smallest counter-example: d = 3: (1, 3) and (2, 2) both go to place 3" in text
-    assert "true: row-major order is k = (i - 1)(2 d - i) / 2 + j" in text
+    assert "instead: row-major order is k = (i - 1)(2 d - i) / 2 + j" in text
     assert "1 holds, 1 corrected" in text

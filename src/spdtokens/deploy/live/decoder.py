@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from spdtokens._errors import UserError
+from spdtokens._words import counted
 from spdtokens.deploy.live.errors import LiveError
 from spdtokens.deploy.live.events import Event, Tell, tell_nobody
 from spdtokens.deploy.live.quality import judge, listed
@@ -167,7 +168,7 @@ class LiveDecoder:
         else:
             times = np.asarray(stamps, dtype=np.float64)
             if times.shape != (n,):
-                raise LiveError(f"{n} samples came with {times.shape} time stamps.")
+                raise LiveError(f"{counted(n, 'sample')} came with {times.shape} time stamps.")
         decisions: list[Decision] = []
         for piece in self._timeline.pieces(times):
             if piece.gap is not None:
@@ -176,8 +177,8 @@ class LiveDecoder:
             if piece.slip:
                 self._say(
                     "slip",
-                    f"{piece.slip} sample(s) lost within two seconds; windows with so small a gap "
-                    "are decided on",
+                    f"{counted(piece.slip, 'sample')} lost within two seconds; windows with so "
+                    "small a gap are decided on",
                 )
         return decisions
 
@@ -197,7 +198,7 @@ class LiveDecoder:
         if np.isfinite(seconds) and seconds > 0:
             lost = max(1, round(seconds * self.sfreq))
             self._lost_in_gaps += lost
-            self._say("gap", f"{lost} samples ({seconds:.3g} s) lost; {after}")
+            self._say("gap", f"{counted(lost, 'sample')} ({seconds:.3g} s) lost; {after}")
         else:
             self._say("gap", f"time stamps went astray by {seconds:.3g} s; {after}")
         self._refill()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from dataclasses import dataclass, field
 
+from spdtokens._words import counted
 from spdtokens.deploy.live.decoder import Decision, LiveDecoder
 from spdtokens.deploy.live.events import Event
 from spdtokens.deploy.live.latencies import Latencies, Rate
@@ -74,10 +75,14 @@ class Status:
         live = self.live
         shares = ", ".join(f"{name} {self.labels[name]}" for name in live.decoder.classes)
         lines = [
-            f"{live.decided} decisions ({shares}), {live.withheld} withheld",
-            f"{live.taken} samples, {live.lost} lost, {live.gaps} gaps, "
-            f"{self.reconnections} reconnections"
-            + (f"; recentring learnt from {live.learnt} windows" if live.recentres else ""),
+            f"{counted(live.decided, 'decision')} ({shares}), {live.withheld} withheld",
+            f"{counted(live.taken, 'sample')}, {live.lost} lost, {counted(live.gaps, 'gap')}, "
+            f"{counted(self.reconnections, 'reconnection')}"
+            + (
+                f"; recentring learnt from {counted(live.learnt, 'window')}"
+                if live.recentres
+                else ""
+            ),
         ]
         return lines + [line for line in (self.times(),) if line]
 

@@ -13,6 +13,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
+from spdtokens._words import counted
 from spdtokens.deploy.live.events import Event
 from spdtokens.deploy.live.quality import listed
 from spdtokens.deploy.live.status import Status
@@ -140,18 +141,22 @@ def _facts(status: Status) -> Table:
     table.add_row("stream", status.state)
     rate = status.rate.hertz()
     coming = "-" if rate is None else f"{rate:.1f} Hz"
-    table.add_row("samples", f"{coming} of {live.sfreq:g}; {live.lost} lost, {live.gaps} gaps")
+    table.add_row(
+        "samples", f"{coming} of {live.sfreq:g}; {live.lost} lost, {counted(live.gaps, 'gap')}"
+    )
     table.add_row("delay", status.times() or "-")
     table.add_row("electrodes", _electrodes(status))
     every = live.decoder.n_samples / live.sfreq
     table.add_row(
         "recentring",
-        f"{live.learnt} windows learnt, one in {every:.3g} s"
+        f"{counted(live.learnt, 'window')} learnt, one in {every:.3g} s"
         if live.recentres
         else "none: the model was trained without",
     )
     if status.out_stream:
-        table.add_row("published", f"LSL stream {status.out_stream!r}, {live.decided} decisions")
+        table.add_row(
+            "published", f"LSL stream {status.out_stream!r}, {counted(live.decided, 'decision')}"
+        )
     return table
 
 

@@ -50,8 +50,8 @@ def _ranges(paper: Paper) -> Outcome:
     return Outcome(
         judge(not same, "is something else"),
         f"{len(cells)} ranges from the worst to the best fold",
-        f"{len(same)} are mean - std to mean + std to the last digit: {named or 'none'}. Folds do "
-        "that only if nearly all of them lie at the two ends",
+        f"{len(same)} are mean - std to mean + std to the last digit"
+        + (f": {named}. Folds do that only if nearly all of them lie at the two ends" * bool(same)),
         {"ranges": len(cells), "mean_and_std": len(same)},
     )
 
@@ -111,8 +111,8 @@ def _alignment(paper: Paper) -> Outcome:
         sums &= after - before == gain
         gains.append(f"{gain:+}")
         shown.append(
-            f"{method}: {before} before alignment, {table} in the table, so {after - table:+} "
-            f"instead of {after - before:+}"
+            f"{method}: {before} before alignment, {table} in the table; gain {after - before:+} "
+            f"from the one, {after - table:+} from the other"
         )
     return Outcome(
         judge(same and sums, "cannot be both"),
@@ -147,7 +147,7 @@ CHECKS = [
     Check(
         "lost-across-subjects",
         "app:practical_recommendations; tab:cross_subject",
-        "Means within subjects less means across.",
+        "These are means within subjects less means across.",
         _degradation,
     ),
     Check(
@@ -156,5 +156,10 @@ CHECKS = [
         "Before alignment the model scores as in the table.",
         _alignment,
     ),
-    Check("across-ranges", "app:cross_subject", "The means of the table.", _quoted_ranges),
+    Check(
+        "across-ranges",
+        "app:cross_subject",
+        "They are those of the means in the table.",
+        _quoted_ranges,
+    ),
 ]

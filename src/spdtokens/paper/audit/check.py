@@ -23,6 +23,15 @@ Verdict = Literal[
     "undecided",
 ]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+#: What a verdict says of the requirement that was checked.
+OF_REQUIREMENT: dict[Verdict, str] = {
+    "holds": "As it should be",
+    "does not hold": "Not so",
+    "cannot be both": "Contradicted",
+    "fits training size": "Not so",
+    "is something else": "Not so",
+    "undecided": "Undecided",
+}
 
 
 class Paper:
@@ -85,15 +94,15 @@ class Check:
     id : str
     where : str
         LaTeX labels of the places.
-    expected : str
-        What should be true of it.
+    required : str
+        What should be true of it, in a sentence.
     test : callable
         From the paper to an outcome; reads its tables anew each time.
     """
 
     id: str
     where: str
-    expected: str
+    required: str
     test: Callable[[Paper], Outcome]
 
     def run(self, paper: Paper | None = None) -> dict[str, Any]:
@@ -103,7 +112,8 @@ class Check:
             "id": self.id,
             "where": self.where,
             "printed": outcome["printed"],
-            "expected": self.expected,
+            # The verdict says whether it is so, never the check itself.
+            "expected": f"{OF_REQUIREMENT[outcome['verdict']]}: {self.required}",
             "arithmetic": outcome["arithmetic"],
             "verdict": outcome["verdict"],
             "numbers": outcome["numbers"],

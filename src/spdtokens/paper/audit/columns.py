@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from functools import partial
 
+from spdtokens._words import counted
 from spdtokens.paper.audit.check import Check, Outcome, Paper, judge, labels, rounds_to
 from spdtokens.paper.audit.sizes import SPLITS
 
@@ -93,7 +94,7 @@ def _improved(paper: Paper) -> Outcome:
         "subjects that gain: " + ", ".join(f"{d} {p} of {n}" for d, (p, _, n) in rows.items()),
         "counted: "
         + ", ".join(f"{d} {found} of {n}" for d, (_, found, n) in rows.items())
-        + f"; {zero} subjects of BCIcha gain +0.00",
+        + f"; {counted(zero, 'subject')} of BCIcha with +0.00",
         {data: found for data, (_, found, _) in rows.items()},
     )
 
@@ -239,11 +240,21 @@ CHECKS = [
     ),
     Check("single-token-twice", labels(*BY_SUBJECT), _SEEDS, _same_run),
     Check("gains", labels(*MULTIBAND), "Gain is the difference of the two columns.", _gains),
-    Check("gains-counted", "sec:experiments; app:multi_band", "As many rows gain.", _improved),
-    Check("gain-caption", "tab:multiband_bcicha", "One gain for one table.", _caption),
-    Check("abstract-gain", "abstract", "Accuracy with three bands less that with one.", _headline),
-    Check("abstract-quotes", "abstract", "The values of the tables.", _quoted),
-    Check("subjects-above", "app:per_subject", "As many subjects of the table.", _above),
+    Check(
+        "gains-counted",
+        "sec:experiments; app:multi_band",
+        "As many rows of the table gain.",
+        _improved,
+    ),
+    Check("gain-caption", "tab:multiband_bcicha", "One table has one gain.", _caption),
+    Check(
+        "abstract-gain",
+        "abstract",
+        "A gain is the accuracy with three bands less that with one.",
+        _headline,
+    ),
+    Check("abstract-quotes", "abstract", "They are the values of the tables.", _quoted),
+    Check("subjects-above", "app:per_subject", "The table has as many such subjects.", _above),
     *(
         Check(
             f"seed-42-{subject.lower()}",
@@ -253,7 +264,7 @@ CHECKS = [
         )
         for subject in ("S2", "S4")
     ),
-    Check("over-tslr", "sec:experiments", "Differences of the main table.", _over_tslr),
+    Check("over-tslr", "sec:experiments", "They are differences of the main table.", _over_tslr),
     Check(
         "depth-2-seeds", "tab:structure_ablation_depth", "Mean and spread agree.", _perfect_seeds
     ),

@@ -29,7 +29,7 @@ def _formula(_: Paper, name: str) -> Outcome:
     if verdict != "holds" and found["counterexample"]:
         shown += f". Smallest: {found['counterexample']}"
     if verdict != "holds" and found["instead"]:
-        shown += f". True: {found['instead']}"
+        shown += f". Instead: {found['instead']}"
     return Outcome(verdict, claim.claim, shown, found["numbers"])
 
 
@@ -37,7 +37,7 @@ CHECKS = [
     Check(
         name,
         next(claim.source for claim in theory.CLAIMS if claim.id == name),
-        "It is true as printed (spdtokens theory).",
+        "The formula is right as printed (spdtokens theory).",
         partial(_formula, name=name),
     )
     for name in FORMULAS

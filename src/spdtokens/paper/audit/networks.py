@@ -79,7 +79,7 @@ def _largest(paper: Paper) -> Outcome:
     return Outcome(
         judge(sizes[largest] == printed),
         f"{printed:,} parameters, the largest models",
-        f"the network for {largest} has {sizes[largest]:,}, its tokens being longer",
+        f"the network for {largest} has {sizes[largest]:,}",
         {"parameters": sizes},
     )
 
@@ -118,8 +118,8 @@ def _idle(paper: Paper) -> Outcome:
     return Outcome(
         judge(idle == 0),
         f"{total:,} trainable parameters with one token a trial",
-        f"a softmax over one score is 1, so queries and keys get no gradient: {idle:,} parameters "
-        f"({idle / total:.1%}; counted: {shape.query_key:,}) stay as drawn, in torch's own encoder",
+        f"without a gradient in torch's own encoder: {idle:,} parameters ({idle / total:.1%}); "
+        f"queries and keys have {shape.query_key:,}, and a softmax over one score is 1",
         {"idle": idle, "share": idle / total},
     )
 
@@ -153,8 +153,9 @@ def _spdnet(paper: Paper) -> Outcome:
     return Outcome(
         "is something else" if fits else "undecided",
         f"SPDNet: {printed:,} parameters, {flops:,} FLOPs",
-        f"logarithm and a linear layer: ({d} x {d + 1} / 2 + 1) x {classes} = {linear:,}, which "
-        f"leaves nothing for a bilinear map; its multiply-adds for 32 trials are {batch:,}",
+        f"logarithm and a linear layer: ({d} x {d + 1} / 2 + 1) x {classes} = {linear:,}, so "
+        f"{printed - linear:,} are left for bilinear maps; its multiply-adds for 32 trials are "
+        f"{batch:,}",
         {"without_bilinear_maps": linear, "multiply_adds_of_32": batch},
     )
 
@@ -239,7 +240,7 @@ def _megabytes(paper: Paper) -> Outcome:
         judge(abs(off[OURS[0]]) <= max(others, 0.02)),
         f"{printed:.2f} MB for our models",
         f"4 bytes a parameter: {computed:.2f} MiB ({computed * 2**20 / 1e6:.2f} MB), "
-        f"{off[OURS[0]]:.2f} less; the other models are printed within {others:.2f} MB",
+        f"printed {off[OURS[0]]:+.2f}; the other models are printed within {others:.2f} MB",
         {"mebibytes": {row: computed for row, (_, computed) in rows.items()}},
     )
 
@@ -314,8 +315,8 @@ def _tokens(paper: Paper) -> Outcome:
 
 
 CHECKS = [
-    Check("parameters-standard", SETUP, "The count of the network as described.", _standard),
-    Check("parameters-small", SETUP, "The count of MAMEM's network as described.", _small),
+    Check("parameters-standard", SETUP, "The network as described has as many.", _standard),
+    Check("parameters-small", SETUP, "MAMEM's network as described has as many.", _small),
     Check("parameters-largest", SETUP, "No network of the paper has more.", _largest),
     Check(
         "parameters-one-size",
@@ -338,10 +339,17 @@ CHECKS = [
     Check("spdnet-size", "tab:efficiency", "SPDNet has bilinear maps.", _spdnet),
     Check("eegnet-size", "tab:efficiency", "EEGNet has its published shape.", _eegnet),
     Check("atcnet-size", "tab:efficiency", "ATCNet has its published shape.", _atcnet),
-    Check("flops", "tab:efficiency", "Two operations a multiply-add, for one trial.", _flops),
-    Check("model-size", "tab:efficiency", "Four bytes a parameter, and few buffers.", _megabytes),
+    Check("flops", "tab:efficiency", "They are two per multiply-add, for one trial.", _flops),
+    Check(
+        "model-size",
+        "tab:efficiency",
+        "A model takes four bytes per parameter, and few buffers.",
+        _megabytes,
+    ),
     Check("efficiency-score", "tab:efficiency", "Scores follow the printed formula.", _efficiency),
-    Check("raw-flops", "app:ablation", "The mean of the five raw-signal models.", _eeg_flops),
+    Check(
+        "raw-flops", "app:ablation", "That is the mean of the five raw-signal models.", _eeg_flops
+    ),
     Check(
         "dimensions",
         "app:datasets; app:theoretical",

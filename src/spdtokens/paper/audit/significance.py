@@ -122,5 +122,7 @@ CHECKS = [
         "Some five pairs with these means and spreads give that p-value.",
         partial(_ablation, name="geometric-attention", first="Geometric", second="Standard"),
     ),
-    Check("bn-embed-level", "app:ablation", "Significant means below the level.", _level),
+    Check(
+        "bn-embed-level", "app:ablation", "What is called significant is below the level.", _level
+    ),
 ]

@@ -234,7 +234,7 @@ CHECKS = [
         Check(
             f"granularity-{split.key}",
             labels(f"subjects-{split.key}", f"multiband-{split.key}"),
-            "An accuracy of n test trials is k / n, a mean of five seeds k / (5 n).",
+            "The accuracies are possible for n test trials: k / n, means of five seeds k / (5 n).",
             partial(_headline, split=split),
         )
         for split in SPLITS
@@ -242,25 +242,25 @@ CHECKS = [
     Check(
         "granularity-ablations",
         labels("geometry", "geometric-attention", "depth", "heads"),
-        "The same, for one subject of each data set.",
+        "Accuracies of one subject of each data set are possible for its test trials.",
         _ablations,
     ),
     Check(
         "granularity-others",
         labels("bn-embed", "baselines"),
-        "The same, for BN-Embed and the methods compared with.",
+        "Those of BN-Embed and of the methods compared with are, too.",
         _others,
     ),
     Check(
         "granularity-confusion",
         "fig:confusion_matrices_key",
-        "A confusion matrix of the test session has 288 trials.",
+        "The confusion matrices are of the 288 trials of the test session.",
         _figure_seeds,
     ),
     Check(
         "granularity-classical",
         "tab:all_subjects_comparison",
-        "A mean over s subjects of a method without seeds is k / (s n).",
+        "Means over s subjects of methods without seeds are possible for n test trials: k / (s n).",
         _classical,
     ),
 ]

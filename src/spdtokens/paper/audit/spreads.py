@@ -227,13 +227,13 @@ CHECKS = [
     Check(
         "spread-reduction-bci2a",
         "sec:method; sec:experiments",
-        "One reduction for one comparison.",
+        "One comparison has one reduction.",
         partial(_reduction_twice, key="BCI2a", first="spread-bci2a-method", second="spread-bci2a"),
     ),
     Check(
         "spread-reduction-bcicha",
         "app:multi_band; sec:experiments",
-        "One reduction for one comparison.",
+        "One comparison has one reduction.",
         partial(
             _reduction_twice, key="BCIcha", first="spread-bcicha-caption", second="spread-bcicha"
         ),

@@ -191,7 +191,7 @@ CHECKS = [
     Check(
         "runs-within-subjects",
         "sec:experiments; tab:all_subjects_comparison",
-        "Enough for the tables.",
+        "They are enough for the tables.",
         _runs_of_table,
     ),
     Check(
@@ -201,8 +201,8 @@ CHECKS = [
         _best_in_bold,
     ),
     Check("band-names", "sec:experiments", "Bands have their conventional names.", _bands),
-    Check("near-chance", "app:per_subject_baseline", "Chance is within reach.", _chance),
-    Check("raw-gain", "app:ablation", "One gain for one comparison.", _raw_gain),
+    Check("near-chance", "app:per_subject_baseline", "Guesses reach it.", _chance),
+    Check("raw-gain", "app:ablation", "One comparison has one gain.", _raw_gain),
     *(
         Check(
             f"standard-network-{epochs}",
@@ -220,5 +220,7 @@ CHECKS = [
         "Other seeds give other values.",
         _legacy,
     ),
-    Check("official-split", "sec:experiments; app:ablation", "It trains on a session.", _split),
+    Check(
+        "official-split", "sec:experiments; app:ablation", "It trains on a whole session.", _split
+    ),
 ]

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from spdtokens._files import written_whole
+from spdtokens._words import counted
 from spdtokens.paper.reproduce.run import Extent, Reproduced, Value
 
 #: Between our training score, our test score and what the paper prints.
@@ -24,12 +25,14 @@ def extent_note(extent: Extent) -> str:
         return f"All subjects and 5 seeds, {data}."
     parts = []
     if extent.subjects is not None:
-        parts.append(f"at most {extent.subjects} subjects")
-    parts.append(f"{extent.seeds} seeds")
+        parts.append(f"at most {counted(extent.subjects, 'subject')}")
+    parts.append(counted(extent.seeds, "seed"))
     if extent.pooled_seeds is not None:
         parts.append(f"{extent.pooled_seeds} in cells over several subjects")
     if extent.network_epochs is not None:
-        parts.append(f"{extent.network_epochs} epochs for networks that train one by one")
+        parts.append(
+            f"{counted(extent.network_epochs, 'epoch')} for networks that train one by one"
+        )
     return f"QUICK: {', '.join(parts)}; {data}."
 
 

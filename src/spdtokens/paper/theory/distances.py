@@ -77,7 +77,7 @@ def _commuting(rng: torch.Generator) -> Finding:
     return Finding(
         judge(within and abs(lowest - math.sqrt(0.5)) < ROUNDING),
         f"ratio in [{low:.4f}, {high:.4f}] over {n} commuting pairs; the lower end {lowest:.4f} is "
-        "reached by the paper's 2 x 2 example with b = -a, and only then",
+        "reached by the paper's 2 x 2 example with b = -a",
         {"min": low, "max": high, "n": n, "paper_example": lowest},
     )
 
@@ -109,8 +109,8 @@ def _main_lower(rng: torch.Generator) -> Finding:
     low, _, n = _extremes(slack)
     return Finding(
         judge(low >= 1 - ROUNDING),
-        f"smallest ratio is {low:.2f} times the printed bound over {n} pairs: true and loose, "
-        "1 / sqrt 2 holds without kappa (see bilipschitz-general-lower)",
+        f"smallest ratio is {low:.2f} times the printed bound over {n} pairs; for a "
+        "bound without kappa see bilipschitz-general-lower",
         {"min_over_bound": low, "n": n},
     )
 
@@ -161,8 +161,8 @@ def _proof_upper(rng: torch.Generator) -> Finding:
     _, over, _ = _extremes(printed)
     return Finding(
         judge(over <= 1 + ROUNDING),
-        f"at most {over:.4f} of the printed bound over {n} pairs; sqrt(2) serves for every kappa "
-        f"(largest ratio {high:.4f}; Araki and Yamagami 1981), so no distortion grows with kappa",
+        f"at most {over:.4f} of the printed bound over {n} pairs; largest ratio over all "
+        f"kappa {high:.4f} (sqrt 2 by Araki and Yamagami 1981)",
         {"max_over_bound": over, "max_ratio": high, "n": n},
     )
 

@@ -32,7 +32,10 @@ def theory_table(findings: list[dict[str, Any]]) -> Table:
     for finding in findings:
         evidence = escape(finding["evidence"])
         if finding["verdict"] != "holds":
-            for label, key in (("smallest counter-example", "counterexample"), ("true", "instead")):
+            for label, key in (
+                ("smallest counter-example", "counterexample"),
+                ("instead", "instead"),
+            ):
                 if finding[key]:
                     evidence += f"\n[bold]{label}:[/] {escape(finding[key])}"
         colour = COLOURS[finding["verdict"]]
