@@ -141,10 +141,10 @@ def independent_counts(
 ) -> NDArray[np.float64]:
     """How many independent trials of each class the test trials are worth.
 
-    Trials of one class in one stretch count as one. Where stretches are not equally large, a mean
-    over trials is less certain than their number says, and Kish's effective number, (sum of
-    sizes) ** 2 / (sum of sizes ** 2) rounded down, is taken. For ROC AUC and balanced accuracy it
-    is taken in each class; for other metrics over all, and shared out as the trials are.
+    Trials of one stretch count as one: of one class for ROC AUC and balanced accuracy, which look
+    at each class; else of all, and their number is shared out as the trials are. Where stretches
+    are not equally large, a mean over trials is less certain than their number says, and Kish's
+    effective number, (sum of sizes) ** 2 / (sum of sizes ** 2) rounded down, is taken.
 
     Parameters
     ----------
@@ -163,11 +163,10 @@ def independent_counts(
     codes, number = np.asarray(y), np.unique(stretch, return_inverse=True)[1]
     sizes = np.zeros((int(number.max()) + 1, n_classes), dtype=np.int64)
     np.add.at(sizes, (number, codes), 1)
-    counts, squares = sizes.sum(0), (sizes**2).sum(0)
+    counts, n = sizes.sum(0), len(codes)
     if metric in BY_CLASS:
-        return (counts**2 // squares.clip(1)).astype(np.float64)
-    n = int(counts.sum())
-    return np.asarray(counts * (n**2 // int(squares.sum()) / n))
+        return (counts**2 // (sizes**2).sum(0).clip(1)).astype(np.float64)
+    return np.asarray(counts * (n**2 // int((sizes.sum(1) ** 2).sum()) / n))
 
 
 def above_chance(

@@ -143,7 +143,7 @@ def itr(accuracy: float, n_classes: int, seconds: float | None = None) -> float:
         raise EvaluationError(f"seconds must be above 0, not {seconds}.")
     if not 0 <= accuracy <= 1:  # NaN too
         raise EvaluationError(f"accuracy must be from 0 to 1, not {accuracy}; divide percent.")
-    bits = float(_bits(np.float64(accuracy), n_classes))
+    bits = float(_bits(np.asarray(accuracy), n_classes))
     return bits if seconds is None else bits * 60 / seconds
 
 

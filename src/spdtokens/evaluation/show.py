@@ -20,7 +20,7 @@ TESTS = {
     "permutation": "a sign-flip permutation test over subjects",
     "corrected_resampled_t": "a corrected resampled t-test over folds",
     "mcnemar": "McNemar's exact test over trials",
-    "trial_permutation": "a paired permutation test over independent trials or chains of trials",
+    "trial_permutation": "a paired permutation test over trials (dependent ones swapped together)",
 }
 
 

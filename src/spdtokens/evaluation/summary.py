@@ -287,7 +287,9 @@ def _row(
     once = list({(run.spec.subject, run.spec.fold): run for run in runs}.values())
     counts = np.bincount(np.concatenate([run.y for run in once]), minlength=n_classes)
     independent = _independent(once, metric, n_classes)
-    known = independent is not None and metric in BOUNDS
+    bound = NAN
+    if independent is not None and metric in BOUNDS:
+        bound = BOUNDS[metric](independent, 0.05)
     subjects = table.by_subject(table.test)
     error, loss, confidence = _calibration(runs)
     return Row(
@@ -300,7 +302,7 @@ def _row(
         std_folds=_mean([_std(_means(rows, 1)) for rows in subjects]),
         std_subjects=_std(np.array([_mean(_means(rows, 1)) for rows in subjects])),
         chance=get_metric(metric).chance(counts),
-        chance_bound=BOUNDS[metric](independent, 0.05) if known else NAN,
+        chance_bound=bound,
         majority=float(counts.max() / counts.sum()),
         calibration_error=error,
         log_loss=loss,

@@ -27,7 +27,7 @@ TITLES = {
     "permutation": "sign-flip permutation test",
     "corrected_resampled_t": "corrected resampled t-test",
     "mcnemar": "exact test over trials",
-    "trial_permutation": "paired permutation test over independent trials or chains of trials",
+    "trial_permutation": "paired permutation test over trials (dependent ones swapped together)",
 }
 
 
