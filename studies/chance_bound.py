@@ -1,7 +1,7 @@
 """How often a decoder of noise is called above chance: docs/evaluation.md.
 
 Run `python studies/chance_bound.py` from a checkout, or `python studies/chance_bound.py 50` for 50
-simulated data sets per row instead of 300 (which take two minutes). Prints one Markdown row per
+simulated data sets per row instead of 300 (which take some minutes). Prints one Markdown row per
 kind of trials.
 
 Every data set is noise of 4 channels: one session to train on, one to test. Stretches of noise have
@@ -21,12 +21,13 @@ from spdtokens.evaluation.chance import BOUNDS
 
 CHANNELS, SFREQ = 4, 100.0
 #: Samples of a trial, and of these on either side that are there for the filters.
-LENGTH, MARGIN = 200, 50
+LENGTH, MARGIN = 400, 50
+HEAVY = "10 windows a sample apart, `onset`"
 #: Name: stretches of each class, windows of a stretch, samples from one window to the next, whether
 #: the file has groups, whether it has onsets, metric.
 KINDS = {
     "independent trials": ((40, 40), 1, LENGTH, False, True, "accuracy"),
-    "10 windows a sample apart, `onset`": ((40, 40), 10, 1, False, True, "accuracy"),
+    HEAVY: ((40, 40), 10, 1, False, True, "accuracy"),
     "the same, `group`": ((40, 40), 10, 1, True, False, "accuracy"),
     "the same, 30 stretches": ((15, 15), 10, 1, True, False, "accuracy"),
     "the same, 4 classes": ((20, 20, 20, 20), 10, 1, False, True, "accuracy"),

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import runpy
 from itertools import product
 from math import comb
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -185,6 +187,32 @@ def test_one_large_stretch_outweighs_many_small_ones() -> None:
     (n, _) = independent_counts("balanced_accuracy", y, stretch, 2)
     assert n == 1 == int(0.25 / spread)
     assert independent_counts("accuracy", y, stretch, 2).sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "balanced_accuracy", "roc_auc"])
+def test_decisions_repeated_many_times_exceed_their_bound_once_in_20(metric: str) -> None:
+    rng, n, copies = np.random.default_rng(5), 80, 10
+    stretch = np.repeat(np.arange(n), copies)
+    beyond = np.zeros(2)
+    for _ in range(400):
+        y = np.repeat(rng.permutation(np.arange(n) % 2), copies)
+        guess = np.repeat(rng.random(n), copies) + rng.normal(0, 0.02, n * copies)
+        p = np.clip(guess, 0, 1)
+        score = METRICS[metric](y, np.stack([1 - p, p], axis=1))
+        counts = [independent_counts(metric, y, units, 2) for units in (stretch, np.arange(len(y)))]
+        beyond += [score > BOUNDS[metric](found, 0.05) for found in counts]
+    assert 0.02 <= beyond[0] / 400 <= 0.07
+    assert beyond[1] / 400 > 0.2  # as if every copy were another decision
+
+
+@pytest.mark.slow
+def test_noise_in_overlapping_windows_exceeds_the_bound_once_in_20() -> None:
+    """Through the real path: the simulation that docs/evaluation.md shows."""
+    script = runpy.run_path(str(Path(__file__).parents[2] / "studies" / "chance_bound.py"))
+    _, n_test, n_independent, share, naive = script["exceeded"](script["HEAVY"], 300)
+    assert (n_test, n_independent) == (800, 80)
+    assert 0.02 <= share <= 0.07
+    assert naive > 0.2
 
 
 def test_levels_and_refusals() -> None:

@@ -75,6 +75,13 @@ def _p_value(p: float) -> str:
     return "<.001" if p < 0.001 else "1" if p > 0.9995 else f"{p:.3f}".lstrip("0")
 
 
+def classes_said(row: Row) -> str:
+    """Why balanced accuracy is shown; empty for other metrics."""
+    if row.metric != "balanced_accuracy":
+        return ""
+    return f", the default for unequal classes (largest: {100 * row.majority:.0f} % of test trials)"
+
+
 def chance_said(row: Row) -> str:
     """Chance level and its bound in a sentence, with the number of trials that counted."""
     text = f"Chance level {score_said(row.chance, row.metric)}"
@@ -98,11 +105,8 @@ def _caption(rows: Sequence[Row]) -> str:
     row = rows[0]
     unit = " in percent" if row.metric in PERCENT else ""
     title = METRICS[row.metric].title
-    text = f"{title[0].upper()}{title[1:]}{unit}"
-    if row.metric == "balanced_accuracy":
-        text += f", the default for unequal classes (largest: {row.majority:.0%} of test trials)"
-    text += ": mean over seeds, then folds, then "
-    text += f"subjects ({max(r.n_seeds for r in rows)} seeds, {row.n_folds} folds, "
+    text = f"{title[0].upper()}{title[1:]}{unit}{classes_said(row)}: mean over seeds, then folds, "
+    text += f"then subjects ({max(r.n_seeds for r in rows)} seeds, {row.n_folds} folds, "
     text += f"{row.n_subjects} subjects; {row.n_train:.0f} training trials a run, n test trials). "
     spreads = dict.fromkeys(r.spread_over for r in rows if r.spread_over)
     if spreads:

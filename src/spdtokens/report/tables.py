@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spdtokens.evaluation.show import TESTS, chance_said
+from spdtokens.evaluation.show import TESTS, chance_said, classes_said
 from spdtokens.evaluation.summary import Row
 from spdtokens.report.facts import Facts
 from spdtokens.report.numbers import (
@@ -82,7 +82,8 @@ def methods_table(facts: Facts) -> Table:
     )
     named = " or ".join(TESTS.get(test, test.replace("_", " ")) for test in tests)
     note = (
-        f"{sentence(metric_title(metric))}: mean over seeds, then folds, then subjects. "
+        f"{sentence(metric_title(metric))}{classes_said(facts.rows[0])}: mean over seeds, then "
+        "folds, then subjects. "
         "Train: the same score on the trials trained on; only the test score measures "
         "generalisation. ±: standard deviation over what the next column names. "
         f"{chance_said(facts.rows[0])} Scores not above that bound are in italics. n: test trials. "
