@@ -33,6 +33,8 @@ KINDS = {
     "the same, 4 classes": ((20, 20, 20, 20), 10, 1, False, True, "accuracy"),
     "the same, ROC AUC": ((60, 20), 10, 1, False, True, "roc_auc"),
     "the same, classes 3 to 1": ((60, 20), 10, 1, False, True, None),
+    "10 windows 3 samples apart": ((40, 40), 10, 3, False, True, "accuracy"),
+    "10 windows 3 samples apart, 4 classes": ((20, 20, 20, 20), 10, 3, False, True, "accuracy"),
     "4 windows, half of each in the next": ((40, 40), 4, LENGTH // 2, True, True, "accuracy"),
     "4 segments of a trial, none overlapping": ((40, 40), 4, LENGTH, True, False, "accuracy"),
 }
