@@ -231,7 +231,15 @@ def test_evaluate(covariance_folder: Path) -> None:
     assert 0 <= rows[-1]["p_value"] <= 1
     shown = runner.invoke(app, [*command, "--method", "ts-lr,token-euclidean"])
     assert "2/2" in shown.stderr  # two seeds
-    for word in ("token-euclidean", "train", "test", "chance", "50.0", "McNemar", "target access"):
+    for word in (
+        "token-euclidean",
+        "train",
+        "test",
+        "chance",
+        "50.0",
+        "permutation",
+        "target access",
+    ):
         assert word in shown.stdout
 
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from spdtokens.data import DataError, Recording, from_arrays, load_dataset
 from spdtokens.evaluation import Choice, EvaluationError, Question, evaluate
 from spdtokens.evaluation.answer import answer, by_choice, evaluation_of
 from spdtokens.evaluation.plan import Source, plan
 from spdtokens.training.methods import Settings
-from tests.evaluation.made import SETTINGS, choices, covariances, evaluated, signals
+from tests.evaluation.made import SAMPLES, SETTINGS, choices, covariances, evaluated, signals
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "bci2a-a09-covariances"
 QUICK = ("token-log-euclidean", "mdm", "ts-lr", "spd-token-mlp")
@@ -42,14 +43,97 @@ def test_the_metric_is_that_of_the_paradigm_or_asked_for() -> None:
         evaluated(signals(), "mdm", metric="auc")
 
 
+def unequal(change=None, **more: Any):
+    """Three quarters of the trials are of class a."""
+
+    def fewer(recording: Recording) -> Recording:
+        y = (np.arange(len(recording)) % 4 == 3).astype(np.int64)
+        recording = replace(recording, y=y)
+        return recording if change is None else change(recording)
+
+    return signals(change=fewer, **more)
+
+
+def test_unequal_classes_are_shown_by_balanced_accuracy() -> None:
+    row = evaluated(unequal(), "mdm", subjects=("1",)).rows[0]
+    assert (row.metric, row.chance) == ("balanced_accuracy", 0.5)
+    assert row.majority == 0.75
+    row = evaluated(unequal(), "mdm", subjects=("1",), metric="accuracy").rows[0]
+    assert row.chance == 0.75 <= row.chance_bound
+    row = evaluated(unequal(paradigm="erp", filtered=(1.0, 40.0)), "xdawn-ts-lr").rows[0]
+    assert (row.metric, row.chance) == ("roc_auc", 0.5)
+
+
+def test_the_p_value_is_of_the_metric_in_the_table() -> None:
+    """In noise `ts-lr` says the larger class, `mdm` either: only accuracy tells them apart."""
+
+    def noise(recording: Recording) -> Recording:
+        seed = [len(recording.session), *map(ord, recording.session)]
+        return replace(recording, X=np.random.default_rng(seed).standard_normal(recording.X.shape))
+
+    dataset = unequal(noise, n=120)
+    p = {}
+    for metric in ("accuracy", "balanced_accuracy", "roc_auc"):
+        found = evaluated(dataset, "ts-lr", "mdm", subjects=("1",), metric=metric)
+        p[metric] = found.rows[1].p_holm
+        gap = found.rows[1].score - found.rows[0].score
+        assert found.rows[1].comparison is not None
+        assert found.rows[1].comparison.mean_difference == pytest.approx(gap)
+    assert p["accuracy"] < 0.01
+    assert min(p["balanced_accuracy"], p["roc_auc"]) > 0.05
+
+
+def test_overlapping_windows_and_segments_count_as_one() -> None:
+    """Three kinds of the same 24 trials: six to a group, four overlapping each other, apart."""
+
+    def grouped(recording: Recording) -> Recording:
+        return replace(recording, group=np.arange(24) // 6, about={})
+
+    def overlapping(recording: Recording) -> Recording:
+        onset = np.arange(24) // 4 * 2 * SAMPLES + np.arange(24) % 4
+        return replace(recording, about={"onset": onset})
+
+    def apart(recording: Recording) -> Recording:
+        return replace(recording, about={"onset": np.arange(24) * SAMPLES})
+
+    wanted = {grouped: 4, overlapping: 6, apart: 24}
+    for change, n in wanted.items():
+        # All of a group or stretch have one label.
+        def labelled(recording: Recording, change=change, n=n) -> Recording:
+            return change(replace(recording, y=np.arange(24) // (24 // n) % 2))
+
+        found = evaluated(signals(change=labelled), "ts-lr", "mdm", subjects=("1",), metric="kappa")
+        row = found.rows[0]
+        bound = stats.binom.isf(0.05, n, 0.5) / n
+        assert row.chance_bound == pytest.approx((bound - 0.5) / 0.5)
+        assert (row.n_test, row.n_independent) == (24, n)
+        assert found.rows[1].comparison is not None
+        assert found.rows[1].comparison.n == n
+
+
+def test_windows_that_slide_without_a_gap_are_one_chain() -> None:
+    """Half of each overlaps the next, so every second one counts, and nothing can be swapped."""
+
+    def sliding(recording: Recording) -> Recording:
+        onset = np.arange(24) * (SAMPLES // 2)
+        return replace(recording, run=np.full(24, "1"), about={"onset": onset})
+
+    found = evaluated(signals(change=sliding), "ts-lr", "mdm", subjects=("1",))
+    assert found.rows[0].n_independent == 12
+    assert np.isnan(found.rows[1].p_holm)
+    assert found.rows[1].no_p_because
+    assert found.rows[1].values()["no_p_because"] == found.rows[1].no_p_because
+
+
 def test_runs_done_under_settings_that_mean_the_same_are_found() -> None:
     """A store has them under other idle settings: of ts-lr the epochs do not matter."""
     source = Source({"made-up": signals()})
     before = Question("made-up", (Choice("ts-lr", SETTINGS),))
     results = answer(before, source).results["ts-lr"]
     after = Question("made-up", (Choice("ts-lr", Settings(epochs=99), "mine"),))
-    assert {s.key for s in plan(after, source)} == {r.spec.key for r in results}
-    found = evaluation_of(after, source, results)
+    specs = plan(after, source)
+    assert {s.key for s in specs} == {r.spec.key for r in results}
+    found = evaluation_of(after, source, specs, results)
     assert [row.method for row in found.rows] == ["mine"]
     assert found.rows[0].n_runs == 2
 

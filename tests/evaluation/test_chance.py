@@ -1,19 +1,25 @@
 from __future__ import annotations
 
+import runpy
 from itertools import product
 from math import comb
+from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom, mannwhitneyu, norm
 
 from spdtokens.evaluation.chance import (
+    BOUNDS,
     above_chance,
     accuracy_bound,
     auc_bound,
     balanced_accuracy_bound,
     chance_level,
+    independent_counts,
 )
 from spdtokens.evaluation.errors import EvaluationError
 from spdtokens.evaluation.metrics import METRICS, itr
@@ -149,6 +155,64 @@ def test_what_cannot_be_said_is_none() -> None:
     # Two trials cannot show anything.
     assert above_chance("roc_auc", 1.0, [0, 1]) is False
     assert above_chance("accuracy", 1.0, [0, 1]) is False
+
+
+@given(st.lists(st.integers(0, 2), min_size=3, max_size=60))
+def test_independent_trials_have_the_bound_of_their_numbers(labels: list[int]) -> None:
+    y = np.array(labels)
+    counts = np.bincount(y, minlength=3)
+    for metric, bound in BOUNDS.items():
+        found = independent_counts(metric, y, np.arange(len(y)), 3)
+        np.testing.assert_array_equal(found, counts)
+        np.testing.assert_array_equal(bound(found, 0.05), bound(counts, 0.05))
+
+
+def test_equal_stretches_count_as_one_trial_each() -> None:
+    y = np.repeat([0, 1, 0, 1, 1], 7)
+    stretch = np.repeat([5, 3, 9, 1, 2], 7)
+    np.testing.assert_allclose(independent_counts("accuracy", y, stretch, 2), [2, 3])
+    np.testing.assert_allclose(independent_counts("roc_auc", y, stretch, 2), [2, 3])
+    mixed, pairs = np.tile([0, 1], 10), np.arange(20) // 2
+    np.testing.assert_allclose(independent_counts("accuracy", mixed, pairs, 2), [5, 5])
+    np.testing.assert_allclose(independent_counts("roc_auc", mixed, pairs, 2), [10, 10])
+
+
+def test_one_large_stretch_outweighs_many_small_ones() -> None:
+    """A mean of which nine tenths are one decision is hardly surer than that decision."""
+    y = np.zeros(100, dtype=int)
+    stretch = np.append(np.zeros(90, dtype=int), np.arange(1, 11))
+    rng = np.random.default_rng(0)
+    hits = rng.random((20_000, 11)) < 0.5
+    spread = (hits @ np.array([90, *[1] * 10]) / 100).var()
+    (n, _) = independent_counts("balanced_accuracy", y, stretch, 2)
+    assert n == 1 == int(0.25 / spread)
+    assert independent_counts("accuracy", y, stretch, 2).sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "balanced_accuracy", "roc_auc"])
+def test_decisions_repeated_many_times_exceed_their_bound_once_in_20(metric: str) -> None:
+    rng, n, copies = np.random.default_rng(5), 80, 10
+    stretch = np.repeat(np.arange(n), copies)
+    beyond = np.zeros(2)
+    for _ in range(400):
+        y = np.repeat(rng.permutation(np.arange(n) % 2), copies)
+        guess = np.repeat(rng.random(n), copies) + rng.normal(0, 0.02, n * copies)
+        p = np.clip(guess, 0, 1)
+        score = METRICS[metric](y, np.stack([1 - p, p], axis=1))
+        counts = [independent_counts(metric, y, units, 2) for units in (stretch, np.arange(len(y)))]
+        beyond += [score > BOUNDS[metric](found, 0.05) for found in counts]
+    assert 0.02 <= beyond[0] / 400 <= 0.07
+    assert beyond[1] / 400 > 0.2  # as if every copy were another decision
+
+
+@pytest.mark.slow
+def test_noise_in_overlapping_windows_exceeds_the_bound_once_in_20() -> None:
+    """Through the real path: the simulation that docs/evaluation.md shows."""
+    script = runpy.run_path(str(Path(__file__).parents[2] / "studies" / "chance_bound.py"))
+    _, n_test, n_independent, share, naive = script["exceeded"](script["HEAVY"], 300)
+    assert (n_test, n_independent) == (800, 80)
+    assert 0.02 <= share <= 0.07
+    assert naive > 0.2
 
 
 def test_levels_and_refusals() -> None:

@@ -15,11 +15,14 @@ from spdtokens.evaluation.metrics import (
     accuracy,
     all_scores,
     balanced_accuracy,
+    calibration_error,
+    confusion,
     default_metric,
     f1,
     get_metric,
     itr,
     kappa,
+    log_loss,
     roc_auc,
 )
 
@@ -102,10 +105,62 @@ def test_perfect_scores_and_scores_of_one_answer(n_classes: int) -> None:
     bits = scores.pop("itr")
     assert bits == pytest.approx(np.log2(n_classes))
     assert set(scores.values()) == {1.0}
-    same = all_scores(y, np.tile(np.eye(n_classes)[0], (12, 1)))
+
+
+@given(st.lists(st.integers(1, 9), min_size=2, max_size=5))
+def test_chance_is_the_best_of_all_constant_guesses(sizes: list[int]) -> None:
+    """Of F1 of several classes, draws with the frequencies of the classes are better."""
+    k, y = len(sizes), np.repeat(np.arange(len(sizes)), sizes)
+    guesses = [all_scores(y, np.tile(np.eye(k)[c], (len(y), 1))) for c in range(k)]
     for name, metric in METRICS.items():
-        if metric.chance(n_classes) is not None:
-            assert same[name] == pytest.approx(metric.chance(n_classes)), name
+        best = max(guess[name] for guess in guesses)
+        if name == "f1" and k > 2:
+            assert best <= metric.chance(np.array(sizes)) == 1 / k
+        else:
+            assert metric.chance(np.array(sizes)) == pytest.approx(best), name
+
+
+def test_draws_reach_the_chance_of_the_mean_f1() -> None:
+    rng, sizes = np.random.default_rng(0), np.array([600, 300, 100])
+    y = np.repeat(np.arange(3), sizes)
+    drawn = [f1(y, np.eye(3)[rng.permutation(y)]) for _ in range(200)]
+    assert np.mean(drawn) == pytest.approx(METRICS["f1"].chance(sizes), abs=0.005)
+    for q in ([1 / 3, 1 / 3, 1 / 3], [0.8, 0.1, 0.1]):  # other draws are worse
+        others = [f1(y, np.eye(3)[rng.choice(3, 1000, p=q)]) for _ in range(200)]
+        assert np.mean(others) < METRICS["f1"].chance(sizes)
+
+
+@given(cases)
+def test_many_confusion_matrices_are_scored_as_one_by_one(case: Trials) -> None:
+    y, p = case
+    shuffled = [np.roll(p, shift, axis=0) for shift in range(3)]
+    counts = np.stack([confusion(y, q) for q in shuffled])
+    for name, metric in METRICS.items():
+        if metric.of_counts is not None:
+            each = [metric(y, q) for q in shuffled]
+            np.testing.assert_allclose(metric.of_counts(counts), each, err_msg=name)
+
+
+@given(cases)
+def test_calibration_error_and_log_loss_by_their_definitions(case: Trials) -> None:
+    y, p = case
+    p = p / p.sum(1, keepdims=True)
+    confidence, right = p.max(1), p.argmax(1) == y
+    error = 0.0
+    for i in range(10):
+        inside = (confidence > i / 10) & (confidence <= (i + 1) / 10)
+        if inside.any():
+            error += inside.mean() * abs(right[inside].mean() - confidence[inside].mean())
+    assert calibration_error(y, p) == pytest.approx(error)
+    assert log_loss(y, p) == pytest.approx(sk.log_loss(y, p, labels=range(p.shape[1])))
+
+
+def test_calibration_error_of_known_probabilities() -> None:
+    y = np.repeat([1, 0], [7, 3])
+    assert calibration_error(y, np.tile([0.3, 0.7], (10, 1))) == pytest.approx(0)
+    assert calibration_error(y, np.tile([0.0, 1.0], (10, 1))) == pytest.approx(0.3)
+    assert calibration_error(y, np.tile([0.1, 0.9], (10, 1))) == pytest.approx(0.2)
+    assert log_loss([0], [[0.0, 1.0]]) == pytest.approx(-np.log(np.finfo(float).eps))
 
 
 def test_cohens_own_example() -> None:
@@ -153,9 +208,13 @@ def test_itr_rises_with_accuracy(n: int, a: float, b: float) -> None:
 
 
 def test_defaults_and_names() -> None:
-    assert default_metric("erp") == "roc_auc"
-    assert {default_metric(p) for p in ("motor imagery", "ssvep", "other")} == {"accuracy"}
-    assert get_metric("f1").chance(2) is None
+    assert default_metric("erp", [50, 50]) == default_metric("erp", [90, 10]) == "roc_auc"
+    for paradigm in ("motor imagery", "ssvep", "other"):
+        assert default_metric(paradigm, [50, 50]) == "accuracy"
+        assert default_metric(paradigm, [74, 26]) == "accuracy"
+        assert default_metric(paradigm, [25, 75]) == "balanced_accuracy"
+        assert default_metric(paradigm, [37, 21, 21, 21]) == "accuracy"
+        assert default_metric(paradigm, [39, 21, 20, 20]) == "balanced_accuracy"
     with pytest.raises(EvaluationError, match=r"no metric 'auc'.*roc_auc"):
         get_metric("auc")
 

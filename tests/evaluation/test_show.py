@@ -45,9 +45,23 @@ def test_table() -> None:
     )
     assert "3 subjects; 30 training trials a run, n test trials). ± standard deviation over" in text
     assert "p against first by a sign-flip permutation test over subjects, Holm-corrected" in text
-    assert "Only test tells how well it decodes." in text
+    bound = 100 * rows()[0].chance_bound
+    assert f"Chance level 50.0 % (95th percentile for n = 60: {bound:.1f} %)." in text
     assert " .250 " in text  # of 8 sign flips, the observed one and its mirror image
     assert "leaky" not in text.lower()
+
+
+def test_what_was_counted_and_why_there_is_no_p_are_told() -> None:
+    found = [
+        replace(rows()[0], n_independent=12),
+        replace(rows()[1], p_holm=float("nan"), no_p_because="of a reason"),
+    ]
+    text = shown(found)
+    assert "n = 12 independent of 60 test trials" in text
+    assert "No p for se[x]ond: of a reason." in text
+    assert "p against" not in text
+    balanced = [replace(row, metric="balanced_accuracy", majority=0.75) for row in rows()]
+    assert "unequal classes (largest: 75 % of test trials)" in shown(balanced)
 
 
 def test_what_is_no_better_than_guessing_is_dim() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from spdtokens.evaluation.chance import BOUNDS
+from spdtokens.evaluation.metrics import METRICS
 from spdtokens.evaluation.runs import RunResult, RunSpec
 from spdtokens.evaluation.summary import summarise, unit_scores
 
@@ -59,6 +60,8 @@ def run(subject: int, fold: int, seed: int, score: float, *, n: int = 10, **more
         test={"accuracy": score},
         sizes={"train": 30, "validation": 0, "calibration": 0, "test": n},
         seconds=2.0,
+        stretch=fold * n + np.arange(n),
+        chain=fold * n + np.arange(n),
     )
     return replace(result, **more)
 
@@ -101,7 +104,9 @@ def test_means_and_spreads(data: st.DataObject) -> None:
     assert (row.n_train, row.seconds, row.chance) == (30, 2.0, 0.5)
     counts = np.array([5, 5]) * shape[0] * shape[1]
     assert row.chance_bound == BOUNDS["accuracy"](counts, 0.05)
+    assert row.n_independent == row.n_test
     assert row.comparison is None
+    assert row.no_p_because == ""
 
 
 @settings(max_examples=25)
@@ -158,6 +163,7 @@ def test_methods_of_different_folds_are_not_compared() -> None:
     rows = summarise({"a": a, "b": b, "none": []}, "accuracy")
     assert [row.method for row in rows] == ["a", "b"]
     assert rows[1].comparison is None
+    assert rows[1].no_p_because
     unit, scores = unit_scores({"a": a, "b": b}, "accuracy")
     assert unit == "subjects"
     np.testing.assert_allclose(scores["b"], [0.7, 0.7])
@@ -193,3 +199,67 @@ def test_a_fold_without_the_metric_is_left_out_of_the_mean() -> None:
     mine[0] = replace(mine[0], test={"accuracy": float("nan")})
     (row,) = summarise({"a": mine}, "accuracy")
     assert row.score == 0.8
+
+
+def test_trials_are_compared_by_the_metric_that_is_shown() -> None:
+    """One always says the class of nine tenths: far more decisions are right, none is better."""
+    y = (np.arange(200) % 10 == 0).astype(int)
+    rng = np.random.default_rng(0)
+    guess = rng.random(200)
+    p = {"a": np.full(200, 0.1) + 1e-3 * guess, "b": rng.random(200)}
+    results = {
+        name: [run(1, 1, 1, 0.0, n=200, y=y, probabilities=np.stack([1 - q, q], axis=1))]
+        for name, q in p.items()
+    }
+    assert summarise(results, "accuracy")[1].p_holm < 1e-6
+    for metric in ("balanced_accuracy", "roc_auc"):
+        found = summarise(results, metric)[1].comparison
+        assert found is not None
+        assert (found.test, found.n) == ("trial_permutation", 200)
+        scores = [METRICS[metric](y, results[name][0].probabilities) for name in "ba"]
+        assert found.mean_difference == pytest.approx(scores[0] - scores[1])
+        assert found.p_value > 0.05
+
+
+def test_dependent_trials_are_swapped_together() -> None:
+    """Ten decisions of which one method has seven right, each counted twelve times."""
+    y = np.repeat(np.arange(10) % 2, 12)
+    right = {"a": np.repeat(np.arange(10) < 4, 12), "b": np.repeat(np.arange(10) < 7, 12)}
+    chain = np.repeat(np.arange(10), 12)
+    results = {
+        name: [
+            run(1, 1, 1, 0.0, n=120, y=y, chain=chain, stretch=chain,
+                probabilities=np.where(np.eye(2)[np.where(r, y, 1 - y)] > 0, 0.9, 0.1))
+        ]
+        for name, r in right.items()
+    }  # fmt: skip
+    row = summarise(results, "accuracy")[1]
+    assert row.comparison is not None
+    assert (row.comparison.n, row.n_independent, row.n_test) == (10, 10, 120)
+    assert row.comparison.p_value == pytest.approx(stats.binomtest(0, 3).pvalue)
+    assert row.chance_bound == BOUNDS["accuracy"](np.array([5, 5]), 0.05)
+
+
+def test_without_knowing_what_depends_nothing_is_claimed() -> None:
+    results = {
+        name: [run(1, 1, 1, score, n=40, stretch=None, chain=None)]
+        for name, score in (("a", 0.2), ("b", 0.5))
+    }
+    for row in summarise(results, "accuracy"):
+        assert np.isnan(row.chance_bound)
+        assert row.n_independent is None
+        assert np.isnan(row.p_holm)
+    assert summarise(results, "accuracy")[1].no_p_because
+
+
+def test_calibration_is_of_all_folds_of_a_subject() -> None:
+    """Ten trials are too few for ten bins: the folds of a subject are measured together."""
+    mine = runs(np.array([[[0.5], [1.0]], [[0.9], [0.9]]]))
+    (row,) = summarise({"a": mine}, "accuracy")
+    assert row.confidence == pytest.approx(0.9)
+    assert row.calibration_error == pytest.approx(np.mean([abs(0.75 - 0.9), 0.0]))
+    loss = [-np.log(0.9) * hit - np.log(0.1) * (1 - hit) for hit in (0.75, 0.9)]
+    assert row.log_loss == pytest.approx(np.mean(loss))
+    values = row.values()
+    assert values["calibration_error"] == row.calibration_error
+    assert values["log_loss"] == row.log_loss

@@ -58,6 +58,8 @@ def made_run(
         leaky=leaky,
         seconds=1.5,
         memory=100.0,
+        stretch=np.arange(n) + n * sum(map(ord, fold)),
+        chain=np.arange(n) + n * sum(map(ord, fold)),
         origin={"spdtokens": "0.1.0", "code": code_digest(), "git": "abc", "time": "2026-11-16"},
     )
 

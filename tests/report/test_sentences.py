@@ -31,7 +31,7 @@ def test_who_won_by_how_much_and_whether_significantly() -> None:
     assert (
         "30.0 points ahead of first, the reference: significant over 8 subjects (p = 0.008" in told
     )
-    assert "Both methods are above chance (chance is 50.0 %" in told
+    assert "Both methods are above chance. Chance level 50.0 % (95th percentile" in told
     assert "second scores 100.0 %, 12.5 points above its test trials" in told
     assert "Farthest apart is first: 100.0 % on training trials, 57.5 % on test trials" in told
     assert "No score is marked leaky" in told

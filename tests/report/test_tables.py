@@ -32,8 +32,10 @@ def test_methods_against_the_runs_themselves() -> None:
         assert cells["runs"].text == "12"
         assert cells["seconds"].text == "1.5"
     assert [row[2].mark for row in table.rows] == ["best", "", ""]
-    assert table.rows[0][9].text == "reference"
-    assert table.rows[1][9].value == facts.rows[1].p_holm
+    p, error = table.headers.index("p"), table.headers.index("ECE")
+    assert table.rows[0][p].text == "reference"
+    assert table.rows[1][p].value == facts.rows[1].p_holm
+    assert table.rows[1][error].value == facts.rows[1].calibration_error
 
 
 def test_names_of_metrics_keep_their_capitals() -> None:

@@ -21,7 +21,9 @@ METHODS = ("a", "b", "c")
 def run(method: str, subject: int, fold: int, seed: int, accuracy: float) -> RunResult:
     result = made(seed)
     spec = replace(result.spec, method=method, subject=str(subject), fold=f"block {fold}")
-    return replace(result, spec=spec, test={**result.test, "accuracy": accuracy})
+    apart = np.arange(len(result.y))
+    test = {**result.test, "accuracy": accuracy}
+    return replace(result, spec=spec, test=test, stretch=apart, chain=apart)
 
 
 def answer(scores: np.ndarray, **more: str) -> Evaluation:
@@ -98,10 +100,18 @@ def test_one_fold_is_compared_trial_by_trial(scores: np.ndarray) -> None:
     for name, n in (("a", 2), ("b", 11)):  # b is right where a is, and on nine more
         p = np.where(np.arange(len(y))[:, None] < n, right, wrong)
         one.results[name][:] = [replace(r, y=y, probabilities=p) for r in one.results[name]]
-    found = comparisons(one)
-    assert (found.over, found.n, list(found.p_values)) == ("folds", 1, ["mcnemar"])
     wanted = stats.binomtest(9, 9).pvalue
+    found = comparisons(one)  # means over three seeds
+    assert (found.over, found.n, list(found.p_values)) == ("folds", 1, ["trial_permutation"])
+    np.testing.assert_allclose(found.p_values["trial_permutation"], [wanted])
+    single = {name: runs[:1] for name, runs in one.results.items()}
+    found = comparisons(replace(one, results=single))
     np.testing.assert_allclose(found.p_values["mcnemar"], [wanted])
+    # One of the two has seeds: another test, corrected together.
+    three = {**single, "c": one.results["b"]}
+    found = comparisons(replace(one, results=three))
+    np.testing.assert_allclose(found.p_values["mcnemar"], [2 * wanted, np.nan])
+    np.testing.assert_allclose(found.p_values["trial_permutation"], [np.nan, 2 * wanted])
     assert write_figures([found], Path("/nowhere")) == []
 
 
@@ -134,6 +144,7 @@ def test_methods_that_share_no_subject_yet(scores: np.ndarray) -> None:
         "difference": None,
         "effect": None,
         "p_values": {"corrected_resampled_t": None},
+        "no_p_because": "there are fewer than two pairs",
     }
 
 

@@ -52,9 +52,11 @@ def test_a_comparison_fits_a_narrow_terminal() -> None:
             "wilcoxon": np.array([0.04, np.nan]),
             "permutation": np.array([0.5, np.nan]),
         },
+        no_p_because={"spd-token-mlp": "of a reason"},
     )
     text = printed(comparison_table(found), width=80)
     assert "mine, blocks, train: difference to ts-lr" in text
     assert cells(text, "mdm") == ["-0.250", "-1.50", "<.001", "0.040", "0.500"]
     assert cells(text, "spd-token-mlp") == ["-"] * 5
     assert "over 9 subjects" in " ".join(text.split())
+    assert "No p for spd-token-mlp: of a reason." in " ".join(text.split())

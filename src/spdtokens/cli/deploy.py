@@ -167,19 +167,18 @@ def found_table(dataset: Dataset, trials: Trials) -> Table:
 
 def verdict(found: Trained) -> str:
     """Whether it is better than guessing, in words."""
+    from spdtokens.evaluation.metrics import METRICS
+    from spdtokens.evaluation.show import chance_said, score_said
+
     row, protocol = found.row, found.evaluation.question.protocol
-    percent = row.metric == "accuracy"
-    score, bound = (
-        f"{100 * value:.1f} %" if percent else f"{row.metric} {value:.3f}"
-        for value in (row.score, row.chance_bound)
-    )
-    how = f"{score} on trials not trained on ({protocol})"
+    name = METRICS[row.metric].title
+    how = f"{name} {score_said(row.score, row.metric)} on trials not trained on ({protocol})"
     if found.above_chance:
-        return f"[bold]Above chance[/]: {how}; guessing exceeds {bound} once in 20 times."
+        return f"[bold]Above chance[/]: {how}. {chance_said(row)}"
     return (
-        f"[bold red]Not above chance[/]: {how}; guessing exceeds {bound} once in 20 times. The "
-        "model is written, but nothing shows that it decodes anything: look at the events, the "
-        "times and the channels, or record more trials."
+        f"[bold red]Not above chance[/]: {how}. {chance_said(row)} The model is saved, but nothing "
+        "shows that it decodes anything: look at the events, the times and the channels, or record "
+        "more trials."
     )
 
 

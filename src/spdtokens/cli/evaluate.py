@@ -73,7 +73,8 @@ def evaluate(
         ),
     ] = False,
     metric: Annotated[
-        str | None, typer.Option(help="accuracy, roc_auc, ... instead of the paradigm's.")
+        str | None,
+        typer.Option(help="accuracy, roc_auc, ... Default: what suits paradigm and classes."),
     ] = None,
     preset: Annotated[str, typer.Option(help="Network and recipe: paper, paper-small.")] = "paper",
     recipe: Annotated[

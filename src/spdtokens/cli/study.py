@@ -92,7 +92,7 @@ def run(
                 err=True,
             )
         try:
-            with StudyBar(planned.metric_of(planned.study.questions[0])) as bar:
+            with StudyBar(planned.metric_of(0)) as bar:
                 progress = run_study(planned, runs, executor, tell=bar.tell, listener=bar.listen)
         except KeyboardInterrupt:
             left = len(planned.missing(runs))

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
-from spdtokens.data import DataError, Dataset, from_arrays
+from spdtokens.data import DataError, Dataset, Selection, from_arrays
 from spdtokens.evaluation.batches import batches
+from spdtokens.evaluation.dependence import dependence
 from spdtokens.evaluation.execute import execute
 from spdtokens.evaluation.metrics import default_metric, get_metric
 from spdtokens.evaluation.plan import Choice, Question, Source, plan
 from spdtokens.evaluation.runs import RunResult, RunSpec, as_text
 from spdtokens.evaluation.summary import Row, summarise
+from spdtokens.evaluation.trials import Index, Trials
 from spdtokens.training.engine import Listener
 from spdtokens.training.methods import get_method
 
@@ -70,7 +73,8 @@ def evaluate(
     tmin : float, default 0
         Seconds from the cue to the first sample, for arrays of signals only.
     metric : str, optional
-        Accuracy by default, ROC AUC for event-related potentials.
+        By default accuracy, ROC AUC for event-related potentials, or balanced accuracy for clearly
+        unequal classes: see :func:`~spdtokens.evaluation.metrics.default_metric`.
     bar : callable
     **more
         Other fields of :class:`~spdtokens.evaluation.plan.Question`: ``access``, ``alignment``,
@@ -129,7 +133,7 @@ def answer(
         listener = bar(choice, len(new))
         for batch in batches(new):
             done |= {result.spec.key: result for result in execute(batch, source, listener)}
-    return evaluation_of(question, source, list(done.values()), metric)
+    return evaluation_of(question, source, specs, list(done.values()), metric)
 
 
 def by_choice(
@@ -149,12 +153,53 @@ def by_choice(
 
 
 def evaluation_of(
-    question: Question, source: Source, results: Sequence[RunResult], metric: str | None = None
+    question: Question,
+    source: Source,
+    specs: Sequence[RunSpec],
+    results: Sequence[RunResult],
+    metric: str | None = None,
 ) -> Evaluation:
-    """The answer that results give to a question."""
+    """The answer that results give to a question.
+
+    Parameters
+    ----------
+    question : Question
+    source : Source
+    specs : sequence of RunSpec
+        All runs of the question.
+    results : sequence of RunResult
+        As far as there are any, also by specs that say the same in other words.
+    metric : str, optional
+        What suits the data by default.
+    """
     dataset = source.dataset(question.dataset, question.selection)
-    metric = metric or default_metric(dataset.paradigm)
     by_key = {result.spec.key: result for result in results}
-    named = by_choice(question, dataset, [result.spec for result in by_key.values()])
-    grouped = {name: [by_key[spec.key] for spec in specs] for name, specs in named.items()}
+    depends: dict[int, tuple[dict[str, int], Index, Index]] = {}
+
+    def found(spec: RunSpec) -> RunResult:
+        table, result = _trials(spec, source).table, by_key[spec.key]
+        if id(table) not in depends:
+            rows = {name: row for row, name in enumerate(table.id.tolist())}
+            depends[id(table)] = (rows, *dependence(table))
+        rows, stretch, chain = depends[id(table)]
+        at = [rows[name] for name in result.ids.tolist()]
+        return replace(result, spec=spec, stretch=stretch[at], chain=chain[at])
+
+    grouped = {
+        title: [found(spec) for spec in mine if spec.key in by_key]
+        for title, mine in by_choice(question, dataset, specs).items()
+    }
+    metric = metric or suited_metric(dataset, source, specs)
     return Evaluation(question, grouped, summarise(grouped, metric))
+
+
+def suited_metric(dataset: Dataset, source: Source, specs: Sequence[RunSpec]) -> str:
+    """The metric to look at first, by the paradigm and the labels of the subjects tested."""
+    tested = {spec.subject: spec for spec in specs}
+    tables = {subject: _trials(spec, source).table for subject, spec in tested.items()}
+    y = np.concatenate([table.y[table.of(subject)] for subject, table in tables.items()])
+    return default_metric(dataset.paradigm, np.bincount(y, minlength=len(dataset.classes)))
+
+
+def _trials(spec: RunSpec, source: Source) -> Trials:
+    return source.trials(spec.dataset, Selection.of(spec.selection), spec.subjects)

@@ -2,11 +2,13 @@
 
 A guesser here knows how often to say each class, but nothing of the trial. Bounds hold for
 whatever frequencies it guesses with, one-sided at level ``alpha``, for one score that was not
-picked out of many. A score is above chance if it is strictly above the bound.
+picked out of many. A score is above chance if it is strictly above the bound. Bounds are for
+independent trials; :func:`independent_counts` tells how many those at hand are worth.
 
 References
 ----------
 Combrisson and Jerbi, Exceeding chance level by chance, Journal of Neuroscience Methods 250 (2015).
+Kish, Survey Sampling (1965), on the effective size of a sample of clusters.
 Hoeffding, On the distribution of the number of successes in independent trials, Annals of
 Mathematical Statistics 27 (1956).
 Mann and Whitney, On a test of whether one of two random variables is stochastically larger than
@@ -26,6 +28,8 @@ from scipy.stats import binom, norm
 from spdtokens.evaluation.errors import EvaluationError
 from spdtokens.evaluation.metrics import get_metric, itr
 
+#: Metrics whose bounds depend on the trials of each class.
+BY_CLASS = ("balanced_accuracy", "roc_auc")
 #: Scores come as averages and quotients, which round differently from a bound.
 ROUNDING = 1e-12
 
@@ -132,6 +136,39 @@ def balanced_accuracy_bound(counts: Sequence[int] | NDArray[Any], *, alpha: floa
     return float(1 / k + norm.isf(alpha) * spread)
 
 
+def independent_counts(
+    metric: str, y: ArrayLike, stretch: ArrayLike, n_classes: int
+) -> NDArray[np.float64]:
+    """How many independent trials of each class the test trials are worth.
+
+    Trials of one stretch count as one: of one class for ROC AUC and balanced accuracy, which look
+    at each class; else of all, and their number is shared out as the trials are. Where stretches
+    are not equally large, a mean over trials is less certain than their number says, and Kish's
+    effective number, (sum of sizes) ** 2 / (sum of sizes ** 2) rounded down, is taken.
+
+    Parameters
+    ----------
+    metric : str
+    y : array of int, shape (n,)
+    stretch : array of int, shape (n,)
+        The same number for trials that depend on each other: see
+        :func:`~spdtokens.evaluation.dependence.dependence`.
+    n_classes : int
+
+    Returns
+    -------
+    array, shape (n_classes,)
+        The trials of each class if no two have the same stretch.
+    """
+    codes, number = np.asarray(y), np.unique(stretch, return_inverse=True)[1]
+    sizes = np.zeros((int(number.max()) + 1, n_classes), dtype=np.int64)
+    np.add.at(sizes, (number, codes), 1)
+    counts, n = sizes.sum(0), len(codes)
+    if metric in BY_CLASS:
+        return (counts**2 // (sizes**2).sum(0).clip(1)).astype(np.float64)
+    return np.asarray(counts * (n**2 // int((sizes.sum(1) ** 2).sum()) / n))
+
+
 def above_chance(
     metric: str, score: float, y: ArrayLike, alpha: float = 0.05, *, n_classes: int | None = None
 ) -> bool | None:
@@ -174,8 +211,8 @@ def above_chance(
 
 
 def _accuracy(counts: NDArray[Any], alpha: float) -> float:
-    n = int(counts.sum())
-    return accuracy_bound(n, len(counts), priors=counts / n, alpha=alpha)
+    shares = counts / counts.sum()
+    return accuracy_bound(round(counts.sum()), len(counts), priors=shares, alpha=alpha)
 
 
 def _kappa(counts: NDArray[Any], alpha: float) -> float:

@@ -19,6 +19,12 @@ from spdtokens.evaluation.errors import EvaluationError
 
 #: How far from 1 a trial's probabilities may add up to: float32 rounds, logits are farther off.
 ROUNDING = 1e-3
+#: Classes are clearly unequal if the largest has so many times its equal share of the trials: with
+#: two classes three quarters of them, with four three eighths.
+UNEQUAL = 1.5
+
+Counts = NDArray[np.int64]
+Scores = NDArray[np.float64]
 
 
 def accuracy(y: ArrayLike, probabilities: ArrayLike) -> float:
@@ -30,8 +36,7 @@ def accuracy(y: ArrayLike, probabilities: ArrayLike) -> float:
         Class codes, from 0.
     probabilities : array, shape (n, classes)
     """
-    counts = _confusion(y, probabilities)
-    return float(np.trace(counts) / counts.sum())
+    return float(_accuracy(confusion(y, probabilities)))
 
 
 def balanced_accuracy(y: ArrayLike, probabilities: ArrayLike) -> float:
@@ -40,9 +45,7 @@ def balanced_accuracy(y: ArrayLike, probabilities: ArrayLike) -> float:
     NaN if a class has no trial: over the classes that remain, chance would not be one in
     ``classes``. Parameters are those of :func:`accuracy`.
     """
-    counts = _confusion(y, probabilities)
-    sizes = counts.sum(1)
-    return float(np.mean(np.diag(counts) / sizes)) if sizes.all() else float("nan")
+    return float(_balanced_accuracy(confusion(y, probabilities)))
 
 
 def kappa(y: ArrayLike, probabilities: ArrayLike) -> float:
@@ -51,12 +54,7 @@ def kappa(y: ArrayLike, probabilities: ArrayLike) -> float:
     NaN if labels and predictions are all one class, where such guesses agree fully. Parameters are
     those of :func:`accuracy`.
     """
-    counts = _confusion(y, probabilities)
-    n = counts.sum()
-    # In whole numbers, so that full agreement of guesses is seen exactly.
-    by_guess = int(counts.sum(0) @ counts.sum(1))
-    rest = int(n) ** 2 - by_guess
-    return float((n * np.trace(counts) - by_guess) / rest) if rest else float("nan")
+    return float(_kappa(confusion(y, probabilities)))
 
 
 def roc_auc(y: ArrayLike, probabilities: ArrayLike) -> float:
@@ -76,13 +74,43 @@ def f1(y: ArrayLike, probabilities: ArrayLike) -> float:
 
     NaN if a class concerned has no trial. Parameters are those of :func:`accuracy`.
     """
-    counts = _confusion(y, probabilities)
-    sizes = counts.sum(1)
-    of = slice(1, 2) if len(counts) == 2 else slice(None)
-    if not sizes[of].all():
-        return float("nan")
-    each = 2 * np.diag(counts) / (sizes + counts.sum(0)).clip(1)
-    return float(np.mean(each[of]))
+    return float(_f1(confusion(y, probabilities)))
+
+
+def calibration_error(y: ArrayLike, probabilities: ArrayLike, *, bins: int = 10) -> float:
+    """Expected calibration error: how far confidence is from accuracy; lower is better.
+
+    The confidence of a trial is its highest probability. Trials are put into bins of equal width
+    (a bin includes its upper edge), and the distance between mean confidence and accuracy of each
+    bin is averaged, weighted by its number of trials. With few trials it is above 0 even for
+    exact probabilities.
+
+    Parameters
+    ----------
+    y : array of int, shape (n,)
+    probabilities : array, shape (n, classes)
+    bins : int, default 10
+
+    References
+    ----------
+    Guo et al., On calibration of modern neural networks, ICML (2017).
+    """
+    codes, p = checked(y, probabilities)
+    confidence = p.max(1)
+    which = np.digitize(confidence, np.linspace(0, 1, bins + 1)[1:-1], right=True)
+    apart = np.bincount(which, (p.argmax(1) == codes) - confidence)
+    return float(np.abs(apart).sum() / len(codes))
+
+
+def log_loss(y: ArrayLike, probabilities: ArrayLike) -> float:
+    """Mean negative logarithm of the true class's probability; lower is better.
+
+    Probabilities below the rounding of double precision count as that, as in scikit-learn.
+    Parameters are those of :func:`accuracy`.
+    """
+    codes, p = checked(y, probabilities)
+    true = p[np.arange(len(codes)), codes]
+    return float(-np.log(np.clip(true, np.finfo(np.float64).eps, 1)).mean())
 
 
 def itr(accuracy: float, n_classes: int, seconds: float | None = None) -> float:
@@ -115,17 +143,57 @@ def itr(accuracy: float, n_classes: int, seconds: float | None = None) -> float:
         raise EvaluationError(f"seconds must be above 0, not {seconds}.")
     if not 0 <= accuracy <= 1:  # NaN too
         raise EvaluationError(f"accuracy must be from 0 to 1, not {accuracy}; divide percent.")
-    p, n = float(accuracy), n_classes
-    if p <= 1 / n:
-        return 0.0
-    bits = float(np.log2(n) + p * np.log2(p))
-    if p < 1:
-        bits += float((1 - p) * np.log2((1 - p) / (n - 1)))
+    bits = float(_bits(np.asarray(accuracy), n_classes))
     return bits if seconds is None else bits * 60 / seconds
 
 
 def _itr_of_trials(y: ArrayLike, probabilities: ArrayLike) -> float:
-    return itr(accuracy(y, probabilities), np.shape(probabilities)[1])
+    return float(_itr(confusion(y, probabilities)))
+
+
+# Metrics of confusion matrices (..., classes, classes), so that many can be scored at once.
+
+
+def _accuracy(counts: Counts) -> Scores:
+    return np.trace(counts, axis1=-2, axis2=-1) / counts.sum((-2, -1))
+
+
+def _balanced_accuracy(counts: Counts) -> Scores:
+    sizes = counts.sum(-1)
+    recalls = _diagonal(counts) / sizes.clip(1)
+    return np.where(sizes.all(-1), recalls.mean(-1), np.nan)
+
+
+def _kappa(counts: Counts) -> Scores:
+    # In whole numbers, so that full agreement of guesses is seen exactly.
+    n = counts.sum((-2, -1))
+    by_guess = (counts.sum(-2) * counts.sum(-1)).sum(-1)
+    rest = n**2 - by_guess
+    agreed = n * np.trace(counts, axis1=-2, axis2=-1) - by_guess
+    return np.where(rest, agreed / np.where(rest, rest, 1), np.nan)
+
+
+def _f1(counts: Counts) -> Scores:
+    sizes = counts.sum(-1)
+    each = 2 * _diagonal(counts) / (sizes + counts.sum(-2)).clip(1)
+    of = slice(1, 2) if counts.shape[-1] == 2 else slice(None)
+    return np.where(sizes[..., of].all(-1), each[..., of].mean(-1), np.nan)
+
+
+def _itr(counts: Counts) -> Scores:
+    return _bits(_accuracy(counts), counts.shape[-1])
+
+
+def _bits(accuracy: Scores, n_classes: int) -> Scores:
+    right = np.clip(accuracy, 1 / n_classes, 1)
+    wrong = 1 - right
+    bits = np.log2(n_classes) + right * np.log2(right)
+    bits = bits + wrong * np.log2(np.where(wrong > 0, wrong, 1) / (n_classes - 1))
+    return np.where(accuracy > 1 / n_classes, bits, 0.0)
+
+
+def _diagonal(counts: Counts) -> Counts:
+    return np.diagonal(counts, axis1=-2, axis2=-1)
 
 
 @dataclass(frozen=True)
@@ -139,30 +207,57 @@ class Metric:
     function : callable
         Of labels (n,) and probabilities (n, classes).
     chance : callable
-        Of the number of classes: the expected value of guesses, None if it depends on the guesses.
-        For accuracy it holds where classes are equally frequent; see
-        :func:`~spdtokens.evaluation.chance.accuracy_bound` for others.
+        Of the test trials of each class (classes,): what the best guesser expects who knows these
+        numbers but nothing of a trial, whether it always says one class or draws them.
+    of_counts : callable or None
+        The same as ``function`` of confusion matrices (..., classes, classes), true class by
+        predicted class; None if these do not suffice.
     """
 
     name: str
     title: str
     function: Callable[[ArrayLike, ArrayLike], float]
-    chance: Callable[[int], float | None]
+    chance: Callable[[NDArray[Any]], float]
+    of_counts: Callable[[Counts], Scores] | None = None
 
     def __call__(self, y: ArrayLike, probabilities: ArrayLike) -> float:
         return self.function(y, probabilities)
+
+
+def _majority(counts: NDArray[Any]) -> float:
+    return float(np.max(counts) / np.sum(counts))
+
+
+def _f1_of_guesses(counts: NDArray[Any]) -> float:
+    """Always class 1 is best of two. Of more, draws as frequent as the classes: 1 / classes."""
+    if len(counts) > 2:
+        return 1 / len(counts)
+    share = counts[1] / np.sum(counts)
+    return float(2 * share / (1 + share))
 
 
 #: All metrics, by name.
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric("accuracy", "accuracy", accuracy, lambda n: 1 / n),
-        Metric("balanced_accuracy", "balanced accuracy", balanced_accuracy, lambda n: 1 / n),
-        Metric("kappa", "Cohen's kappa", kappa, lambda _: 0.0),
+        Metric("accuracy", "accuracy", accuracy, _majority, _accuracy),
+        Metric(
+            "balanced_accuracy",
+            "balanced accuracy",
+            balanced_accuracy,
+            lambda counts: 1 / len(counts),
+            _balanced_accuracy,
+        ),
+        Metric("kappa", "Cohen's kappa", kappa, lambda _: 0.0, _kappa),
         Metric("roc_auc", "ROC AUC", roc_auc, lambda _: 0.5),
-        Metric("f1", "F1", f1, lambda _: None),
-        Metric("itr", "bits per trial", _itr_of_trials, lambda _: 0.0),
+        Metric("f1", "F1", f1, _f1_of_guesses, _f1),
+        Metric(
+            "itr",
+            "bits per trial",
+            _itr_of_trials,
+            lambda counts: itr(_majority(counts), len(counts)),
+            _itr,
+        ),
     )
 }
 
@@ -185,9 +280,24 @@ def all_scores(y: ArrayLike, probabilities: ArrayLike) -> dict[str, float]:
     return {name: metric(y, probabilities) for name, metric in METRICS.items()}
 
 
-def default_metric(paradigm: str) -> str:
-    """The name of the metric to look at first: ERP sets are unbalanced, so accuracy misleads."""
-    return "roc_auc" if paradigm == "erp" else "accuracy"
+def default_metric(paradigm: str, counts: ArrayLike) -> str:
+    """Name the metric to look at first.
+
+    ROC AUC for event-related potentials. Otherwise accuracy, or balanced accuracy where classes
+    are clearly unequal: the largest has :data:`UNEQUAL` times its equal share of the trials, or
+    more.
+
+    Parameters
+    ----------
+    paradigm : str
+    counts : array of int, shape (classes,)
+        Trials of each class, of all subjects that are evaluated.
+    """
+    if paradigm == "erp":
+        return "roc_auc"
+    sizes = np.asarray(counts)
+    unequal = len(sizes) * sizes.max() >= UNEQUAL * sizes.sum()
+    return "balanced_accuracy" if unequal else "accuracy"
 
 
 def checked(y: ArrayLike, probabilities: ArrayLike) -> tuple[NDArray[np.int64], NDArray[Any]]:
@@ -221,8 +331,8 @@ def checked(y: ArrayLike, probabilities: ArrayLike) -> tuple[NDArray[np.int64], 
     return codes.astype(np.int64), p
 
 
-def _confusion(y: ArrayLike, probabilities: ArrayLike) -> NDArray[np.int64]:
-    """Numbers of trials, true class by predicted class, shape (classes, classes)."""
+def confusion(y: ArrayLike, probabilities: ArrayLike) -> NDArray[np.int64]:
+    """Count trials by true and predicted class, shape (classes, classes)."""
     codes, p = checked(y, probabilities)
     n = p.shape[1]
     return np.bincount(codes * n + p.argmax(1), minlength=n * n).reshape(n, n)

@@ -126,6 +126,10 @@ class RunResult:
         Peak of the process so far, in MB.
     origin : dict of str to str
         Versions, git revision, digest of the code, machine and time.
+    stretch, chain : ndarray of int, shape (n,), or None
+        Which test trials depend on each other: see
+        :func:`~spdtokens.evaluation.dependence.dependence`. Found in the recordings when runs are
+        summarised, and not stored; None before.
     """
 
     spec: RunSpec
@@ -142,3 +146,5 @@ class RunResult:
     seconds: float = 0.0
     memory: float = 0.0
     origin: Mapping[str, str] = field(default_factory=dict)
+    stretch: NDArray[np.int64] | None = None
+    chain: NDArray[np.int64] | None = None

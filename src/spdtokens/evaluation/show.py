@@ -21,6 +21,7 @@ TESTS = {
     "permutation": "a sign-flip permutation test over subjects",
     "corrected_resampled_t": "a corrected resampled t-test over folds",
     "mcnemar": "McNemar's exact test over trials",
+    "trial_permutation": "a paired permutation test over trials (dependent ones swapped together)",
 }
 
 
@@ -75,31 +76,54 @@ def _p_value(p: float) -> str:
     return "<.001" if p < 0.001 else "1" if p > 0.9995 else f"{p:.3f}".lstrip("0")
 
 
+def classes_said(row: Row) -> str:
+    """Why balanced accuracy is shown; empty for other metrics."""
+    if row.metric != "balanced_accuracy":
+        return ""
+    return f", the default for unequal classes (largest: {100 * row.majority:.0f} % of test trials)"
+
+
+def chance_said(row: Row) -> str:
+    """Chance level and its bound in a sentence, with the number of trials that counted."""
+    text = f"Chance level {score_said(row.chance, row.metric)}"
+    if row.n_independent is None:
+        return f"{text} (no bound: it is not known which test trials depend on each other)."
+    if not np.isfinite(row.chance_bound):
+        return f"{text} (no bound for this metric and these classes)."
+    of = "" if row.n_independent == row.n_test else f" independent of {row.n_test} test trials"
+    bound = score_said(row.chance_bound, row.metric)
+    return f"{text} (95th percentile for n = {row.n_independent}{of}: {bound})."
+
+
+def score_said(value: float, metric: str) -> str:
+    """A score within a sentence."""
+    return _number(value, metric) + (" %" if metric in PERCENT else "")
+
+
 def _caption(rows: Sequence[Row]) -> str:
     if not rows:
         return "No runs."
     row = rows[0]
     unit = " in percent" if row.metric in PERCENT else ""
     title = METRICS[row.metric].title
-    text = f"{title[0].upper()}{title[1:]}{unit}: mean over seeds, then folds, then "
-    seeds = counted(max(r.n_seeds for r in rows), "seed")
-    text += f"subjects ({seeds}, {counted(row.n_folds, 'fold')}, "
-    text += (
-        f"{counted(row.n_subjects, 'subject')}; {row.n_train:.0f} training trials a run, n test "
-    )
-    text += "trials). "
+    text = f"{title[0].upper()}{title[1:]}{unit}{classes_said(row)}: mean over seeds, then folds, "
+    text += f"then subjects ({counted(max(r.n_seeds for r in rows), 'seed')}, "
+    text += f"{counted(row.n_folds, 'fold')}, {counted(row.n_subjects, 'subject')}; "
+    text += f"{row.n_train:.0f} training trials per run, n test trials). "
     spreads = dict.fromkeys(r.spread_over for r in rows if r.spread_over)
     if spreads:
         text += f"± standard deviation over {' or '.join(spreads)}. "
-    if np.isfinite(row.chance_bound):
-        text += f"Guesses exceed {_number(row.chance_bound, row.metric)} once in 20 times. "
-    tests = dict.fromkeys(r.comparison.test for r in rows if r.comparison)
+    text += chance_said(row) + " "
+    tests = dict.fromkeys(r.comparison.test for r in rows if r.comparison and not r.no_p_because)
     if tests:
         named = ", ".join(TESTS[test] for test in tests)
         text += f"p against {escape(row.method)} by {named}, Holm-corrected. "
     for note in dict.fromkeys(r.note for r in rows if r.note):
         text += f"{escape(', '.join(r.method for r in rows if r.note == note))}: {note}. "
+    for why in dict.fromkeys(r.no_p_because for r in rows if r.no_p_because):
+        who = ", ".join(escape(r.method) for r in rows if r.no_p_because == why)
+        text += f"No p for {who}: {why}. "
     leaks = dict.fromkeys(r.leaky for r in rows if r.leaky)
     if leaks:
         text += f"[red]Leaky: {'; '.join(leaks)}; these scores flatter.[/] "
-    return text + "Only test tells how well it decodes."
+    return text + "Only the test score measures generalisation."

@@ -20,10 +20,12 @@ from scipy.special import gammaln
 from spdtokens.evaluation.errors import EvaluationError
 
 NAN = float("nan")
-#: Up to so many pairs all sign flips are tried; beyond, so many random ones.
-ALL_FLIPS, RANDOM_FLIPS = 14, 10_000
+#: Up to so many pairs all sign flips are tried; beyond, so many random ones, some at a time.
+ALL_FLIPS, RANDOM_FLIPS, FLIPS_AT_ONCE = 14, 10_000, 1000
 #: Up to so many pairs Wilcoxon's distribution is computed exactly, in less than a second.
 EXACT_RANKS = 500
+#: From which pairs or units are swapped (m, n), 0 or 1, to the differences then (m,).
+Swapped = Callable[[NDArray[Any]], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -33,14 +35,17 @@ class Comparison:
     Attributes
     ----------
     test : str
-        A key of :data:`TESTS`, or ``'mcnemar'``.
+        A key of :data:`TESTS`, ``'mcnemar'`` or ``'trial_permutation'``.
     n : int
-        Pairs (trials for McNemar).
+        Pairs; trials for McNemar, independent units of trials for the permutation test over trials.
     mean_difference : float
         Of ``a - b``; NaN without a pair.
     statistic, p_value : float
     effect : float
-        Hedges' g of the differences (:func:`effect_size`); Cohen's g for McNemar.
+        Hedges' g of the differences (:func:`effect_size`); Cohen's g for McNemar; NaN for the
+        permutation test over trials.
+    why_not : str
+        Why there is no p-value; empty where there is one.
     """
 
     test: str
@@ -49,6 +54,7 @@ class Comparison:
     statistic: float
     p_value: float
     effect: float
+    why_not: str = ""
 
 
 def paired_t(a: ArrayLike, b: ArrayLike) -> Comparison:
@@ -129,15 +135,9 @@ def permutation(a: ArrayLike, b: ArrayLike, *, seed: int = 0) -> Comparison:
     Genetics and Molecular Biology 9 (2010).
     """
     d = _differences(a, b)
-    n = len(d)
-    if n < 2:
+    if len(d) < 2:
         return _result("permutation", d, NAN, NAN)
-    if n <= ALL_FLIPS:
-        flips = np.arange(2**n)[:, None] >> np.arange(n) & 1
-        p = float(_as_far(flips, d).mean())
-    else:
-        flips = np.random.default_rng(seed).integers(0, 2, (RANDOM_FLIPS, n))
-        p = float((1 + _as_far(flips, d).sum()) / (1 + RANDOM_FLIPS))
+    p = flipped_p(lambda flips: d.sum() - 2 * (flips @ d), len(d), float(np.abs(d).sum()), seed)
     return _result("permutation", d, float(d.mean()), p)
 
 
@@ -284,11 +284,21 @@ def _t(d: NDArray[np.float64], factor: float) -> tuple[float, float]:
     return t, float(2 * stats.t.sf(abs(t), len(d) - 1))
 
 
-def _as_far(flips: NDArray[Any], d: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which flips (m, n) of 0 and 1 move the sum at least as far from 0 as none does."""
-    size = np.abs(d).sum()
-    sums = np.abs(d.sum() - 2 * (flips @ d))
-    return np.asarray(sums >= abs(d.sum()) - 1e-9 * size)  # sums round differently
+def flipped_p(swapped: Swapped, n: int, size: float, seed: int) -> float:
+    """P-value: how often flips (m, n) of 0 and 1 move a difference as far from 0 as none does."""
+    # Sums round differently.
+    least = abs(float(swapped(np.zeros((1, n)))[0])) - 1e-9 * size
+    rng = np.random.default_rng(seed)
+    total = 2**n if n <= ALL_FLIPS else RANDOM_FLIPS
+    far = 0
+    for first in range(0, total, FLIPS_AT_ONCE):
+        m = min(FLIPS_AT_ONCE, total - first)
+        if n <= ALL_FLIPS:
+            flips = np.arange(first, first + m)[:, None] >> np.arange(n) & 1
+        else:
+            flips = rng.integers(0, 2, (m, n))
+        far += int((np.abs(swapped(flips)) >= least).sum())
+    return far / total if n <= ALL_FLIPS else (1 + far) / (1 + total)
 
 
 def _effect(d: NDArray[np.float64], corrected: bool) -> float:
@@ -305,4 +315,7 @@ def _effect(d: NDArray[np.float64], corrected: bool) -> float:
 
 def _result(test: str, d: NDArray[np.float64], statistic: float, p: float) -> Comparison:
     mean = float(d.mean()) if len(d) else NAN
-    return Comparison(test, len(d), mean, statistic, p, _effect(d, corrected=True))
+    why = ""
+    if np.isnan(p):
+        why = "all differences are the same" if len(d) > 1 else "there are fewer than two pairs"
+    return Comparison(test, len(d), mean, statistic, p, _effect(d, corrected=True), why)

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spdtokens.evaluation.chance import BOUNDS
-from spdtokens.evaluation.metrics import get_metric
+from spdtokens.evaluation.chance import BOUNDS, independent_counts
+from spdtokens.evaluation.metrics import calibration_error, get_metric, log_loss
 from spdtokens.evaluation.runs import RunResult
 from spdtokens.evaluation.statistics import Comparison, compare, holm, mcnemar
+from spdtokens.evaluation.trial_permutation import trial_permutation
 from spdtokens.signal.bands import cut_note
 
 NAN = float("nan")
@@ -38,19 +39,32 @@ class Row:
         Over folds, averaged over subjects; NaN for one fold a subject.
     std_subjects : float
         Over subjects; NaN for one.
-    chance, chance_bound : float
-        What guesses reach on average, and what they exceed once in 20 times given the number of
-        test trials; NaN where it cannot be said.
+    chance : float
+        What the best constant or random guess expects in this metric: see
+        :class:`~spdtokens.evaluation.metrics.Metric`.
+    chance_bound : float
+        95th percentile of guesses, given the number of independent test trials; NaN where it
+        cannot be said.
+    majority : float
+        Share of the most frequent class among the test trials.
+    calibration_error, log_loss, confidence : float
+        Expected calibration error, mean negative log-likelihood and mean confidence of the test
+        trials: of all folds of a subject together, then mean over seeds and subjects.
     n_train : float
         Training trials of a run, on average.
     n_test : int
         Different trials tested.
+    n_independent : int or None
+        How many independent trials they are worth, by which the bound is computed: see
+        :func:`~spdtokens.evaluation.chance.independent_counts`. None if it is not known.
     n_runs, n_subjects, n_folds, n_seeds : int
         Folds of all subjects together.
     comparison : Comparison or None
-        With the first method; None for the first itself.
+        With the first method; None for the first itself, or if they have not the same folds.
     p_holm : float
         Its p-value, corrected for the number of methods in the table.
+    no_p_because : str
+        Why there is no p-value; empty if there is one, and for the first method.
     leaky : str
         Why the score flatters; empty for an honest one.
     seconds : float
@@ -69,14 +83,20 @@ class Row:
     std_subjects: float
     chance: float
     chance_bound: float
+    majority: float
+    calibration_error: float
+    log_loss: float
+    confidence: float
     n_train: float
     n_test: int
+    n_independent: int | None
     n_runs: int
     n_subjects: int
     n_folds: int
     n_seeds: int
     comparison: Comparison | None
     p_holm: float
+    no_p_because: str
     leaky: str
     seconds: float
     note: str = ""
@@ -126,6 +146,12 @@ class Row:
             "leaky": self.leaky or None,
             "seconds": self.seconds,
             "note": self.note or None,
+            "no_p_because": self.no_p_because or None,
+            "n_independent": self.n_independent,
+            "majority": self.majority,
+            "calibration_error": self.calibration_error,
+            "log_loss": self.log_loss,
+            "confidence": self.confidence,
         }
 
 
@@ -147,8 +173,11 @@ def summarise(results: Mapping[str, Sequence[RunResult]], metric: str) -> list[R
         for name, table in tables.items()
     }
     p = holm([NAN if found is None else found.p_value for found in compared.values()])
+    why = {
+        name: "" if table is first else _why_not(compared[name]) for name, table in tables.items()
+    }
     return [
-        _row(name, metric, table, compared[name], float(corrected))
+        _row(name, metric, table, compared[name], float(corrected), why[name])
         for (name, table), corrected in zip(tables.items(), p, strict=True)
     ]
 
@@ -220,23 +249,55 @@ class _Scores:
             sizes = [(run.sizes["train"], run.sizes["test"]) for run in self.runs]
             n_train, n_test = (round(float(np.mean(column))) for column in zip(*sizes, strict=True))
             return compare(mine, theirs, "corrected_resampled_t", n_train=n_train, n_test=n_test)
-        return mcnemar(self.correct(), other.correct())
+        return compare_trials(self.runs, other.runs, self.metric)
 
-    def correct(self) -> NDArray[np.bool_]:
-        """Whether the mean probability over seeds is highest for the right class, by trial."""
-        mean = np.mean([run.probabilities for run in self.runs], axis=0)
-        return mean.argmax(1) == self.runs[0].y
+
+def compare_trials(
+    mine: Sequence[RunResult], theirs: Sequence[RunResult], metric: str
+) -> Comparison:
+    """Compare two methods on the trials of one test set, by the metric that is shown.
+
+    McNemar's exact test for the accuracy of one run each on independent trials; else a paired
+    permutation test over chains of dependent trials.
+
+    Parameters
+    ----------
+    mine, theirs : sequence of RunResult
+        Of one fold of one subject, one per seed.
+    metric : str
+    """
+    y, chain = mine[0].y, mine[0].chain
+    a, b = (np.stack([run.probabilities for run in runs]) for runs in (mine, theirs))
+    if chain is None:
+        why = "it is not known which test trials depend on each other"
+        return Comparison("trial_permutation", 0, NAN, NAN, NAN, NAN, why)
+    if metric == "accuracy" and len(a) == len(b) == 1 and len(np.unique(chain)) == len(y):
+        return mcnemar(a[0].argmax(1) == y, b[0].argmax(1) == y)
+    return trial_permutation(metric, y, a, b, chain)
+
+
+def _why_not(comparison: Comparison | None) -> str:
+    return "not the same folds" if comparison is None else comparison.why_not
 
 
 def _row(
-    name: str, metric: str, table: _Scores, comparison: Comparison | None, p_holm: float
+    name: str,
+    metric: str,
+    table: _Scores,
+    comparison: Comparison | None,
+    p_holm: float,
+    why: str,
 ) -> Row:
     runs = table.runs
     n_classes = runs[0].probabilities.shape[1]
-    once = {(run.spec.subject, run.spec.fold): run for run in runs}.values()
+    once = list({(run.spec.subject, run.spec.fold): run for run in runs}.values())
     counts = np.bincount(np.concatenate([run.y for run in once]), minlength=n_classes)
-    chance = get_metric(metric).chance(n_classes)
+    independent = _independent(once, metric, n_classes)
+    bound = NAN
+    if independent is not None and metric in BOUNDS:
+        bound = BOUNDS[metric](independent, 0.05)
     subjects = table.by_subject(table.test)
+    error, loss, confidence = _calibration(runs)
     return Row(
         method=name,
         metric=metric,
@@ -246,16 +307,22 @@ def _row(
         std_seeds=_mean([_std(_means(rows, 0)) for rows in subjects]),
         std_folds=_mean([_std(_means(rows, 1)) for rows in subjects]),
         std_subjects=_std(np.array([_mean(_means(rows, 1)) for rows in subjects])),
-        chance=NAN if chance is None else chance,
-        chance_bound=BOUNDS[metric](counts, 0.05) if metric in BOUNDS else NAN,
+        chance=get_metric(metric).chance(counts),
+        chance_bound=bound,
+        majority=float(counts.max() / counts.sum()),
+        calibration_error=error,
+        log_loss=loss,
+        confidence=confidence,
         n_train=float(np.mean([run.sizes["train"] for run in runs])),
         n_test=len({(run.spec.subject, trial) for run in once for trial in run.ids}),
+        n_independent=None if independent is None else round(independent.sum()),
         n_runs=len(runs),
         n_subjects=len(table.subjects),
         n_folds=len(table.folds),
         n_seeds=len(table.seeds),
         comparison=comparison,
         p_holm=p_holm,
+        no_p_because=why,
         leaky="; ".join(sorted({run.leaky for run in runs} - {""})),
         seconds=float(np.mean([run.seconds for run in runs])),
         note=_note(runs[0].spec.configuration),
@@ -265,6 +332,37 @@ def _row(
 def _note(configuration: Mapping[str, Any]) -> str:
     cut = configuration.get("bands_cut")
     return f"default bands: {cut_note(cut, configuration['sfreq'])}" if cut else ""
+
+
+def _independent(
+    runs: Sequence[RunResult], metric: str, n_classes: int
+) -> NDArray[np.float64] | None:
+    """Independent test trials of each class in all folds together; None if it is not known."""
+    numbers: dict[tuple[str, int], int] = {}
+    stretch: list[int] = []
+    for run in runs:
+        if run.stretch is None:
+            return None
+        # Numbers are of one table of trials; every subject may have its own.
+        mine = ((run.spec.subject, number) for number in run.stretch.tolist())
+        stretch += [numbers.setdefault(key, len(numbers)) for key in mine]
+    y = np.concatenate([run.y for run in runs])
+    return independent_counts(metric, y, np.array(stretch), n_classes)
+
+
+def _calibration(runs: Sequence[RunResult]) -> tuple[float, float, float]:
+    """Calibration error, log loss and confidence: folds pooled, mean over seeds and subjects."""
+    parts: dict[tuple[str, int | None], list[RunResult]] = {}
+    for run in runs:
+        parts.setdefault((run.spec.subject, run.spec.seed), []).append(run)
+    found: dict[str, list[tuple[float, float, float]]] = {}
+    for (subject, _), mine in parts.items():
+        y = np.concatenate([run.y for run in mine])
+        p = np.concatenate([run.probabilities for run in mine])
+        measured = (calibration_error(y, p), log_loss(y, p), float(p.max(1).mean()))
+        found.setdefault(subject, []).append(measured)
+    error, loss, confidence = np.mean([np.mean(rows, axis=0) for rows in found.values()], axis=0)
+    return float(error), float(loss), float(confidence)
 
 
 def _means(table: NDArray[np.float64], axis: int) -> NDArray[np.float64]:

@@ -9,6 +9,7 @@ import numpy as np
 from spdtokens._words import counted
 from spdtokens.evaluation.access import ACCESS
 from spdtokens.evaluation.metrics import METRICS
+from spdtokens.evaluation.show import chance_said
 from spdtokens.evaluation.statistics import Comparison, holm
 from spdtokens.evaluation.summary import Row, summarise
 from spdtokens.report.facts import Facts
@@ -108,7 +109,8 @@ def _lead(facts: Facts, best: Row, other: Row) -> str:
         # Which two lead is known only from the scores: every pair might have been asked about.
         family = f"Holm-corrected over all {pairs} pairs"
     if comparison is None or not np.isfinite(p):
-        return f"{text}; whether that is significant cannot be tested."
+        why = "they have not the same folds" if comparison is None else comparison.why_not
+        return f"{text}; whether that is significant cannot be tested: {why}."
     verdict = "significant" if p < ALPHA else "not significant"
     return (
         f"{text}: {verdict} over {_over(comparison)} ({p_said(p)}, {family}{_limit(comparison)})."
@@ -120,13 +122,18 @@ def _over(comparison: Comparison) -> str:
     n = comparison.n
     if comparison.test == "mcnemar":
         return f"the {n} trials of one test session"
+    if comparison.test == "trial_permutation":
+        return f"{n} independent trials, or chains of trials, of one test session"
     return f"{n} subjects" if comparison.test == "permutation" else f"{n} folds of one subject"
 
 
 def _limit(comparison: Comparison) -> str:
-    """A warning where so few subjects could not show any difference."""
+    """A warning where so few units could not show any difference."""
     # The least p there is: all signs alike, and all of them flipped.
-    if comparison.test == "permutation" and 2.0 ** (1 - comparison.n) >= ALPHA:
+    if (
+        comparison.test in ("permutation", "trial_permutation")
+        and 2.0 ** (1 - comparison.n) >= ALPHA
+    ):
         return f"; with {comparison.n} no difference can be"
     return ""
 
@@ -149,16 +156,13 @@ def _above_chance(facts: Facts) -> str:
     if not known:
         return f"Whether {METRICS[metric].title} is above chance cannot be said here."
     below = [r for r in known if not r.score > r.chance_bound]
-    bound = said(known[0].chance_bound, metric)
-    level = (
-        f"chance is {said(known[0].chance, metric)}, and guesses exceed {bound} once in 20 times"
-    )
+    level = chance_said(known[0])
     if not below:
         who = "It is" if len(known) == 1 else _all(len(known))
-        return f"{who} above chance ({level})."
+        return f"{who} above chance. {level}"
     if len(below) == len(known):
-        return f"Nothing is above chance ({level})."
-    return f"Not above chance: {listed([r.method for r in below])}; all others are ({level})."
+        return f"Nothing is above chance. {level}"
+    return f"Not above chance: {listed([r.method for r in below])}; all others are. {level}"
 
 
 def _all(n: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spdtokens.evaluation.show import TESTS
+from spdtokens.evaluation.show import TESTS, chance_said, classes_said
 from spdtokens.evaluation.summary import Row
 from spdtokens.report.facts import Facts
 from spdtokens.report.numbers import (
@@ -69,6 +69,7 @@ def methods_table(facts: Facts) -> Table:
             _score(row.chance_bound, metric),
             Cell(str(row.n_test), row.n_test),
             Cell(str(row.n_runs), row.n_runs),
+            Cell(number_text(row.calibration_error, ".3f"), row.calibration_error),
             Cell("reference", NAN)
             if row.method == reference
             else Cell(p_text(row.p_holm), row.p_holm),
@@ -76,22 +77,42 @@ def methods_table(facts: Facts) -> Table:
         ]
         for row in facts.rows
     ]
-    tests = dict.fromkeys(row.comparison.test for row in facts.rows if row.comparison)
+    tests = dict.fromkeys(
+        row.comparison.test for row in facts.rows if row.comparison and not row.no_p_because
+    )
     named = " or ".join(TESTS.get(test, test.replace("_", " ")) for test in tests)
     note = (
-        f"{sentence(metric_title(metric))}: mean over seeds, then folds, then subjects. "
-        "Train: the same score on the trials trained on; only test tells how well it decodes. "
-        "±: standard deviation over what the next column names. Bound: guesses exceed it once in "
-        "20 times; scores not above it are in italics. n: test trials. Seconds: of a run. "
+        f"{sentence(metric_title(metric))}{classes_said(facts.rows[0])}: mean over seeds, then "
+        "folds, then subjects. "
+        "Train: the same score on the trials trained on; only the test score measures "
+        "generalisation. ±: standard deviation over what the next column names. "
+        f"{chance_said(facts.rows[0])} Scores not above that bound are in italics. n: test trials. "
+        "ECE: expected calibration error of test trials, 10 bins, lower is better. Seconds: of a "
+        "run. "
     )
     if named:
-        note += f"p: difference to {reference} ({named}), Holm-corrected over the table."
+        note += f"p: difference to {reference} ({named}), Holm-corrected over the table. "
+    for row in facts.rows:
+        note += f"No p for {row.method}: {row.no_p_because}. " if row.no_p_because else ""
     return Table(
         f"methods-{facts.number}",
         f"Methods on {facts.title}",
-        ("method", "train", "test", "±", "over", "chance", "bound", "n", "runs", "p", "seconds"),
+        (
+            "method",
+            "train",
+            "test",
+            "±",
+            "over",
+            "chance",
+            "bound",
+            "n",
+            "runs",
+            "ECE",
+            "p",
+            "seconds",
+        ),
         rows,
-        note,
+        note.strip(),
         "Methods",
     )
 

@@ -16,8 +16,8 @@ from spdtokens.evaluation.answer import Evaluation
 from spdtokens.evaluation.difference_plots import critical_difference, paired_differences
 from spdtokens.evaluation.plan import Question
 from spdtokens.evaluation.runs import RunResult
-from spdtokens.evaluation.statistics import compare, effect_size, holm, mcnemar
-from spdtokens.evaluation.summary import unit_scores
+from spdtokens.evaluation.statistics import Comparison, compare, effect_size, holm
+from spdtokens.evaluation.summary import compare_trials, unit_scores
 from spdtokens.study.errors import StudyError
 
 
@@ -38,7 +38,9 @@ class Comparisons:
         All but the reference; the arrays below are in their order.
     differences, effects : ndarray, shape (methods,)
     p_values : dict of str to ndarray, shape (methods,)
-        By test, Holm-corrected.
+        By test, Holm-corrected; NaN where a test was not used.
+    no_p_because : dict of str to str
+        Why a method has no p-value.
     """
 
     title: str
@@ -51,6 +53,7 @@ class Comparisons:
     differences: NDArray[np.float64]
     effects: NDArray[np.float64]
     p_values: dict[str, NDArray[np.float64]]
+    no_p_because: dict[str, str]
 
     def values(self) -> dict[str, Any]:
         """As plain values; what is not known is None."""
@@ -60,6 +63,7 @@ class Comparisons:
                 "difference": _plain(self.differences[i]),
                 "effect": _plain(self.effects[i]),
                 "p_values": {test: _plain(p[i]) for test, p in self.p_values.items()},
+                "no_p_because": self.no_p_because.get(method),
             }
             for i, method in enumerate(self.methods)
         ]
@@ -98,6 +102,7 @@ def comparisons(answer: Evaluation, reference: str | None = None) -> Comparisons
         raise StudyError(f"{reference} has no runs yet, so nothing can be compared with it.")
     others = [name for name in scores if name != reference]
     base = scores[reference]
+    tested = [_tested(answer.results, scores, name, reference, over, metric) for name in others]
     return Comparisons(
         title=_title(answer.question),
         metric=metric,
@@ -108,49 +113,51 @@ def comparisons(answer: Evaluation, reference: str | None = None) -> Comparisons
         methods=others,
         differences=np.array([_mean(scores[name] - base) for name in others]),
         effects=np.array([effect_size(scores[name], base) for name in others]),
-        p_values={
-            test: holm([_p_value(test, answer.results, scores, name, reference) for name in others])
-            for test in _tests(over, len(base))
+        p_values=_corrected(tested),
+        no_p_because={
+            name: row[0].why_not for name, row in zip(others, tested, strict=True) if row[0].why_not
         },
     )
 
 
-def _tests(over: str, n: int) -> tuple[str, ...]:
-    """Folds of one subject share training trials: tests that take them as independent mislead."""
-    if over == "subjects":
-        return ("paired_t", "wilcoxon", "permutation")
-    return ("mcnemar",) if n == 1 else ("corrected_resampled_t",)
+def _corrected(tested: Sequence[Sequence[Comparison]]) -> dict[str, NDArray[np.float64]]:
+    """P-values of each test (methods,), NaN for methods that it was not used for."""
+    found: dict[str, NDArray[np.float64]] = {}
+    for column in zip(*tested, strict=True):
+        p = holm([comparison.p_value for comparison in column])
+        for test in dict.fromkeys(comparison.test for comparison in column):
+            mine = [comparison.test == test for comparison in column]
+            found[test] = np.where(mine, p, np.nan)
+    return found
 
 
-def _p_value(
-    test: str,
+def _tested(
     results: Mapping[str, Sequence[RunResult]],
     scores: Mapping[str, NDArray[np.float64]],
     name: str,
     reference: str,
-) -> float:
-    if test == "mcnemar":
-        (fold,) = {_fold(r) for r in results[name]} & {_fold(r) for r in results[reference]}
-        return mcnemar(_correct(results[name], fold), _correct(results[reference], fold)).p_value
-    options: dict[str, int] = {}
-    if test == "corrected_resampled_t":
+    over: str,
+    metric: str,
+) -> list[Comparison]:
+    """A method against the reference, by every test that applies.
+
+    Folds of one subject share training trials: tests that take them as independent mislead.
+    """
+    mine, theirs = scores[name], scores[reference]
+    if over == "subjects":
+        return [compare(mine, theirs, test) for test in ("paired_t", "wilcoxon", "permutation")]
+    if len(mine) != 1:
         sizes = [(r.sizes["train"], r.sizes["test"]) for r in results[reference]]
         n_train, n_test = (round(float(np.mean(column))) for column in zip(*sizes, strict=True))
-        options = {"n_train": n_train, "n_test": n_test}
-    return compare(scores[name], scores[reference], test, **options).p_value
+        test = "corrected_resampled_t"
+        return [compare(mine, theirs, test, n_train=n_train, n_test=n_test)]
+    (fold,) = set.intersection(*({_fold(r) for r in runs} for runs in results.values() if runs))
+    one, other = ([r for r in results[who] if _fold(r) == fold] for who in (name, reference))
+    return [compare_trials(one, other, metric)]
 
 
 def _fold(result: RunResult) -> tuple[str, str]:
     return result.spec.subject, result.spec.fold
-
-
-def _correct(results: Sequence[RunResult], fold: tuple[str, str]) -> NDArray[np.bool_]:
-    """Whether the mean probability over seeds is highest for the right class, by trial."""
-    mine = [result for result in results if _fold(result) == fold]
-    correct: NDArray[np.bool_] = (
-        np.mean([r.probabilities for r in mine], axis=0).argmax(1) == mine[0].y
-    )
-    return correct
 
 
 def _title(question: Question) -> str:

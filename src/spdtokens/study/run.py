@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from spdtokens.data import Dataset
-from spdtokens.evaluation.answer import Evaluation, by_choice
+from spdtokens.evaluation.answer import Evaluation, by_choice, evaluation_of, suited_metric
 from spdtokens.evaluation.batches import batches
-from spdtokens.evaluation.metrics import default_metric
 from spdtokens.evaluation.origin import code_digest
 from spdtokens.evaluation.plan import Question, Source, plan
 from spdtokens.evaluation.runs import RunResult, RunSpec
-from spdtokens.evaluation.summary import summarise
 from spdtokens.study.config import Study, check_study
 from spdtokens.study.errors import StudyError
 from spdtokens.study.executors import Batch, Executor
@@ -94,37 +92,29 @@ class Plan:
         return found
 
     def results(self, store: RunStore) -> list[RunResult]:
-        """What there is of the study's runs, every run once."""
-        return _stored(self.once(), store, self.code)
+        """What there is of the study's runs, every run once, under the specs of the study.
 
-    def metric_of(self, question: Question) -> str:
-        """The study's metric, or what suits the data."""
-        return self.study.metric or default_metric(self._dataset(question).paradigm)
+        A store knows a run by what its settings mean: it may have been made by a study that said
+        the same in other words, or had the same recordings in another folder.
+        """
+        named = {spec.key: spec for spec in self.once()}
+        return [replace(r, spec=named[r.spec.key]) for r in store.results(named, self.code)]
+
+    def metric_of(self, number: int) -> str:
+        """The metric of a question: the study's, or what suits the data."""
+        dataset = self._dataset(self.study.questions[number])
+        return self.study.metric or suited_metric(dataset, self.source, self.specs[number])
 
     def _dataset(self, question: Question) -> Dataset:
         return self.source.dataset(question.dataset, question.selection)
 
     def evaluations(self, store: RunStore) -> list[Evaluation]:
         """The answer to each question, as far as there are results."""
-        found = []
-        for question, specs in zip(self.study.questions, self.specs, strict=True):
-            results = {
-                title: _stored(mine, store, self.code)
-                for title, mine in by_choice(question, self._dataset(question), specs).items()
-            }
-            rows = summarise(results, self.metric_of(question))
-            found.append(Evaluation(question, results, rows))
-        return found
-
-
-def _stored(specs: Sequence[RunSpec], store: RunStore, code: str | None) -> list[RunResult]:
-    """Results of runs, under the specs given.
-
-    A store knows a run by what its settings mean: it may have been made by a study that said the
-    same in other words, or had the same recordings in another folder.
-    """
-    named = {spec.key: spec for spec in specs}
-    return [replace(r, spec=named[r.spec.key]) for r in store.results(named, code)]
+        results, metric = self.results(store), self.study.metric
+        return [
+            evaluation_of(question, self.source, specs, results, metric)
+            for question, specs in zip(self.study.questions, self.specs, strict=True)
+        ]
 
 
 def plan_study(study: Study, source: Source | None = None, *, any_code: bool = False) -> Plan:

@@ -20,6 +20,7 @@ HEADERS = {
     "permutation": "sign flip",
     "corrected_resampled_t": "corrected t",
     "mcnemar": "McNemar",
+    "trial_permutation": "permutation",
 }
 TITLES = {
     "paired_t": "paired t-test",
@@ -27,6 +28,7 @@ TITLES = {
     "permutation": "sign-flip permutation test",
     "corrected_resampled_t": "corrected resampled t-test",
     "mcnemar": "exact test over trials",
+    "trial_permutation": "paired permutation test over trials (dependent ones swapped together)",
 }
 
 
@@ -68,10 +70,11 @@ def comparison_table(found: Comparisons) -> Table:
     over = found.over if found.n != 1 else found.over.removesuffix("s")
     tests = list(found.p_values)
     named = ", ".join(f"{HEADERS[test]}: {TITLES[test]}" for test in tests)
+    missing = "".join(f" No p for {name}: {why}." for name, why in found.no_p_because.items())
     table = Table(
         title=escape(f"{found.title}: difference to {found.reference}"),
         caption=f"{METRICS[found.metric].title.capitalize()} over {found.n} {over}; g: Hedges' g "
-        f"of the paired differences; p by {named}, Holm-corrected within each column.",
+        f"of the paired differences; p by {named}, Holm-corrected over methods.{escape(missing)}",
         box=box.SIMPLE,
     )
     table.add_column("method", no_wrap=True)
