@@ -109,14 +109,18 @@ class Front:
         """Covariance matrices (n, matrices, d, d) of trials (n, channels, samples)."""
         X = np.asarray(X, dtype=np.float64)
         _check(X)
-        pieces = []
+        pieces, samples = [], []
         for band in self._filtered(X):
             rate = band.shape[-1] / self.n_samples
             late = with_delays(band, self.delays)
-            pieces += [late[..., round(a * rate) : round(b * rate)] for a, b in self.slices]
+            for start, stop in self.slices:
+                pieces.append(late[..., round(start * rate) : round(stop * rate)])
+                samples.append(stop - start)
         if self.prototypes:
             pairs = zip(pieces, self.prototypes, strict=True)
             made = [oas(p.beside(piece)) * p.scale**2 for piece, p in pairs]
+        elif self.covariance == "oas":
+            made = [oas(piece, n) for piece, n in zip(pieces, samples, strict=True)]
         else:
             made = [_ESTIMATES[self.covariance](piece) for piece in pieces]
         C = np.stack(made, axis=1)
@@ -182,10 +186,17 @@ def sample(X: Array) -> Array:
     return scm(X) * (X.shape[-1] / (X.shape[-1] - 1))
 
 
-def oas(X: Array) -> Array:
-    """Covariances with oracle approximating shrinkage (Chen et al. 2010), as scikit-learn's."""
+def oas(X: Array, samples: int | None = None) -> Array:
+    """Covariances with oracle approximating shrinkage (Chen et al. 2010), as scikit-learn's.
+
+    Parameters
+    ----------
+    X : ndarray, shape (n, channels, samples)
+    samples : int, optional
+        That those of ``X`` stand for, if it is decimated: it is not to shrink more for that.
+    """
     C = scm(X)
-    n, d = X.shape[-1], C.shape[-1]
+    n, d = samples or X.shape[-1], C.shape[-1]
     if d == 1:
         return C
     square = (C**2).mean((-2, -1))
@@ -197,7 +208,7 @@ def oas(X: Array) -> Array:
     return (1 - share) * C + share * mean[:, None, None] * np.eye(d)
 
 
-_ESTIMATES = {"sample": sample, "scm": scm, "oas": oas}
+_ESTIMATES = {"sample": sample, "scm": scm}
 
 
 def _response(sos: Array, length: int) -> NDArray[np.complex128]:

@@ -84,7 +84,7 @@ def paper_regularisation(C: Tensor, unit_in_volts: float | None) -> Tensor:
     return C + epsilon * torch.eye(C.shape[-1], dtype=C.dtype, device=C.device)
 
 
-def estimate(X: NDArray[Any], estimator: str) -> NDArray[np.float64]:
+def estimate(X: NDArray[Any], estimator: str, samples: int | None = None) -> NDArray[np.float64]:
     """Covariance matrices by the name of an estimator.
 
     Parameters
@@ -93,6 +93,8 @@ def estimate(X: NDArray[Any], estimator: str) -> NDArray[np.float64]:
     estimator : str
         ``'sample'`` (the paper's) or any that pyRiemann's ``Covariances`` knows: ``'oas'``,
         ``'lwf'``, ``'scm'``, ``'sch'``, ...
+    samples : int, optional
+        That those of ``X`` stand for, if it is decimated: ``'oas'`` does not shrink more for that.
 
     Returns
     -------
@@ -106,7 +108,7 @@ def estimate(X: NDArray[Any], estimator: str) -> NDArray[np.float64]:
         return sample_covariance(X)
     X = np.asarray(X, dtype=np.float64)
     if estimator == "oas":
-        return oas(X)  # by scikit-learn it took a third of the time of decoding a trial
+        return oas(X, samples)  # by scikit-learn it took a third of the time of decoding a trial
     # Some estimators have thresholds in the unit of the signal: take the unit out and put it back.
     scale = X.std(axis=(-2, -1), keepdims=True)
     scale = np.where(scale > 0, scale, 1.0)

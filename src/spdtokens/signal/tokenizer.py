@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import cycle
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -426,14 +427,21 @@ class Tokenizer(TransformerMixin, BaseEstimator):
             return [made.transform(piece) for piece, made in pairs]
         found: list[NDArray[np.float64]] = []
         batch: list[NDArray[np.float64]] = []
-        for piece in pieces:  # of few trials several matrices at a time, which saves calls
-            if batch and (piece.shape != batch[0].shape or piece.size * len(batch) > BATCH_SAMPLES):
-                found += self._estimates_of(batch)
+        samples = cycle(stop - start for start, stop in self.token_plan_.slices)
+        last = 0
+        for piece, n in zip(pieces, samples, strict=False):
+            # Of few trials several matrices at a time, which saves calls.
+            full = piece.size * len(batch) > BATCH_SAMPLES
+            if batch and (full or n != last or piece.shape != batch[0].shape):
+                found += self._estimates_of(batch, last)
                 batch = []
             batch.append(piece)
-        return found + self._estimates_of(batch)
+            last = n
+        return found + self._estimates_of(batch, last)
 
-    def _estimates_of(self, pieces: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+    def _estimates_of(
+        self, pieces: list[NDArray[np.float64]], samples: int
+    ) -> list[NDArray[np.float64]]:
         if len(pieces) == 1:
-            return [estimate(pieces[0], self.covariance)]
-        return np.split(estimate(np.concatenate(pieces), self.covariance), len(pieces))
+            return [estimate(pieces[0], self.covariance, samples)]
+        return np.split(estimate(np.concatenate(pieces), self.covariance, samples), len(pieces))
