@@ -25,6 +25,7 @@ from spdtokens.evaluation.trials import Trials
 from spdtokens.report.report import report_of
 from spdtokens.report.write import write_page
 from spdtokens.runtime import Decoder, model_bytes
+from spdtokens.runtime.threads import one_thread
 from spdtokens.signal.covariance import PROTOTYPES
 from spdtokens.spd.alignment import congruence, mean_reference, whitener
 from spdtokens.training import SPDTokenClassifier
@@ -258,6 +259,7 @@ def train(
     return Trained(decoder, evaluation, dataset, source)
 
 
+@one_thread()
 def _trained_on_all(
     trials: Trials,
     method: Method,

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from spdtokens.models import geometric_bias
 from spdtokens.models.config import Attention
 from spdtokens.models.discriminant import RIDGE, fit_discriminant
+from spdtokens.runtime.threads import one_thread
 from spdtokens.signal import Tokenizer
 from spdtokens.signal.bands import BandSpec
 from spdtokens.signal.covariance import PROTOTYPES
@@ -201,6 +202,7 @@ verbose, checkpoint
         self.verbose = verbose
         self.checkpoint = checkpoint
 
+    @one_thread()
     def fit(
         self,
         X: ArrayLike,
