@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,11 +106,12 @@ class Front:
         """Covariance matrices (n, matrices, d, d) of trials (n, channels, samples)."""
         X = np.asarray(X, dtype=np.float64)
         _check(X)
-        pieces = [
+        # One band at a time: all together would be as many times the trial.
+        pieces = (
             with_delays(band, self.delays)[..., start:stop]
             for band in self._filtered(X)
             for start, stop in self.slices
-        ]
+        )
         if self.prototypes:
             pairs = zip(pieces, self.prototypes, strict=True)
             made = [oas(p.beside(piece)) * p.scale**2 for piece, p in pairs]
@@ -121,10 +122,11 @@ class Front:
         variances += self.relative * variances.mean(-1, keepdims=True) + self.absolute
         return C / self.scale
 
-    def _filtered(self, X: Array) -> list[Array]:
+    def _filtered(self, X: Array) -> Iterator[Array]:
         gains = self._gains  # type: ignore[attr-defined]
         if all(gain is None for gain in gains):
-            return [X for _ in gains]
+            yield from (X for _ in gains)
+            return
         n, pad = self.n_samples, self.pad
         if self.filtering == "zero-phase":
             offset = X.mean(-1, keepdims=True)
@@ -132,14 +134,12 @@ class Front:
         else:  # as if the first value had always been there
             offset, pad = X[..., :1], 0
             spectrum = np.fft.rfft(X - offset, self.length)
-        out = []
         for gain, passes in zip(gains, self.passes_offset, strict=True):
             if gain is None:
-                out.append(X)
+                yield X
                 continue
             y = np.fft.irfft(spectrum * gain, self.length)[..., pad : pad + n]
-            out.append(y + offset if passes else y)
-        return out
+            yield y + offset if passes else y
 
 
 def odd_reflection(X: Array, pad: int) -> Array:
