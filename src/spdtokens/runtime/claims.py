@@ -44,9 +44,11 @@ def names(values: Any, what: str) -> tuple[str, ...]:
     seen: set[str] = set()
     for value in values:
         if not isinstance(value, str) or not value.isprintable():
-            raise DecoderError(f"A {what} name must be printable text, got {value!r}.")
+            raise DecoderError(f"A {what} name must be printable text, got {value!r}. Rename it.")
         if value in seen:
-            raise DecoderError(f"Every {what} must have a name of its own, got {value!r} twice.")
+            raise DecoderError(
+                f"Every {what} must have a name of its own, got {value!r} twice. Rename one."
+            )
         seen.add(value)
     return tuple(values)
 

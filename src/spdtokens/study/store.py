@@ -268,8 +268,8 @@ def _use_log(connection: sqlite3.Connection, path: Path) -> None:
 
 def _unusable_run(path: Path, key: str, why: Exception) -> StudyError:
     remove = (
-        f"import sqlite3; store = sqlite3.connect({str(path)!r}); "
-        f"store.execute('DELETE FROM runs WHERE key = ?', [{key!r}]); store.commit()"
+        f"import sqlite3; store = sqlite3.connect({json.dumps(str(path))}); "
+        f'store.execute("DELETE FROM runs WHERE key = ?", ["{key}"]); store.commit()'
     )
     return StudyError(
         f"{path} is damaged: run {key} cannot be used: {why}. The other runs are not affected. "
