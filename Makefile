@@ -62,6 +62,7 @@ bench: $(INSTALLED_DEV) ## speed against the field's libraries, same run
 	$(BIN)/spdtokens bench methods
 	$(BIN)/spdtokens bench study
 	$(BIN)/spdtokens bench live
+	$(BIN)/spdtokens bench threads
 
 clean: ## remove what make made
 	rm -rf $(VENV) $(OUT) build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -41,9 +41,10 @@ def lines(folder: Path, X: object) -> list[str]:
 
 _ALONE = """
 import runpy, sys
+MISSING = ('torch', 'scipy', 'mne', 'sklearn', 'spdtokens', 'onnx', 'threadpoolctl')
 class Refuse:
     def find_spec(self, name, *_):
-        if name.split('.')[0] in ('torch', 'scipy', 'mne', 'sklearn', 'spdtokens', 'onnx'):
+        if name.split('.')[0] in MISSING:
             raise ImportError(name)
 sys.meta_path.insert(0, Refuse())
 sys.argv = sys.argv[1:]

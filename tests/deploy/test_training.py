@@ -15,6 +15,7 @@ from spdtokens import SPDTokenClassifier, evaluate, load_dataset, train
 from spdtokens.data import Dataset, Recording, from_arrays
 from spdtokens.deploy import load_model, predict
 from spdtokens.deploy.errors import DeployError
+from spdtokens.runtime import DecoderError
 from spdtokens.training.methods import Settings, get_method
 from tests.deploy.made import NAMES, SFREQ, trials
 from tests.helpers.recordings import simulated, write_edf
@@ -99,6 +100,32 @@ def test_too_few_trials() -> None:
     X, _ = trials(5)
     with pytest.raises(DeployError, match=r"has 1 trial of 1; it takes two"):
         train(from_arrays(X, [0, 0, 0, 0, 1], sfreq=SFREQ, ch_names=NAMES))
+
+
+@pytest.mark.parametrize(
+    ("classes", "ch_names", "culprit"),
+    [
+        (("left\n", "right"), NAMES, "left\n"),
+        (("left", "\x1b[2J"), NAMES, "\x1b[2J"),
+        (("left", "right"), (*NAMES[:-1], "P\tz"), "P\tz"),
+    ],
+)
+def test_names_that_cannot_be_saved_are_refused_before_the_work(
+    monkeypatch: pytest.MonkeyPatch,
+    classes: tuple[str, ...],
+    ch_names: tuple[str, ...],
+    culprit: str,
+) -> None:
+    X, y = trials(20)
+    dataset = from_arrays(X, np.array(classes)[y], sfreq=SFREQ, ch_names=ch_names)
+    worked: list[Any] = []
+    monkeypatch.setattr(
+        "spdtokens.deploy.training.answer", lambda *given, **_: worked.append(given)
+    )
+    with pytest.raises(DecoderError) as caught:
+        train(dataset)
+    assert repr(culprit) in str(caught.value)
+    assert worked == []
 
 
 def test_recentred_live_is_online_evaluation(tmp_path: Path) -> None:

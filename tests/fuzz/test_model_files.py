@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import json
 import struct
+import time
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spdtokens.runtime import DecoderError, load_model, model_bytes
-from spdtokens.runtime.container import _checksum
+from spdtokens.runtime.container import _checksum, packed
 from tests.deploy.made import made
 from tests.fuzz.mutations import FEW, PLACES, changes, examples, limited, spoil, spoilt_bytes
 from tests.fuzz.mutations import change as change_text
@@ -177,6 +179,117 @@ array_ways = st.lists(
     min_size=1,
     max_size=3,
 )
+#: Of loading one small file, whatever it claims: seconds of the processor, bytes of memory.
+QUICK, SMALL = 1.0, 100_000_000
+#: Counts beyond what is plausible, and some at the border.
+CLAIMS = st.one_of(
+    st.sampled_from([10**k for k in range(3, 19)]),
+    st.sampled_from([(1 << k) + i for k in range(8, 64) for i in (-1, 0, 1)]),
+    st.integers(1, 1 << 20),
+)
+
+
+def counts_in(tree: Any) -> list[tuple[Any, Any]]:
+    """Places, as container and key, of all whole numbers."""
+    found = []
+    for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
+        if isinstance(value, dict | list):
+            found += counts_in(value)
+        elif type(value) is int:
+            found.append((tree, key))
+    return found
+
+
+def _memory(name: str) -> int:
+    """Bytes, of ``VmRSS`` (now) or ``VmHWM`` (the most so far)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(name))
+
+
+def load_within_limits(path: Path) -> bool:
+    """Whether the file is a model; a fault of loading it is a failed assertion."""
+    Path("/proc/self/clear_refs").write_text("5")  # forget the most so far
+    before, start = _memory("VmRSS"), time.process_time()
+    try:
+        load_model(path)
+        loaded = True
+    except DecoderError:
+        loaded = False
+    assert time.process_time() - start < QUICK
+    assert _memory("VmHWM") - before < SMALL
+    return loaded
+
+
+@pytest.mark.parametrize("factor", [1, pytest.param(10, marks=pytest.mark.slow)])
+def test_claims_cost_little(tmp_path_factory: pytest.TempPathFactory, factor: int) -> None:
+    path = tmp_path_factory.mktemp("claims") / "model.spdt"
+
+    @examples(150 * factor)
+    @given(kinds, st.lists(st.tuples(PLACES, CLAIMS), min_size=1, max_size=6))
+    def run(kind: str, claims: list[tuple[int, int]]) -> None:
+        header, config, data = parts(kind)
+        for place, value in claims:
+            places = counts_in(config)
+            tree, key = places[place % len(places)]
+            tree[key] = value
+        path.write_bytes(sealed(header, json.dumps(config), data))
+        load_within_limits(path)
+
+    run()
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("n", [100_000, 1_000_000, 3_000_000])
+def test_long_trials_that_fit_together_cost_little(tmp_path: Path, kind: str, n: int) -> None:
+    """Every number is changed to fit the others, so that nothing but the size is wrong."""
+    header, config, data = parts(kind)
+    front = config["front"]
+    factor = n / front["n_samples"]
+    front["length"] = n + 2 * front["pad"] if front["filtering"] == "zero-phase" else 2 * n
+    front["slices"] = [[int(a * factor), int(b * factor)] for a, b in front["slices"]]
+    front["n_samples"] = n
+    path = tmp_path / "model.spdt"
+    path.write_bytes(sealed(header, json.dumps(config), data))
+    loaded = load_within_limits(path)
+    assert not (loaded and n > 300_000)
+
+
+@pytest.mark.parametrize("geometric", [False, True])
+def test_many_tokens_in_few_bytes_cost_little(tmp_path: Path, geometric: bool) -> None:
+    """A network of width 1 has few numbers per token, but attention compares every two tokens."""
+    d, tokens = 21, 400
+    features = d * (d + 1) // 2
+    shapes = {
+        "0.project": (1, features),
+        "0.offsets": (1, tokens),
+        "0.head": (2, 2),
+        "0.0.attend": (3, 2),
+        "0.0.mix": (1, 3),
+        "0.0.expand": (1, 2),
+        "0.0.contract": (1, 3),
+    }
+    config = {
+        "format": 1,
+        "classes": ["a", "b"],
+        "ch_names": ["C3"],
+        **{"sfreq": None, "tmin": 0.0, "unit_in_volts": None, "front": None},
+        "shape": [tokens, d, d],
+        "tokens": {
+            **{"embeddings": ["log_euclidean"], "isometric": False},
+            **{"relative": 1e-12, "absolute": 0.0, "scale": 1.0},
+        },
+        "network": {
+            **{"kind": "transformers", "members": 1, "eps": [[1e-5, 1e-5]], "n_heads": 1},
+            **{"geometric": geometric, "alpha": 1.0},
+        },
+        **{"recentred": False, "about": {}},
+    }
+    path = tmp_path / "model.spdt"
+    path.write_bytes(packed(json.dumps(config), {k: np.ones(v) for k, v in shapes.items()}))
+    assert path.stat().st_size < 10_000
+    assert load_within_limits(path) is not geometric
+
+
 CASES = {
     "bytes": (spoilt, spoilt_bytes, 300),
     "text": (spoilt_text, changes, 700),

@@ -2,11 +2,14 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
-from spdtokens.spd import parallel
+from spdtokens.runtime.threads import one_thread
+from spdtokens.spd import logm, parallel
 from spdtokens.spd.parallel import in_parts
 
 
@@ -32,24 +35,77 @@ def test_same_as_whole(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
         assert torch.equal(ours, whole)
 
 
-def test_work_is_shared_by_torchs_own_threads() -> None:
-    if parallel._open_parallel_region() is None:
-        pytest.skip("this torch does not carry libgomp")
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    meeting = threading.Barrier(2, timeout=20)  # passes only if two threads are here at once
+def _meeting(n: int) -> tuple[torch.Tensor, set[int]]:
+    """Share out parts of which ``n`` wait for each other; the result, and the threads seen."""
+    meeting = threading.Barrier(n, timeout=20)  # passes only if n threads are here at once
+    seen: set[int] = set()
 
     def kernel(x: torch.Tensor) -> tuple[torch.Tensor]:
-        if x[0, 0] < 2:
+        seen.add(threading.get_ident())
+        if x[0, 0] < n:
             meeting.wait()
+        assert torch.get_num_threads() == 1
         return (x,)
 
+    x = torch.arange(4.0).reshape(4, 1)
+    (out,) = in_parts(kernel, x, shared_from=1)
+    assert torch.equal(out, x)
+    return out, seen
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_idle_cores_share_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "_idle_cores", lambda: 7)
+    _, seen = _meeting(2)
+    assert len(seen) == 2
+    with one_thread():  # as the estimators do
+        assert len(_meeting(2)[1]) == 2
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_on_a_busy_machine_the_caller_does_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parallel, "_idle_cores", lambda: 0)
+    assert _meeting(1)[1] == {threading.get_ident()}
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_helper_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = ThreadPoolExecutor(1)
+    end = threading.Event()
+    busy.submit(end.wait)
+    monkeypatch.setattr(parallel, "_helpers", lambda: busy)
+    monkeypatch.setattr(parallel, "_idle_cores", lambda: 1)
     try:
-        x = torch.arange(4.0).reshape(4, 1)
-        (out,) = in_parts(kernel, x, shared_from=1)
+        assert _meeting(1)[1] == {threading.get_ident()}
+    finally:
+        end.set()
+        busy.shutdown()
+
+
+def test_parts_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else rounding could: BLAS takes another way for a matrix at another place of a batch."""
+    monkeypatch.setattr(parallel, "_idle_cores", lambda: 7)
+    A = torch.randn(70, 22, 44, dtype=torch.float64)
+    C, seen, before = A @ A.mT, [], torch.get_num_threads()
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            sizes: list[int] = []
+            in_parts(lambda x, sizes=sizes: (sizes.append(len(x)) or x,), C, shared_from=1 << 13)
+            seen.append((sorted(sizes), logm(C)))
     finally:
         torch.set_num_threads(before)
-    assert torch.equal(out, x)
+    for sizes, logs in seen[1:]:
+        assert sizes == seen[0][0]
+        assert torch.equal(logs, seen[0][1])
 
 
 @pytest.mark.usefixtures("threads")
@@ -83,8 +139,6 @@ def test_several_user_threads_at_once() -> None:
 
 
 def _in_child(queue) -> None:
-    from spdtokens.spd import logm
-
     C = torch.eye(16).repeat(200, 1, 1)
     queue.put(float(logm(C).abs().max()))
 
@@ -95,5 +149,27 @@ def test_works_in_a_spawned_process() -> None:
     child = context.Process(target=_in_child, args=(queue,))
     child.start()
     assert queue.get(timeout=120) == 0.0
+    child.join(timeout=60)
+    assert child.exitcode == 0
+
+
+def _share(n: int) -> list[int]:
+    found: list[int] = []
+    parallel.share_out(found.append, range(n), 2)
+    return sorted(found)
+
+
+def _shared_in_child(queue) -> None:
+    queue.put(_share(9))
+
+
+def test_works_in_a_forked_process() -> None:
+    """There the helpers of the parent are gone."""
+    assert _share(9) == list(range(9))
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_shared_in_child, args=(queue,))
+    child.start()
+    assert queue.get(timeout=60) == list(range(9))
     child.join(timeout=60)
     assert child.exitcode == 0

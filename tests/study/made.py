@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from spdtokens.evaluation.metrics import all_scores
 from spdtokens.evaluation.runs import RunResult, RunSpec
 
 SPEC = RunSpec(
@@ -32,15 +33,16 @@ def made(number: int = 0, code: str = "c0de", *, n: int = 12, **changes: Any) ->
     """A result; another number is another run."""
     rng = np.random.default_rng(number)
     p = rng.random((n, 4), dtype=np.float32)
-    scores = {"accuracy": float(rng.random()), "roc_auc": float("nan")}
+    p /= p.sum(1, keepdims=True)
+    y = rng.integers(0, 4, n)
     result = RunResult(
         spec=replace(SPEC, seed=number),
         ids=np.array([f"sim-mi/1/0/{i}" for i in range(n)], dtype=np.str_),
-        y=rng.integers(0, 4, n),
-        probabilities=p / p.sum(1, keepdims=True),
-        train={**scores, "accuracy": 1.0},
+        y=y,
+        probabilities=p,
+        train={"accuracy": 1.0, "roc_auc": float("nan")},
         validation={},
-        test=scores,
+        test=all_scores(y, p),
         sizes={"train": 3 * n, "validation": 0, "test": n},
         curves={"loss": rng.random(50), "validation_loss": np.full(50, np.nan)},
         epoch=50,

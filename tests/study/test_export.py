@@ -53,7 +53,7 @@ def test_csv_has_a_row_a_run(tmp_path: Path, results: list[RunResult]) -> None:
         assert row["settings"] == as_text(spec.settings)
         assert json.loads(row["subjects"]) == list(spec.subjects)
         assert float(row["test_accuracy"]) == result.test["accuracy"]
-        assert np.isnan(float(row["test_roc_auc"]))
+        assert np.isnan(float(row["train_roc_auc"]))
         assert row["n_train"] == str(result.sizes["train"])
         assert (float(row["seconds"]), float(row["memory"])) == (result.seconds, result.memory)
         assert row["leaky"] == result.leaky

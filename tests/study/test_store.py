@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -16,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from spdtokens.evaluation.metrics import all_scores
 from spdtokens.evaluation.runs import RunResult
 from spdtokens.study import store as store_module
 from spdtokens.study.errors import StudyError
@@ -50,7 +53,10 @@ scores = st.dictionaries(names, numbers, max_size=3)
 
 @st.composite
 def any_result(draw: st.DrawFn) -> RunResult:
-    n = draw(st.integers(0, 5))
+    n, classes = draw(st.integers(1, 5)), draw(st.integers(2, 4))
+    p = draw(hnp.arrays(np.float32, (n, classes), elements=st.floats(0.125, 1, width=32)))
+    p /= p.sum(1, keepdims=True)
+    y = draw(hnp.arrays(np.int64, n, elements=st.integers(0, classes - 1)))
     text = st.text(st.characters(exclude_characters="\0"), max_size=6)
     return RunResult(
         spec=replace(
@@ -61,11 +67,11 @@ def any_result(draw: st.DrawFn) -> RunResult:
             seed=draw(st.none() | st.integers(0, 2**62)),
         ),
         ids=np.array([draw(text) for _ in range(n)], dtype=np.str_),
-        y=draw(hnp.arrays(np.int64, n)),
-        probabilities=draw(hnp.arrays(np.float32, (n, draw(st.integers(0, 4))))),
+        y=y,
+        probabilities=p,
         train=draw(scores),
         validation=draw(scores),
-        test=draw(scores),
+        test=all_scores(y, p),
         sizes=draw(st.dictionaries(names, st.integers(0, 10**9), max_size=3)),
         curves=draw(st.dictionaries(names, hnp.arrays(np.float64, st.integers(0, 4)), max_size=3)),
         epoch=draw(st.none() | st.integers(1, 999)),
@@ -281,9 +287,9 @@ def test_a_sqlite_file_of_another_program_is_refused(path: Path) -> None:
 def test_a_later_version_is_refused(path: Path) -> None:
     RunStore(path).close()
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("PRAGMA user_version = 3")
     connection.close()
-    _refused(path, "made by a later spdtokens (stores of version 2, this one knows 1)")
+    _refused(path, "made by a later spdtokens (stores of version 3, this one knows 2)")
 
 
 @pytest.mark.parametrize("share", [0.001, 0.3, 0.9, 0.999])
@@ -305,6 +311,142 @@ def test_a_changed_byte_is_told_when_it_is_read(path: Path) -> None:
     key = made(1).spec.key
     with RunStore(path) as store, pytest.raises(StudyError, match=f"damaged: run {key} cannot"):
         store.results()
+
+
+def _change(path: Path, statement: str, *values: Any) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(statement, values)
+    connection.commit()
+    connection.close()
+
+
+def _first_rest(path: Path) -> dict[str, Any]:
+    connection = sqlite3.connect(path)
+    (rest,) = connection.execute("SELECT rest FROM runs WHERE number = 1").fetchone()
+    connection.close()
+    found: dict[str, Any] = json.loads(rest)
+    return found
+
+
+def _remedy(error: StudyError) -> None:
+    """Do what the last line of the message says."""
+    command = shlex.split(str(error).splitlines()[-1])
+    subprocess.run([sys.executable, *command[1:]], check=True)
+
+
+@pytest.mark.parametrize("changed", ["accuracy", "kappa", "roc_auc"])
+def test_a_stored_score_cannot_contradict_the_probabilities(path: Path, changed: str) -> None:
+    """Stores of version 1 have test scores beside the probabilities from which they follow."""
+    results = [made(i, n=60) for i in range(3)]
+    with RunStore(path) as store:
+        store.add(results)
+    rest = _first_rest(path) | {"test": all_scores(results[0].y, results[0].probabilities)}
+    _change(path, "UPDATE runs SET rest = ? WHERE number = 1", json.dumps(rest))
+    with RunStore(path) as store:  # as version 1 wrote it
+        assert_same(store.results()[0], results[0])
+    rest["test"][changed] += 1e-6
+    _change(path, "UPDATE runs SET rest = ? WHERE number = 1", json.dumps(rest))
+    key = results[0].spec.key
+    with RunStore(path) as store:
+        with pytest.raises(StudyError) as caught:
+            store.results()
+        for culprit in (str(path), key, changed):
+            assert culprit in str(caught.value)
+        assert len(store.results([results[1].spec.key])) == 1  # the others can be read
+    _remedy(caught.value)
+    with RunStore(path) as store:
+        assert [r.spec.key for r in store.results()] == [r.spec.key for r in results[1:]]
+        assert store.done([key], None) == set()  # to be done again
+
+
+def test_scores_follow_from_the_probabilities(path: Path) -> None:
+    result = made(3)
+    with RunStore(path) as store:
+        store.add([replace(result, test={"accuracy": 0.99, "made up": 1.0})])
+        (found,) = store.results()
+    assert dict(found.test) == all_scores(result.y, result.probabilities)
+    assert found.test.get("made up") is None
+    assert "test" not in _first_rest(path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"probabilities": np.full((12, 4), 0.5)},
+        {"probabilities": np.full((11, 4), 0.25)},
+        {"probabilities": np.full((12, 4), np.nan)},
+        {"y": np.full(12, 7)},
+        {"ids": np.array(["one"])},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_arrays_that_contradict_each_other(path: Path, changes: dict[str, Any]) -> None:
+    with RunStore(path) as store:
+        store.add([made(1), replace(made(2), **changes)])
+        with pytest.raises(StudyError, match=made(2).spec.key):
+            store.results()
+
+
+def test_a_run_under_the_key_of_another(path: Path) -> None:
+    """Without a check: a KeyError in the middle of a table."""
+    with RunStore(path) as store:
+        store.add([made(1)])
+    _change(path, "UPDATE runs SET key = ?", made(2).spec.key)
+    with RunStore(path) as store, pytest.raises(StudyError, match=made(2).spec.key) as caught:
+        store.results()
+    _remedy(caught.value)
+    with RunStore(path) as store:
+        assert store.results() == []
+
+
+# ------------------------------------------------------------------ faults are told apart
+
+
+def test_damage_is_not_called_a_full_disk(path: Path) -> None:
+    with RunStore(path) as store:
+        store.add([made(i, n=288) for i in range(40)])
+    whole = path.read_bytes()
+    # In the pages of rows, of the index and, at last, of the schema.
+    for place in (len(whole) - 6000, 8192 + 2000, 4096, 100):
+        path.write_bytes(whole[:place] + b"\xa5" * 900 + whole[place + 900 :])
+        with pytest.raises(StudyError) as caught:
+            RunStore(path).results()
+        assert "damaged" in str(caught.value)
+        assert "full" not in str(caught.value)
+    subprocess.run(shlex.split(str(caught.value).rpartition(": ")[2]), check=True)
+    with RunStore(path) as store:
+        assert len(store) == 0
+    assert path.with_name("runs.sqlite.damaged").exists()
+
+
+def test_a_store_without_its_table_is_damaged(path: Path) -> None:
+    """SQLite calls this an operational error, as it does a full disk."""
+    RunStore(path).close()
+    _change(path, "DROP TABLE runs")
+    with RunStore(path) as store, pytest.raises(StudyError, match="damaged: no such table"):
+        store.results()
+
+
+def test_a_full_disk_is_told(path: Path) -> None:
+    with RunStore(path) as store:
+        store.add([made(1)])
+        (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
+        store._connection.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(StudyError) as caught:
+            store.add([made(i, n=288) for i in range(2, 40)])
+        assert "disk is full" in str(caught.value)
+        assert "damaged" not in str(caught.value)
+        assert str(path) in str(caught.value)
+        assert len(store) == 1
+
+
+def test_a_store_that_became_read_only_is_told(path: Path) -> None:
+    with RunStore(path) as store:
+        store._connection.execute("PRAGMA query_only = 1")
+        with pytest.raises(StudyError, match="permissions") as caught:
+            store.add([made(1)])
+        assert str(path) in str(caught.value)
+        assert "full" not in str(caught.value)
 
 
 def test_an_empty_file_becomes_a_store(path: Path) -> None:

@@ -186,3 +186,21 @@ def live_table(found: dict[str, Any]) -> Table:
             cells.append("" if ratio is None else f"{ratio:.2f}")
         table.add_row(name, *cells)
     return table
+
+
+def threads_table(found: dict[str, Any]) -> Table:
+    """What ``bench threads`` found."""
+    n = found["threads"]
+    table = Table(
+        title=f"{n} threads against one: milliseconds, median of {found['rounds']} rounds",
+        caption=f"ratio: time with {n} threads over time with one, within rounds; below 1, threads "
+        "win. Small work is done by one thread in both columns.",
+    )
+    for name in ("call", "1 thread", f"{n} threads", "ratio"):
+        table.add_column(name, justify="left" if name == "call" else "right")
+    for row in found["rows"]:
+        times = row["milliseconds"]
+        table.add_row(
+            row["case"], f"{times['one']:.1f}", f"{times['several']:.1f}", f"{row['ratio']:.2f}"
+        )
+    return table

@@ -204,6 +204,24 @@ def recommended(
 
 
 @bench_app.command()
+def threads(
+    as_json: AsJson = False,
+    rounds: Annotated[int, typer.Option(min=3, help="Rounds; medians are reported.")] = 5,
+    threads: Annotated[int, typer.Option(min=2, help="Threads to compare with one.")] = 2,
+) -> None:
+    """Time the Python API with several threads against one thread."""
+    from spdtokens.bench.show import threads_table
+    from spdtokens.bench.threads import bench_threads
+
+    with Console(stderr=True).status("Preparing") as status:
+        found = bench_threads(rounds, threads, tell=lambda text: status.update(f"{text} ..."))
+    if as_json:
+        print_json(found)
+    else:
+        Console().print(threads_table(found))
+
+
+@bench_app.command()
 def live(
     as_json: AsJson = False,
     seconds: Annotated[

@@ -31,8 +31,11 @@ tokens a trial; without it, remove that file. Decisions are the same."""
 EXAMPLE = '''\
 """Decode trials with the model in this folder: python decode.py TRIALS.npy."""
 
+import os
 import sys
 from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices this small gain nothing from threads
 
 import numpy as np
 from spdtokens_runtime import DecoderError, load_model

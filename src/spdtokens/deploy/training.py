@@ -26,6 +26,8 @@ from spdtokens.evaluation.trials import Trials
 from spdtokens.report.report import report_of
 from spdtokens.report.write import write_page
 from spdtokens.runtime import Decoder, model_bytes
+from spdtokens.runtime.claims import names
+from spdtokens.runtime.threads import one_thread
 from spdtokens.signal.covariance import PROTOTYPES
 from spdtokens.spd.alignment import congruence, mean_reference, whitener
 from spdtokens.training import SPDTokenClassifier
@@ -225,6 +227,9 @@ def train(
     dataset = own_dataset(
         data, paradigm=paradigm, stimulus_hz=stimulus_hz, subjects=subjects, **cutting
     )
+    # The model file would refuse them, but only after all the work.
+    names(list(dataset.classes), "class")
+    names(list(dataset.ch_names), "channel")
     source = Source({dataset.name: dataset})
     trials = source.trials(dataset.name, Selection(), dataset.subjects)
     method, settings = get_method(METHODS[preset]), Settings(seed=0)
@@ -255,6 +260,7 @@ def train(
     return Trained(decoder, evaluation, dataset, source)
 
 
+@one_thread()
 def _trained_on_all(
     trials: Trials,
     method: Method,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -13,7 +12,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from threadpoolctl import threadpool_limits
 
 from spdtokens.data import Selection
 from spdtokens.evaluation.access import get_access
@@ -28,6 +26,7 @@ from spdtokens.evaluation.runs import RunResult, RunSpec
 from spdtokens.evaluation.trials import Trials
 from spdtokens.models import geometric_bias
 from spdtokens.models.networks import TrialShape
+from spdtokens.runtime.threads import one_thread
 from spdtokens.training import Pool, RunPlan, train_runs
 from spdtokens.training.device import resolve_device
 from spdtokens.training.engine import Listener
@@ -41,6 +40,8 @@ HELD_BACK = 0.125
 PREDICTED_AT_ONCE = 512
 
 
+# In the order of one thread: the same bits in a worker with one and a process with many.
+@one_thread()
 def execute(
     specs: Sequence[RunSpec], source: Source, listener: Listener | None = None
 ) -> list[RunResult]:
@@ -63,28 +64,11 @@ def execute(
     if method.together is not None:
         return _together(specs, source, method, settings, method.together(settings), listener)
     results = []
-    with _one_thread():
-        for spec in specs:
-            results.append(_alone(spec, source, method, settings))
-            if listener:
-                listener(1.0)
+    for spec in specs:
+        results.append(_alone(spec, source, method, settings))
+        if listener:
+            listener(1.0)
     return results
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Sums in the order of one thread: the same bits in a worker with one and a process with many.
-
-    The engine has this by itself. What is small does not get faster by threads anyhow, and several
-    processes make better use of cores.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1, user_api="blas"):
-            yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def open_fold(spec: RunSpec, source: Source) -> tuple[Fold, Trials]:
@@ -174,12 +158,11 @@ def _together(
     start = time.perf_counter()
     opened: dict[tuple[str, str], _Tokens] = {}
     first = 0
-    with _one_thread():
-        for spec in specs:
-            where = (spec.subject, spec.fold)
-            if where not in opened:
-                opened[where] = _Tokens(spec, source, method, settings, engine, first)
-                first += opened[where].n_pooled
+    for spec in specs:
+        where = (spec.subject, spec.fold)
+        if where not in opened:
+            opened[where] = _Tokens(spec, source, method, settings, engine, first)
+            first += opened[where].n_pooled
     mine = [opened[spec.subject, spec.fold] for spec in specs]
     device = resolve_device(settings.device)
     pool = _pool(list(opened.values()), device)
@@ -198,22 +181,21 @@ def _together(
     )
     spent = (time.perf_counter() - start) / len(specs)
     results = []
-    with _one_thread():
-        for spec, tokens, run, plan in zip(specs, mine, runs, plans, strict=True):
-            begin = time.perf_counter() - spent  # each carries its share of what was done together
-            network = run.model.double()
-            results.append(
-                _result(
-                    spec,
-                    tokens.fold,
-                    tokens.trials,
-                    tokens.used(plan),
-                    partial(tokens.probabilities, network),
-                    begin,
-                    curves=run.curves,
-                    epoch=run.epoch,
-                )
+    for spec, tokens, run, plan in zip(specs, mine, runs, plans, strict=True):
+        begin = time.perf_counter() - spent  # each carries its share of what was done together
+        network = run.model.double()
+        results.append(
+            _result(
+                spec,
+                tokens.fold,
+                tokens.trials,
+                tokens.used(plan),
+                partial(tokens.probabilities, network),
+                begin,
+                curves=run.curves,
+                epoch=run.epoch,
             )
+        )
     return results
 
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from spdtokens.explain.errors import ExplainError
 from spdtokens.models import SPDTokenTransformer, TrialTransformer, channel_saliency
+from spdtokens.runtime.threads import one_thread
 from spdtokens.signal.covariance import PROTOTYPES
 from spdtokens.spd import Embedding
 from spdtokens.spd.embeddings import Several
@@ -18,6 +19,7 @@ from spdtokens.training.spd_classifier import SPDTokenClassifier
 AT_ONCE = 64
 
 
+@one_thread()
 def channel_importance(
     model: SPDTokenClassifier, X: ArrayLike, y: ArrayLike | None = None
 ) -> NDArray[np.float64]:

@@ -52,4 +52,4 @@ def _fidelity(root: Tensor, C: Tensor) -> Tensor:
         eigenvalues = torch.linalg.eigvalsh(0.5 * (product + product.mT))
         return (eigenvalues.clamp_min(0).sqrt().sum(-1),)
 
-    return in_parts(kernel, root, C, shared_from=1 << 14)[0]
+    return in_parts(kernel, root, C, shared_from=1 << 15)[0]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from spdtokens.data import Dataset
 from spdtokens.evaluation.access import get_access
@@ -15,6 +14,7 @@ from spdtokens.evaluation.parts import Part, prepare
 from spdtokens.evaluation.plan import Source
 from spdtokens.evaluation.runs import RunResult, RunSpec
 from spdtokens.report.errors import ReportError
+from spdtokens.runtime.threads import one_thread
 from spdtokens.signal.plan import plan_tokens
 from spdtokens.training.methods import Settings, get_method
 from spdtokens.training.spd_classifier import SPDTokenClassifier
@@ -72,7 +72,7 @@ def refit(run: RunResult, source: Source) -> Refitted:
     method, settings = get_method(spec.method), Settings(**spec.settings)
     fold, trials = open_fold(spec, source)
     # In the order of one thread, as the study did.
-    with threadpool_limits(1):
+    with one_thread():
         parts = prepare(spec, fold, get_access(spec.access), trials, method, settings)
         train, matrices = parts.train, parts.train.X.ndim == 4
         options = {} if matrices else method.options(trials.dataset, settings)

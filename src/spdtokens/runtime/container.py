@@ -23,8 +23,8 @@ from .errors import DecoderError
 
 #: Key of our text in ``__metadata__``, and of the checksum.
 TEXT, CHECKSUM = "spdtokens", "sha256"
-#: Bytes. A header of a real model has some ten thousand.
-LARGEST_HEADER = 10_000_000
+#: Bytes. A header of a real model has some ten thousand; as JSON it may take 20 times its size.
+LARGEST_HEADER = 2_000_000
 DTYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4")}
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 

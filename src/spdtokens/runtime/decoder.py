@@ -13,6 +13,7 @@ from .errors import DecoderError
 from .matrices import Array, congruence, inverse_root, towards
 from .networks import Network
 from .signals import Front
+from .threads import one_thread
 from .tokens import Tokens
 
 
@@ -62,6 +63,7 @@ class Decoder:
             raise DecoderError("This model is of covariance matrices, which have no samples.")
         return self.front.n_samples
 
+    @one_thread()
     def covariances(self, X: NDArray[Any]) -> Array:
         """Covariances (n, matrices, d, d) of trials.
 
@@ -89,6 +91,7 @@ class Decoder:
         with np.errstate(all="ignore"):  # what is not finite is refused by the tokens
             return self.front.covariances(X)
 
+    @one_thread()
     def probabilities(self, C: Array) -> Array:
         """Class probabilities (n, classes) of covariances, recentred where the model wants it."""
         with np.errstate(all="ignore"):  # told below, once, and in words
@@ -100,6 +103,7 @@ class Decoder:
             )
         return found
 
+    @one_thread()
     def predict_proba(self, X: NDArray[Any]) -> Array:
         """Class probabilities (n, classes) of trials, in the order of ``classes``.
 
@@ -143,6 +147,7 @@ class Session:
         self.decoder = decoder
         self.reference, self.count = decoder.recentring, 1
 
+    @one_thread()
     def probabilities(self, window: NDArray[Any], learn: bool = True) -> Array:
         """Class probabilities (classes,) of one trial (channels, samples).
 
@@ -154,6 +159,7 @@ class Session:
         """
         return self.decide(self.decoder.covariances(np.asarray(window)[None])[0], learn)
 
+    @one_thread()
     def decide(self, C: Array, learn: bool = True) -> Array:
         """The same from the covariances (matrices, d, d) of a trial."""
         if self.reference is None:

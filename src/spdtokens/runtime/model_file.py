@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .claims import check_matrices, check_trials, is_tried, names
 from .container import packed, unpacked
 from .decoder import Decoder
 from .errors import DecoderError
@@ -24,8 +25,6 @@ from .transformer import FoldedBlock, FoldedTransformer, stored
 FORMATS = (1, 2)
 Arrays = Mapping[str, NDArray[Any]]
 _BLOCK = ("attend", "mix", "expand", "contract")
-#: What a file must not make us compute: numbers of a trial and its bands, steps of causal filters.
-_MOST_VALUES, _MOST_STEPS = 30_000_000, 10_000_000
 
 
 def model_bytes(decoder: Decoder) -> bytes:
@@ -33,13 +32,15 @@ def model_bytes(decoder: Decoder) -> bytes:
     arrays: dict[str, NDArray[Any]] = {}
     config = {
         "format": FORMATS[decoder.front is not None and decoder.front.decimated is not None],
-        "classes": _names(list(decoder.classes)),
-        "ch_names": _names(list(decoder.ch_names)),
+        "classes": names(list(decoder.classes), "class"),
+        "ch_names": names(list(decoder.ch_names), "channel"),
         "sfreq": decoder.sfreq,
         "tmin": decoder.tmin,
         "unit_in_volts": decoder.unit_in_volts,
         "shape": list(decoder.shape),
-        "front": None if decoder.front is None else _front_out(decoder.front, arrays),
+        "front": None
+        if decoder.front is None
+        else _front_out(decoder.front, arrays, len(decoder.ch_names), decoder.shape),
         "tokens": _tokens_out(decoder.tokens, arrays),
         "network": _network_out(decoder.network, arrays),
         "recentred": decoder.recentring is not None,
@@ -120,7 +121,7 @@ class _Used(dict[str, NDArray[Any]]):
 
 
 def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
-    classes, ch_names = _names(config["classes"]), _names(config["ch_names"])
+    classes, ch_names = names(config["classes"], "class"), names(config["ch_names"], "channel")
     shape = tuple(_count(n) for n in config["shape"])
     if len(classes) < 2 or len(shape) != 3 or shape[1] != shape[2]:
         raise DecoderError("it has fewer than two classes, or matrices that are not square.")
@@ -130,6 +131,7 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
     d = shape[1]
     if network.shape != (shape[0] * len(tokens.embeddings), d * (d + 1) // 2, len(classes)):
         raise DecoderError("its parts do not fit together.")
+    check_matrices(shape, network, sum(array.size for array in arrays.values()))
     front = config["front"]
     if front is not None:
         front = _front_in(front, arrays, len(ch_names), shape)
@@ -156,21 +158,29 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
 
 
 def _try_out(decoder: Decoder) -> None:
-    """Decode one made-up trial: shapes that do not fit show now, not in the middle of a session."""
-    rng = np.random.default_rng(0)
-    if decoder.front is None:
-        X = np.broadcast_to(np.eye(decoder.shape[-1]), (1, *decoder.shape))
-    else:
-        X = rng.standard_normal((1, len(decoder.ch_names), decoder.n_samples))
-    C = decoder.covariances(X)
-    found = decoder.predict_proba(X)
-    if C.shape[1:] != decoder.shape or found.shape != (1, len(decoder.classes)):
+    """Decode a made-up trial: what does not work shows now, not in the middle of a session.
+
+    The shapes of all parts have been checked. Trials that are very long are not made up; the model
+    is then tried out from the covariances on.
+    """
+    C = np.broadcast_to(np.eye(decoder.shape[-1]), (1, *decoder.shape))
+    front, channels = decoder.front, len(decoder.ch_names)
+    if front and is_tried(front.length, channels * (1 + len(front.delays)), decoder.shape):
+        rng = np.random.default_rng(0)
+        C = decoder.covariances(rng.standard_normal((1, channels, front.n_samples)))
+    found = decoder.session().decide(C[0])
+    if C.shape[1:] != decoder.shape or found.shape != (len(decoder.classes),):
         raise DecoderError("its parts do not fit together.")
-    if not (np.abs(found.sum(1) - 1) < 1e-3).all():
+    if not abs(found.sum() - 1) < 1e-3:
         raise DecoderError("its probabilities are none.")
 
 
-def _front_out(front: Front, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+def _front_out(
+    front: Front, arrays: dict[str, NDArray[Any]], channels: int, shape: tuple[int, ...]
+) -> dict[str, Any]:
+    # What could not be read is not written.
+    rows = channels * (1 + len(front.delays))
+    check_trials(front.n_samples, front.length, front.filtering, front.sections, rows, shape)
     fields = asdict(front)
     for i, sos in enumerate(front.sections):
         if sos is not None:
@@ -202,37 +212,35 @@ def _front_in(
             raise DecoderError("its trials or filters have an impossible length.")
     slices = tuple((_count(a, 0), _count(b)) for a, b in fields["slices"])
     delays = tuple(_count(delay) for delay in fields["delays"])
-    if any(not a < b <= n for a, b in slices) or any(delay >= n for delay in delays):
-        raise DecoderError("its windows or delays lie outside its trials.")
     covariance = _one_of(fields["covariance"], ESTIMATORS)
+    # Of one sample there is no sample covariance.
+    least = 2 if covariance == "sample" else 1
+    if any(not a + least <= b <= n for a, b in slices) or any(delay >= n for delay in delays):
+        raise DecoderError("its windows or delays lie outside its trials.")
     sections = [
         _shaped(arrays[f"filter.{i}"], (None, 6)) if filtered is True else None
         for i, filtered in enumerate(fields["sections"])
     ]
+    passes_offset = [passes is True for passes in fields["passes_offset"]]
     scales = [_number(scale, positive=True) for scale in fields["prototypes"]]
+    rows = channels * (1 + len(delays))
     prototypes = tuple(
-        Prototype(
-            arrays[f"prototype.{i}.averages"], arrays.get(f"prototype.{i}.filters"), float(scale)
-        )
+        _prototype(arrays, i, float(scale), rows, slices[i % len(slices)])
         for i, scale in enumerate(scales)
         if scale is not None
     )
     n_matrices = len(sections) * len(slices)
     if len(prototypes) != (n_matrices if covariance in ("erp", "xdawn") else 0):
         raise DecoderError("its class averages are not one a matrix.")
-    rows = channels * (1 + len(delays))
     sizes = {p.size(rows) for p in prototypes} or {rows}
-    if n_matrices != shape[0] or sizes != {shape[1]}:
+    if n_matrices != shape[0] or sizes != {shape[1]} or len(passes_offset) != len(sections):
         raise DecoderError("its parts do not fit together.")
-    # A file must not make us compute for hours or fill the memory.
-    steps = n * sum(0 if sos is None else len(sos) for sos in sections)
-    if length * max(rows, n_matrices * shape[1]) > _MOST_VALUES or steps > _MOST_STEPS:
-        raise DecoderError("its trials or filters have an impossible length.")
+    check_trials(n, length, filtering, sections, rows, shape)
     return Front(
         n_samples=n,
         filtering=filtering,
         sections=sections,
-        passes_offset=[passes is True for passes in fields["passes_offset"]],
+        passes_offset=passes_offset,
         pad=pad,
         length=length,
         slices=slices,
@@ -244,6 +252,14 @@ def _front_in(
         scale=_number(fields["scale"], positive=True),  # type: ignore[arg-type]
         decimated=decimated,
     )
+
+
+def _prototype(
+    arrays: Arrays, i: int, scale: float, rows: int, window: tuple[int, int]
+) -> Prototype:
+    averages = _shaped(arrays[f"prototype.{i}.averages"], (None, window[1] - window[0]))
+    filters = arrays.get(f"prototype.{i}.filters")
+    return Prototype(averages, None if filters is None else _shaped(filters, (None, rows)), scale)
 
 
 def _tokens_out(tokens: Tokens, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
@@ -348,17 +364,6 @@ def _transformer(
         )
     head = taken("head", None, d + 1)
     return FoldedTransformer(project, offsets, tuple(blocks), head, n_heads, geometric)
-
-
-def _names(values: Any) -> tuple[str, ...]:
-    # Nothing that a terminal would take for a command, or could not show.
-    if not isinstance(values, list) or not all(
-        isinstance(value, str) and value.isprintable() for value in values
-    ):
-        raise DecoderError("its names are not texts that can be printed.")
-    if len(set(values)) != len(values) or not values:
-        raise DecoderError("its names are not all different, or there are none.")
-    return tuple(values)
 
 
 def _one_of(value: Any, known: tuple[str, ...]) -> str:

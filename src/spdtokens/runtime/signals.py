@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,29 +109,33 @@ class Front:
         """Covariance matrices (n, matrices, d, d) of trials (n, channels, samples)."""
         X = np.asarray(X, dtype=np.float64)
         _check(X)
-        pieces, samples = [], []
+        made: list[Array] = []
+        # One band at a time: all together would be as many times the trial.
         for band in self._filtered(X):
             rate = band.shape[-1] / self.n_samples
             late = with_delays(band, self.delays)
             for start, stop in self.slices:
-                pieces.append(late[..., round(start * rate) : round(stop * rate)])
-                samples.append(stop - start)
-        if self.prototypes:
-            pairs = zip(pieces, self.prototypes, strict=True)
-            made = [oas(p.beside(piece)) * p.scale**2 for piece, p in pairs]
-        elif self.covariance == "oas":
-            made = [oas(piece, n) for piece, n in zip(pieces, samples, strict=True)]
-        else:
-            made = [_ESTIMATES[self.covariance](piece) for piece in pieces]
+                piece = late[..., round(start * rate) : round(stop * rate)]
+                made.append(self._estimate(piece, stop - start, len(made)))
         C = np.stack(made, axis=1)
         variances = np.einsum("...ii->...i", C)
         variances += self.relative * variances.mean(-1, keepdims=True) + self.absolute
         return C / self.scale
 
-    def _filtered(self, X: Array) -> list[Array]:
+    def _estimate(self, piece: Array, samples: int, number: int) -> Array:
+        """Covariances (n, d, d) of the signals of one matrix, of so many samples of a trial."""
+        if self.prototypes:
+            prototype = self.prototypes[number]
+            return oas(prototype.beside(piece)) * prototype.scale**2
+        return (
+            oas(piece, samples) if self.covariance == "oas" else _ESTIMATES[self.covariance](piece)
+        )
+
+    def _filtered(self, X: Array) -> Iterator[Array]:
         gains = self._gains  # type: ignore[attr-defined]
         if all(gain is None for gain in gains):
-            return [X for _ in gains]
+            yield from (X for _ in gains)
+            return
         n, pad = self.n_samples, self.pad
         if self.filtering == "zero-phase":
             offset = X.mean(-1, keepdims=True)
@@ -143,10 +147,9 @@ class Front:
         if self.decimated is not None:  # the trial first: it begins with a sample at every rate
             shift = np.exp(2j * np.pi * pad / self.length * np.arange(spectrum.shape[-1]))
             spectrum, pad, lengths = spectrum * shift, 0, self.decimated
-        out = []
         for gain, passes, new in zip(gains, self.passes_offset, lengths, strict=True):
             if gain is None:
-                out.append(X)
+                yield X
                 continue
             # What is at half the rate itself cannot be told apart from its mirror image.
             used = new // 2 + 1 if self.decimated is None else (new + 1) // 2
@@ -154,8 +157,7 @@ class Front:
             y = y[..., pad : pad + n * new // self.length]
             if new < self.length:
                 y = y * (new / self.length)
-            out.append(y + offset if passes else y)
-        return out
+            yield y + offset if passes else y
 
 
 def odd_reflection(X: Array, pad: int) -> Array:

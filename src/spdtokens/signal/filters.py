@@ -83,9 +83,8 @@ def each_zero_phase(
         stays where it is; the number of samples tells the rate.
     """
     X = np.asarray(X, dtype=np.float64)
-    with torch.no_grad():
-        for filtered in _each_band(as_tensor(X), bands, sfreq, decimate):
-            yield filtered.numpy()
+    for filtered in _each_band(as_tensor(X), bands, sfreq, decimate):
+        yield filtered.numpy()
 
 
 def zero_phase_tensor(X: Tensor, bands: Sequence[Band], sfreq: float) -> list[Tensor]:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from spdtokens.runtime.threads import one_thread
 from spdtokens.signal.bands import BandSpec, SignalError
 from spdtokens.signal.checks import check_trials
 from spdtokens.signal.filters import zero_phase
@@ -51,6 +52,7 @@ class StandardTrials(TransformerMixin, BaseEstimator):
         self.tmin = tmin
         self.stimulus_frequencies = stimulus_frequencies
 
+    @one_thread()
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:  # noqa: ARG002
         """Learn mean and standard deviation of every channel of trials (n, channels, samples)."""
         X = np.asarray(X)
@@ -76,6 +78,7 @@ class StandardTrials(TransformerMixin, BaseEstimator):
         self.scale_ = cut.std((0, 2), keepdims=True)[0]
         return self
 
+    @one_thread()
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Standard trials (n, channels, samples of the window)."""
         check_is_fitted(self)

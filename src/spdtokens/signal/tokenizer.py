@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from spdtokens.runtime.threads import one_thread
 from spdtokens.signal.bands import Band, BandSpec, SignalError
 from spdtokens.signal.checks import check_duplicates, check_trials
 from spdtokens.signal.covariance import (
@@ -25,6 +26,7 @@ from spdtokens.signal.plan import Window, plan_tokens, refuse_short_windows
 from spdtokens.signal.prototypes import Prototypes
 from spdtokens.spd import Floor, check_spd, token_dim
 from spdtokens.spd.embeddings import Embedding, Several, get_embeddings
+from spdtokens.spd.parallel import share_out
 
 #: Samples, over all channels and trials, that are filtered at a time.
 CHUNK_SAMPLES = 1 << 18
@@ -151,6 +153,7 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         self.isometric = isometric
         self.floor = floor
 
+    @one_thread()
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
         """Learn what must be learnt from training trials: prototypes and the reference.
 
@@ -163,11 +166,13 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         self.fit_covariances(X, y)
         return self
 
+    @one_thread()
     def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
         """Fit, and return the tokens (n, tokens, features) of training trials."""
         C = self.fit_covariances(X, y)
         return self.embedding_.to_token(C)
 
+    @one_thread()
     def fit_covariances(
         self, X: ArrayLike, y: ArrayLike | None = None, groups: ArrayLike | None = None
     ) -> NDArray[np.float64]:
@@ -269,10 +274,12 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         """Of each embedding, whether it saw labels, or matrices that depend on them."""
         return [self._has_prototypes or member.needs_labels for member in self._members]
 
+    @one_thread()
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Tokens (n, tokens, features) of trials or covariances like those of ``fit``."""
         return self.embedding_.to_token(self.covariances(X))
 
+    @one_thread()
     def covariances(self, X: ArrayLike) -> NDArray[np.float64]:
         """Covariance matrices (n, matrices, d, d), the step before the embedding."""
         check_is_fitted(self)
@@ -406,9 +413,15 @@ class Tokenizer(TransformerMixin, BaseEstimator):
         check_trials(X)
         # A few trials at a time: what is between two steps then stays in the cache.
         size = max(1, CHUNK_SAMPLES // (X.shape[1] * X.shape[2]))
-        chunks = [X[i : i + size] for i in range(0, len(X), size)]
-        estimates = [np.stack(self._estimates(self._pieces(chunk)), axis=1) for chunk in chunks]
-        return self._checked(np.concatenate(estimates))
+        starts = range(0, len(X), size)
+        made: dict[int, NDArray[np.float64]] = {}
+
+        def work(start: int) -> None:
+            pieces = self._pieces(X[start : start + size])
+            made[start] = np.stack(self._estimates(pieces), axis=1)
+
+        share_out(work, starts)
+        return self._checked(np.concatenate([made[start] for start in starts]))
 
     def _checked(self, C: NDArray[np.float64]) -> NDArray[np.float64]:
         """Regularised; what is not positive definite is refused."""

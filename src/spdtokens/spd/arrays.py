@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spdtokens.runtime.threads import one_thread
+
 
 def as_tensor(x: Any) -> Any:
     """A tensor that shares memory with the array where it can; anything else unchanged."""
@@ -35,7 +37,7 @@ def numpy_too(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
         if any(isinstance(x, Tensor) for x in given):
             raise TypeError("Mixing NumPy arrays and torch tensors: convert one to the other.")
-        with torch.no_grad():
+        with torch.no_grad(), one_thread():
             out = function(
                 *(as_tensor(x) for x in args), **{k: as_tensor(x) for k, x in kwargs.items()}
             )

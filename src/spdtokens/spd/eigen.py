@@ -26,7 +26,7 @@ def eigh(C: Tensor) -> tuple[Tensor, Tensor]:
     """
     d = C.shape[-1]
     try:
-        eigenvalues, V = in_parts(_eigh, C.reshape(-1, d, d), shared_from=1 << 13)
+        eigenvalues, V = in_parts(_eigh, C.reshape(-1, d, d), shared_from=1 << 15)
     except torch.linalg.LinAlgError:
         check_finite(C)
         raise

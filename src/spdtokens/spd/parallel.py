@@ -2,21 +2,20 @@
 
 LAPACK decomposes a batch of small matrices one after another, on one core, and long batches fall
 out of the cache between two elementwise steps. Cutting the batch into parts that fit the cache,
-one thread a part, mends both.
+one thread per part, mends both.
 
-The threads are torch's own. After any parallel operation torch's OpenMP threads stay awake for
-some milliseconds, waiting for the next one; threads of our own would have to share the cores with
-them and lose what they gain. So the parts are handed to the same OpenMP team, through the entry
-point that compiled code uses. Inside it torch and MKL know that they must not open threads of
-their own. ``torch.set_num_threads(1)`` switches it off, and so does a torch without libgomp
-(macOS, Windows, conda): the parts are then done one after another, with the same results.
+Every part is computed by one thread, and the parts are the same for any number of threads: so is
+every bit of the result. The calling thread works too and never waits for a helper that has not
+begun: where other programs use the cores, it does all the work itself and loses little.
 """
 
 from __future__ import annotations
 
-import ctypes
+import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,30 +23,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from spdtokens.runtime.threads import one_thread, usable_threads
+
 #: Entries of a part: 2 MB of float64 in each temporary array.
 PART_ENTRIES = 1 << 18
-
-_Body = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-
-
-@cache
-def _open_parallel_region() -> Callable[..., None] | None:
-    """``GOMP_parallel(body, data, threads, flags)`` of the OpenMP library that torch carries."""
-    for path in sorted((Path(torch.__file__).parent / "lib").glob("libgomp*")):
-        try:
-            function = ctypes.CDLL(str(path)).GOMP_parallel
-        except (OSError, AttributeError):
-            continue
-        function.argtypes = [_Body, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint]
-        function.restype = None
-        return function
-    return None
-
+#: Parts into which a batch that is just worth sharing is cut, and a larger one at most for the sake
+#: of sharing: several per thread, as other programs may keep a thread waiting.
+FEWEST, MOST = 4, 16
 
 _state = threading.local()
 
 
-def share_out(work: Callable[[Any], None], tasks: Iterable[Any], threads: int = 0) -> None:
+@cache
+def _helpers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="spdtokens")
+
+
+def _idle_cores() -> int:
+    """Cores on which nothing runs at this moment, where the system tells; else all but ours."""
+    cores = os.cpu_count() or 1
+    running = 1
+    with suppress(OSError, ValueError, IndexError):  # not Linux
+        running = int(Path("/proc/loadavg").read_text().split()[3].split("/")[0])
+    return cores - max(running, 1)
+
+
+@one_thread()
+def share_out(work: Callable[[Any], None], tasks: Sequence[Any], threads: int = 0) -> None:
     """Call ``work(task)`` for every task, each on one thread, several at a time.
 
     The first exception ends the others after their current task and is raised here.
@@ -55,20 +57,18 @@ def share_out(work: Callable[[Any], None], tasks: Iterable[Any], threads: int = 
     Parameters
     ----------
     work : callable
-        Torch operations inside it do not open threads of their own.
-    tasks : iterable
+        BLAS and torch inside it do not open threads of their own.
+    tasks : sequence
     threads : int
-        By default as many as torch has; with 1 the tasks are done one after another.
+        With 1 the tasks are done one after another. By default
+        :func:`~spdtokens.runtime.threads.usable_threads`, but no more than there are idle cores.
     """
-    threads = threads or torch.get_num_threads()
-    region = None
-    if threads > 1 and not getattr(_state, "inside", False):
-        region = _open_parallel_region()
     todo = iter(tasks)
     turn = threading.Lock()
     errors: list[BaseException] = []
 
-    def loop(_: Any = None) -> None:
+    @one_thread()
+    def loop() -> None:
         outer, _state.inside = getattr(_state, "inside", False), True
         try:
             with torch.no_grad():  # a thread starts with gradients on
@@ -78,19 +78,29 @@ def share_out(work: Callable[[Any], None], tasks: Iterable[Any], threads: int = 
                     if task is None:
                         return
                     work(task)
-        except BaseException as error:  # it cannot cross the C call below
+        except BaseException as error:  # told below, by the thread that called
             errors.append(error)
         finally:
             _state.inside = outer
 
-    if region is None:
-        loop()
-    else:
-        region(_Body(loop), None, threads, 0)
+    helpers: list[Future[None]] = []
+    if not getattr(_state, "inside", False):
+        most = min(threads or usable_threads(), len(tasks)) - 1
+        if most > 0 and not threads:
+            most = min(most, _idle_cores())
+        helpers = [_helpers().submit(loop) for _ in range(most)]
+    loop()
+    try:
+        for helper in helpers:
+            if not helper.cancel():
+                helper.result()
+    except BaseException as error:  # Ctrl-C
+        errors.append(error)
     if errors:
         raise errors[0]
 
 
+@one_thread()
 def in_parts(
     kernel: Callable[..., tuple[Tensor, ...]], *inputs: Tensor, shared_from: int
 ) -> tuple[Tensor, ...]:
@@ -112,17 +122,10 @@ def in_parts(
     """
     n = len(inputs[0])
     entries = max(x.numel() for x in inputs)
-    threads = torch.get_num_threads()
-    shared = (
-        threads > 1
-        and entries >= shared_from
-        and not getattr(_state, "inside", False)
-        and all(x.is_cpu for x in inputs)
-        and _open_parallel_region() is not None
-    )
+    shared = entries >= shared_from and all(x.is_cpu for x in inputs)
     size = max(1, PART_ENTRIES * n // max(entries, 1))
     if shared:
-        size = min(size, -(-n // (2 * threads)))
+        size = min(size, -(-n // min(MOST, FEWEST * entries // shared_from)))
     if size >= n:
         return kernel(*inputs)
 

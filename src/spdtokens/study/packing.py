@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import json
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from spdtokens.evaluation.metrics import METRICS, checked
 from spdtokens.evaluation.runs import RunResult, RunSpec, as_text
 
 #: The fastest of zlib: ids shrink to a twentieth by any level, probabilities hardly by the best.
@@ -21,12 +23,12 @@ def pack(result: RunResult) -> tuple[str, str, bytes]:
 
     The blob is zlib over arrays in NumPy's own format, one after another: ids, y, probabilities,
     then each curve in the order of the names in the second text. Metrics may be NaN, which Python
-    writes into JSON as such.
+    writes into JSON as such. Scores of test trials are not stored: they follow from ``y`` and the
+    probabilities.
     """
     rest = {
         "train": _floats(result.train),
         "validation": _floats(result.validation),
-        "test": _floats(result.test),
         "sizes": {name: int(n) for name, n in result.sizes.items()},
         "curves": list(result.curves),
         "epoch": None if result.epoch is None else int(result.epoch),
@@ -48,7 +50,7 @@ def unpack(spec: str, rest: str, blob: bytes) -> RunResult:
     Raises
     ------
     ValueError, KeyError, zlib.error
-        If they are not what :func:`pack` gave.
+        If they are not what :func:`pack` gave, or contradict each other.
     """
     values: dict[str, Any] = json.loads(rest)
     stream = io.BytesIO(zlib.decompress(blob))
@@ -56,14 +58,44 @@ def unpack(spec: str, rest: str, blob: bytes) -> RunResult:
     def array() -> Any:
         return np.lib.format.read_array(stream, allow_pickle=False)
 
+    ids, y, probabilities = array(), array(), array()
+    checked(y, probabilities)
+    if len(ids) != len(y):
+        raise ValueError(f"it has {len(ids)} trials but {len(y)} labels")
+    test = DerivedScores(y, probabilities)
+    for name, stored in values.pop("test", {}).items():  # of stores before version 2
+        if name in test and not np.isclose(stored, test[name], rtol=0, atol=1e-9, equal_nan=True):
+            raise ValueError(
+                f"its stored test score ({name} {stored:.6g}) contradicts its probabilities "
+                f"({test[name]:.6g})"
+            )
     return RunResult(
         spec=RunSpec.of(json.loads(spec)),
-        ids=array(),
-        y=array(),
-        probabilities=array(),
+        ids=ids,
+        y=y,
+        probabilities=probabilities,
         curves={name: array() for name in values.pop("curves")},
+        test=test,
         **values,
     )
+
+
+class DerivedScores(Mapping[str, float]):
+    """Every metric of test trials by name, computed when it is first asked for."""
+
+    def __init__(self, y: NDArray[np.int64], probabilities: NDArray[np.float64]) -> None:
+        self._of, self._known = (y, probabilities), dict[str, float]()
+
+    def __getitem__(self, name: str) -> float:
+        if name not in self._known:
+            self._known[name] = METRICS[name](*self._of)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(METRICS)
+
+    def __len__(self) -> int:
+        return len(METRICS)
 
 
 def _floats(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sqlite3
 import time
 import zlib
@@ -19,7 +20,8 @@ from spdtokens.study.packing import pack, unpack
 
 #: In the header of the file, so that no other SQLite file is taken for a store: "SPDt".
 APPLICATION = 0x53504474
-SCHEMA = 1
+#: Since 2, scores of test trials are derived from what is stored. Version 1 is read too.
+SCHEMA = 2
 #: Seconds to wait for another process that writes.
 PATIENCE = 60.0
 
@@ -81,10 +83,12 @@ class RunStore:
                 if _is_new(self._connection, self.path):  # else another process was faster
                     self._connection.execute(_TABLE)
                     self._connection.execute(f"PRAGMA application_id = {APPLICATION}")
-                    self._connection.execute(f"PRAGMA user_version = {SCHEMA}")
         (said,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
         if said != "ok":
             raise _damaged(self.path, said)
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if version != SCHEMA:  # new, or older: what is added now an older spdtokens cannot read
+            self._connection.execute(f"PRAGMA user_version = {SCHEMA}")
 
     def add(self, results: Iterable[RunResult]) -> int:
         """Store results, all or none; those already there are left as they are.
@@ -139,8 +143,10 @@ class RunStore:
             for _, key, spec, rest, arrays in rows:
                 try:
                     found[key] = unpack(spec, rest, arrays)
+                    if found[key].spec.key != key:
+                        raise ValueError("it is stored under the key of another run")
                 except (ValueError, TypeError, KeyError, zlib.error) as error:
-                    raise _damaged(self.path, f"run {key} cannot be read ({error})") from error
+                    raise _unusable_run(self.path, key, error) from error
         return [found[key] for key in (found if order is None else order) if key in found]
 
     def codes(self) -> dict[str, int]:
@@ -260,10 +266,23 @@ def _use_log(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def _damaged(path: Path, why: str) -> StudyError:
+def _unusable_run(path: Path, key: str, why: Exception) -> StudyError:
+    remove = (
+        f"import sqlite3; store = sqlite3.connect({json.dumps(str(path))}); "
+        f'store.execute("DELETE FROM runs WHERE key = ?", ["{key}"]); store.commit()'
+    )
     return StudyError(
-        f"{path} is damaged: {why}. It was left as it is; restore it from a copy, or save what can "
-        f"be read with `sqlite3 {path} .recover`, and begin a new store."
+        f"{path} is damaged: run {key} cannot be used: {why}. The other runs are not affected. "
+        f"Remove this run, and do it again with `spdtokens study run`:\n"
+        f"python -c {shlex.quote(remove)}"
+    )
+
+
+def _damaged(path: Path, why: str) -> StudyError:
+    aside = path.with_name(f"{path.name}.damaged")
+    return StudyError(
+        f"{path} is damaged: {why}. It was left as it is. Restore it from a copy, or put it aside "
+        f"and do the runs again: mv {shlex.quote(str(path))} {shlex.quote(str(aside))}"
     )
 
 
@@ -274,12 +293,34 @@ def _told(path: Path) -> Iterator[None]:
         yield
     except sqlite3.ProgrammingError:
         raise  # a closed store, say: the caller's mistake, not the file's
-    except sqlite3.OperationalError as error:
-        if "locked" in str(error):
-            raise StudyError(
-                f"{path}: another process has been writing for over {PATIENCE:g} s. Look for one "
-                "that hangs, or try again."
-            ) from error
-        raise StudyError(f"{path} cannot be used: {error}. Is the disk full or gone?") from error
     except sqlite3.DatabaseError as error:
-        raise _damaged(path, str(error)) from error
+        raise _explained(path, error) from error
+
+
+def _explained(path: Path, error: sqlite3.DatabaseError) -> StudyError:
+    """What SQLite's error means for the file, by its code: the texts do not tell them apart."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+    kind = code & 0xFF  # the rest says more, such as which call of the system failed
+    if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return StudyError(
+            f"{path}: another process has been writing for over {PATIENCE:g} s. Look for one "
+            "that hangs, or try again."
+        )
+    if kind == sqlite3.SQLITE_FULL:
+        return StudyError(
+            f"{path} cannot be written: the disk is full. What was stored before is safe. Free "
+            f"some space in {path.parent}, and try again."
+        )
+    if kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN):
+        return StudyError(
+            f"{path} cannot be opened for writing ({error}), and a store needs a log beside it "
+            "even to be read. Change the permissions of the file and its folder, or copy it to a "
+            "folder of your own."
+        )
+    if kind == sqlite3.SQLITE_IOERR and code != sqlite3.SQLITE_IOERR_SHORT_READ:
+        return StudyError(
+            f"{path}: the disk failed ({error}, {error.sqlite_errorname}). Look whether it is "
+            f"full or gone (df {shlex.quote(str(path.parent))}), and try again."
+        )
+    # Our statements are always the same: what else can be wrong is the file.
+    return _damaged(path, str(error))

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from spdtokens.models import SPDTokenTransformer
 from spdtokens.models.discriminant import TokenDiscriminant
+from spdtokens.runtime.threads import one_thread
 from spdtokens.spd.arrays import as_tensor
 from spdtokens.training.device import resolve_device
 from spdtokens.training.engine import train_runs
@@ -141,6 +142,7 @@ class TokenNetworkClassifier(ClassifierMixin, BaseEstimator, ABC):
         probabilities = self.predict_proba(X)
         return self.classes_[probabilities.argmax(1)]
 
+    @one_thread()
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities (n, classes), in the order of ``classes_``."""
         check_is_fitted(self)

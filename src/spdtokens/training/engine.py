@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from spdtokens.runtime.threads import usable_threads
 from spdtokens.spd.parallel import share_out
 from spdtokens.training.checkpoint import Checkpoint
 from spdtokens.training.group import Group, Pool
@@ -154,7 +155,7 @@ class Training:
                     listener(len(group))
             group.release()
 
-        share_out(train, self._groups)
+        share_out(train, self._groups, usable_threads())
         self.epochs = numbers.stop
 
     def results(self) -> list[TrainedRun]:
@@ -218,7 +219,7 @@ def _groups(runs: int, device: torch.device) -> list[slice]:
     """Runs shared out evenly, as many groups as keep every thread busy."""
     if device.type != "cpu":
         return [slice(0, runs)]  # one graphics card does everything at once
-    threads = torch.get_num_threads()
+    threads = usable_threads()
     rounds = -(-runs // (threads * GROUP_SIZE))
     count = min(runs, threads * rounds)
     edges = np.linspace(0, runs, count + 1).round().astype(int)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from spdtokens._extras import how_to_install, is_installed
 from spdtokens.models.networks import NETWORKS, Network, TrialShape
+from spdtokens.runtime.threads import one_thread
 from spdtokens.signal import Tokenizer
 from spdtokens.signal.bands import BandSpec
 from spdtokens.signal.standard import StandardTrials
@@ -104,6 +105,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         self.device = device
         self.verbose = verbose
 
+    @one_thread()
     def fit(
         self,
         X: ArrayLike,
@@ -154,6 +156,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
             )
         return self
 
+    @one_thread()
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities (n, classes), in the order of ``classes_``."""
         check_is_fitted(self)

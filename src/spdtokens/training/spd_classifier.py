@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from spdtokens.models import geometric_bias
 from spdtokens.models.config import Attention
 from spdtokens.models.discriminant import FOLDS, RIDGE, Refit, fit_discriminant
+from spdtokens.runtime.threads import one_thread
 from spdtokens.signal import Tokenizer
 from spdtokens.signal.bands import BandSpec, default_bands
 from spdtokens.signal.covariance import PROTOTYPES
@@ -208,6 +209,7 @@ verbose, checkpoint
         self.verbose = verbose
         self.checkpoint = checkpoint
 
+    @one_thread()
     def fit(
         self,
         X: ArrayLike,

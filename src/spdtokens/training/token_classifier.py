@@ -9,6 +9,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from spdtokens.runtime.threads import one_thread
 from spdtokens.training.classifier import TokenNetworkClassifier
 from spdtokens.training.labels import encode
 from spdtokens.training.recipe import TrainingError
@@ -116,6 +117,7 @@ class TokenTransformerClassifier(TokenNetworkClassifier):
         self.verbose = verbose
         self.checkpoint = checkpoint
 
+    @one_thread()
     def fit(self, X: ArrayLike, y: ArrayLike, groups: ArrayLike | None = None) -> Self:
         """Train.
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spdtokens.data.base import Dataset, Recording
-from spdtokens.data.simulated.room import Disturbances, one_thread, record, times
+from spdtokens.data.simulated.room import Disturbances, record, times
 from spdtokens.data.simulated.subject import (
     RELEASE,
     Place,
@@ -27,6 +27,7 @@ from spdtokens.data.simulated.subject import (
     shuffled_labels,
 )
 from spdtokens.data.simulated.waves import Samples, ongoing_alpha
+from spdtokens.runtime.threads import one_thread
 
 NAME = "sim-erp"
 # Montage and sizes of the BCI challenge of NER 2015.
@@ -152,11 +153,13 @@ def sim_erp(release: int = RELEASE) -> Dataset:
         tmin=TMIN,
         window=(0.0, 1.25),
         index={str(i + 1): sessions for i in range(SUBJECTS)},
-        read=one_thread(partial(_read, release)),
+        read=partial(_read, release),
         unit_in_volts=1.0,
     )
 
 
+# The same bits in every process: a recording is known by its content.
+@one_thread()
 def _read(release: int, subject: str, session: str) -> Recording:
     traits = generator(NAME, int(subject), 0, release)
     places = (*(component.place for component in COMPONENTS), *ALPHA)

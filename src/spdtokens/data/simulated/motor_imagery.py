@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spdtokens.data.base import Dataset, Recording
-from spdtokens.data.simulated.room import Disturbances, one_thread, record, times
+from spdtokens.data.simulated.room import Disturbances, record, times
 from spdtokens.data.simulated.subject import (
     RELEASE,
     Place,
@@ -31,6 +31,7 @@ from spdtokens.data.simulated.waves import (
     ongoing_alpha,
     smooth_step,
 )
+from spdtokens.runtime.threads import one_thread
 
 NAME = "sim-mi"
 # Montage, classes and sizes of BCI Competition IV 2a.
@@ -112,11 +113,13 @@ def sim_mi(release: int = RELEASE) -> Dataset:
         tmin=TMIN,
         window=(0.5, 4.0),
         index=dict.fromkeys(subjects, ("1", "2")),
-        read=one_thread(partial(_read, release)),
+        read=partial(_read, release),
         unit_in_volts=1.0,
     )
 
 
+# The same bits in every process: a recording is known by its content.
+@one_thread()
 def _read(release: int, subject: str, session: str) -> Recording:
     person = make_subject(
         generator(NAME, int(subject), 0, release), (*AREAS, *ALPHA), len(CHANNELS), SPREAD

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
-from spdtokens.data.base import Recording
 from spdtokens.data.simulated.subject import BACKGROUND, Session, Subject
 from spdtokens.data.simulated.waves import (
     Samples,
@@ -100,17 +96,3 @@ def record(
 def mixed(mixing: NDArray[np.float64], sources: Samples) -> Samples:
     """Channels from sources."""
     return np.asarray(np.matmul(mixing.astype(np.float32), sources.astype(np.float32, copy=False)))
-
-
-def one_thread(read: Callable[[str, str], Recording]) -> Callable[[str, str], Recording]:
-    """The same bits in every process: with more threads sums are taken in another order.
-
-    A recording is known by its content, so a worker must make the one that was planned with.
-    """
-
-    @wraps(read)
-    def made(subject: str, session: str) -> Recording:
-        with threadpool_limits(1):
-            return read(subject, session)
-
-    return made

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spdtokens.data.base import Dataset, Recording
-from spdtokens.data.simulated.room import Disturbances, one_thread, record, times
+from spdtokens.data.simulated.room import Disturbances, record, times
 from spdtokens.data.simulated.subject import (
     RELEASE,
     Place,
@@ -23,6 +23,7 @@ from spdtokens.data.simulated.subject import (
     shuffled_labels,
 )
 from spdtokens.data.simulated.waves import Samples, ongoing_alpha, smooth_step
+from spdtokens.runtime.threads import one_thread
 
 NAME = "sim-ssvep"
 # Flickers, subjects and sizes of the MAMEM SSVEP data, as five sessions of 25 trials.
@@ -62,12 +63,14 @@ def sim_ssvep(release: int = RELEASE) -> Dataset:
         tmin=TMIN,
         window=(0.5, 5.0),
         index={str(i + 1): sessions for i in range(SUBJECTS)},
-        read=one_thread(partial(_read, release)),
+        read=partial(_read, release),
         stimulus_frequencies=FLICKERS,
         unit_in_volts=1.0,
     )
 
 
+# The same bits in every process: a recording is known by its content.
+@one_thread()
 def _read(release: int, subject: str, session: str) -> Recording:
     traits = generator(NAME, int(subject), 0, release)
     person = make_subject(traits, (*VISUAL, *ALPHA), len(CHANNELS), SPREAD)

@@ -10,7 +10,6 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from spdtokens.deploy.live import lsl
 from spdtokens.deploy.live.decoder import Decision, LiveDecoder
@@ -18,6 +17,7 @@ from spdtokens.deploy.live.errors import LiveError
 from spdtokens.deploy.live.events import Event
 from spdtokens.deploy.live.outlet import ProbabilityOutlet
 from spdtokens.deploy.live.status import Status
+from spdtokens.runtime.threads import one_thread
 
 #: Seconds without a sample after which a stream is silent, and looked for anew.
 SILENT = 2.0
@@ -146,7 +146,7 @@ class LiveRun:
         """
         # Matrices of some tens of rows: threads would wait for each other longer than they compute,
         # and far longer where other programs use the cores.
-        with threadpool_limits(1):
+        with one_thread():
             self._run(limits)
 
     def _run(self, limits: Limits) -> None:

@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from sklearn.manifold import TSNE
 from sklearn.metrics import confusion_matrix
-from threadpoolctl import threadpool_limits
 
 from spdtokens.data import Selection
 from spdtokens.evaluation.plan import Source
@@ -21,6 +20,7 @@ from spdtokens.paper.reproduce.roles import BCI2A, ROLES, Role
 from spdtokens.paper.reproduce.run import Extent
 from spdtokens.paper.reproduce.training import Watched
 from spdtokens.paper.theory.figures import conditioning_figure
+from spdtokens.runtime.threads import one_thread
 from spdtokens.training.recipe import SEEDS
 
 # Okabe and Ito's colours, distinct for colour-blind readers.
@@ -125,7 +125,7 @@ def token_spaces(extent: Extent, source: Source) -> Figure:
         watched = Watched(BCI2A, extent.data, 0, embedding, source)
         flat = watched.tokens.flatten(1).numpy()
         flat = (flat - flat.mean(0)) / (flat.std(0) + 1e-12)
-        with threadpool_limits(1):  # its threads wait for each other more than they work
+        with one_thread():  # its threads wait for each other more than they work
             place = TSNE(2, perplexity=30, init="pca", random_state=0).fit_transform(flat)
         is_test = np.isin(np.arange(len(flat)), watched.places["test"])
         for i, title in enumerate(watched.classes):
