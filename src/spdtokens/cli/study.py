@@ -192,12 +192,14 @@ def export(
     any_code: AnyCode = False,
 ) -> None:
     """Write a study's runs, or every test trial with its probabilities, as a table."""
+    from spdtokens._files import output_file
     from spdtokens.study.export import to_csv, to_parquet
 
     writers = {".csv": to_csv, ".parquet": to_parquet}
     if out.suffix not in writers:
         raise typer.BadParameter(f"{out} ends neither in .csv nor in .parquet.")
     with errors_told():
+        output_file(out)
         planned = _planned(file, any_code)
         with _store(file, store) as runs:
             found = planned.results(runs)
