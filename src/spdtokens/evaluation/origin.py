@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import subprocess
 import sys
@@ -12,22 +11,17 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import spdtokens
+from spdtokens._code import digest_of
 
-#: Rooms whose code can change a result.
-ROOMS = ("spd", "signal", "data", "models", "training", "evaluation")
+#: Rooms whose code can change a result: those that evaluations import.
+ROOMS = ("runtime", "spd", "signal", "data", "models", "training", "evaluation")
 PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "pyriemann", "mne", "spd_learn")
 
 
 @cache
 def code_digest() -> str:
     """Digest of the code that results depend on."""
-    home = Path(spdtokens.__file__).parent
-    digest = hashlib.blake2b(digest_size=8)
-    for room in ROOMS:
-        for path in sorted((home / room).rglob("*.py")):
-            digest.update(path.relative_to(home).as_posix().encode())
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return digest_of(ROOMS)
 
 
 @cache
