@@ -12,6 +12,9 @@ from rich.console import Console
 from spdtokens.cli.app import AsJson, app, errors_told, print_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from spdtokens.evaluation.runs import RunResult
     from spdtokens.study.run import Plan
     from spdtokens.study.store import RunStore
 
@@ -50,6 +53,18 @@ def _store(file: Path, store: Path | None, *, must_exist: bool = True) -> RunSto
     if must_exist and not path.exists():
         raise StudyError(f"There is no store {path} yet: spdtokens study run {file}.")
     return RunStore(path)
+
+
+def _tell_mixed(results: Iterable[RunResult]) -> None:
+    """Tell if runs that are shown side by side were not made alike."""
+    from spdtokens.evaluation.origin import differing
+
+    if found := differing(result.origin for result in results):
+        typer.echo(
+            f"Not all runs were made alike (number of runs in brackets): {found}. Differences "
+            "between methods may come from that.",
+            err=True,
+        )
 
 
 def _tell_missing(file: Path, planned: Plan, runs: RunStore) -> None:
@@ -160,6 +175,7 @@ def show(
         with _store(file, store) as runs:
             found = planned.evaluations(runs)
             _tell_missing(file, planned, runs)
+        _tell_mixed(run for answer in found for mine in answer.results.values() for run in mine)
     if as_json:
         print_json(
             {
@@ -203,6 +219,7 @@ def export(
         planned = _planned(file, any_code)
         with _store(file, store) as runs:
             found = planned.results(runs)
+        _tell_mixed(found)
         writers[out.suffix](found, out, predictions=rows is Kind.TRIALS)
     typer.echo(f"{len(found)} runs written to {out}.")
 
@@ -237,6 +254,7 @@ def compare(
         with _store(file, store) as runs:
             found = planned.evaluations(runs)
             _tell_missing(file, planned, runs)
+        _tell_mixed(run for answer in found for mine in answer.results.values() for run in mine)
         tables = [comparisons(answer, reference) for answer in found if answer.rows]
         if not tables:
             raise StudyError(f"No run is done yet: spdtokens study run {file}.")

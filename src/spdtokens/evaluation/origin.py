@@ -5,10 +5,14 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from threadpoolctl import threadpool_info
 
 import spdtokens
 from spdtokens._code import digest_of
@@ -52,7 +56,8 @@ def _versions() -> dict[str, str]:
             found[name] = version(name)
         except PackageNotFoundError:
             continue  # an extra that is not installed
-    return found
+    kernels = {library.get("architecture", "") for library in threadpool_info()}
+    return found | {"blas": ", ".join(sorted(kernels - {""}))}
 
 
 def origin() -> dict[str, str]:
@@ -65,6 +70,22 @@ def origin() -> dict[str, str]:
         "system": platform.system(),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def differing(origins: Iterable[Mapping[str, str]]) -> str:
+    """What runs do not share of their origin, with counts; empty if they share all that matters.
+
+    Whatever can change a result counts: code, versions, machine and the kernel of the linear
+    algebra, which depends on the processor.
+    """
+    origins = list(origins)
+    keys = dict.fromkeys(key for origin in origins for key in origin if key not in ("time", "git"))
+    counts = {key: Counter(origin.get(key, "unknown") for origin in origins) for key in keys}
+    return "; ".join(
+        f"{key} " + ", ".join(f"{value or 'unknown'} ({n})" for value, n in found.items())
+        for key, found in counts.items()
+        if len(found) > 1
+    )
 
 
 def peak_memory() -> float:
