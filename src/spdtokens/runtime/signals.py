@@ -14,6 +14,8 @@ from .matrices import Array
 
 #: Estimators of covariance that this runtime knows; the last two have class averages.
 ESTIMATORS = ("sample", "scm", "oas", "erp", "xdawn")
+#: Bytes of the trials that are worked on at once.
+PART = 16_000_000
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,12 @@ class Front:
 
     def covariances(self, X: NDArray[Any]) -> Array:
         """Covariance matrices (n, matrices, d, d) of trials (n, channels, samples)."""
-        X = np.asarray(X, dtype=np.float64)
+        X = np.asarray(X)
         _check(X)
+        return np.concatenate([self._covariances(part) for part in in_parts(X)])
+
+    def _covariances(self, X: NDArray[Any]) -> Array:
+        X = np.asarray(X, dtype=np.float64)
         pieces = [
             with_delays(band, self.delays)[..., start:stop]
             for band in self._filtered(X)
@@ -140,6 +146,11 @@ class Front:
             y = np.fft.irfft(spectrum * gain, self.length)[..., pad : pad + n]
             out.append(y + offset if passes else y)
         return out
+
+
+def in_parts(X: NDArray[Any]) -> list[NDArray[Any]]:
+    """Trials some at a time, as views: to filter all at once takes many times their size."""
+    return np.array_split(X, max(1, -(-X.nbytes // PART)))
 
 
 def odd_reflection(X: Array, pad: int) -> Array:
