@@ -56,7 +56,7 @@ def output_file(path: Path) -> Path:
         the folder or the file cannot be written.
     """
     target = Path(os.path.realpath(path))
-    folder = target.parent
+    folder = target.parent if path.is_symlink() else path.parent  # as the user has named it
     if target.is_symlink():
         raise OSError(f"{path} must be a file, got a loop of symbolic links. Name another file.")
     if target.is_dir():
