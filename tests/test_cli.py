@@ -132,10 +132,11 @@ class TestDatasets:
 
 def test_cache(tmp_path: Path) -> None:
     env = {"SPDTOKENS_CACHE": str(tmp_path)}
-    np.save(tmp_path / "x.npy", np.ones(1000))
+    np.savez(tmp_path / f"{'0a' * 20}.npz", np.ones(1000))
+    np.save(tmp_path / "recording.npy", np.ones(1000))
     assert "1 file, 0.0 MB" in runner.invoke(app, ["cache"], env=env).stdout
     assert "removed 1 file" in runner.invoke(app, ["cache", "--clear"], env=env).stdout
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["recording.npy"]
 
 
 def test_tokenize(tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ def test_tokenize(tmp_path: Path) -> None:
     for extra, cached in ((["--no-cache"], 0), ([], 5), ([], 5)):
         result = runner.invoke(app, [*command, "--bands", "stimulus", *extra], env=env)
         assert result.exit_code == 0, result.output
-        assert len(list((tmp_path / "cache").glob("*.npy"))) == cached
+        assert len(list((tmp_path / "cache").glob("*.npz"))) == cached
     files = sorted((tmp_path / "out").iterdir())
     assert len(files) == 5
     with np.load(files[0]) as arrays:

@@ -92,7 +92,7 @@ def test_for_machines(folder: Path, tmp_path: Path) -> None:
     [
         (["nothing.edf", "--out", "m.spdt"], "There is no data set 'nothing.edf', and no such"),
         (["day1.edf", "--out", "m.pkl"], "does not end in .spdt"),
-        (["day1.edf", "--out", "nowhere/m.spdt"], "its folder is not there"),
+        (["day1.edf", "--out", "nowhere/m.spdt"], "There is no folder"),
         (["day1.edf", "--out", "m.spdt"], "Say so: --tmin 0.5 --tmax 3.5"),
         (["day1.edf", "--out", "m.spdt", "--events", "a=1,b=2"], "has no event '1'. Its events"),
         (["day1.edf", "--out", "m.spdt", "--report", "r.txt"], "does not end in .html"),
@@ -105,3 +105,13 @@ def test_mistakes_are_told_before_any_work(
     before = sorted(folder.iterdir())
     assert said in run("train", *args, code=1)
     assert sorted(folder.iterdir()) == before
+
+
+@pytest.mark.parametrize("out", ["nowhere/table.csv", "."])
+def test_predict_looks_at_the_output_first(tmp_path: Path, out: str) -> None:
+    """Not after an hour of recording was decoded: here there is not even a model."""
+    said = run(
+        "predict", tmp_path / "none.spdt", tmp_path / "none.edf", "-o", tmp_path / out, code=1
+    )
+    assert str(tmp_path / out) in said or str((tmp_path / out).parent) in said
+    assert "none.spdt" not in said

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from spdtokens.cli import app
+from spdtokens.evaluation.origin import code_digest
 from spdtokens.study.progress import StudyBar
 from spdtokens.study.run import Progress
+from spdtokens.study.store import RunStore
 from tests.study.small import write_study
 
 TEXT = """
@@ -168,3 +171,27 @@ def test_compare_without_a_run(file: Path) -> None:
     assert result.exit_code == 1
     assert f"Error: No run is done yet: spdtokens study run {file}." in told(result)
     assert "No runs." in study("show", file).stdout
+
+
+def test_runs_that_were_not_made_alike_are_told(file: Path, tmp_path: Path) -> None:
+    """Half of them by other code, and one with another torch."""
+    assert study("run", file).exit_code == 0
+    store = file.with_suffix(".sqlite")
+    for command in (["show"], ["compare"], ["export", "--out", str(tmp_path / "a.csv")]):
+        assert study(command[0], file, *command[1:]).stderr == ""
+    with RunStore(store) as runs:
+        results = runs.results()
+    store.unlink()
+    changed = [
+        replace(result, origin={**result.origin, "code": "0ld"} if i < 5 else result.origin)
+        for i, result in enumerate(results)
+    ]
+    changed[-1] = replace(changed[-1], origin={**changed[-1].origin, "torch": "1.0"})
+    with RunStore(store) as runs:
+        runs.add(changed)
+    code = code_digest()
+    for command in (["show"], ["compare"], ["export", "--out", str(tmp_path / "a.csv")]):
+        said = told(study(command[0], file, *command[1:], "--any-code"))
+        assert f"code 0ld (5), {code} ({RUNS - 5})" in said
+        assert "1.0 (1)" in said
+        assert "time" not in said

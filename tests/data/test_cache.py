@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from spdtokens.data import DataError
+from spdtokens.data import cache as module
 from spdtokens.data.cache import TokenCache, default_folder, digest
 from spdtokens.signal import Tokenizer
 
@@ -35,7 +37,7 @@ def test_second_time_from_disk(tmp_path: Path) -> None:
     assert Counting.calls == 1
     TokenCache(tmp_path, enabled=False).transform(tokenizer, X)
     assert Counting.calls == 2
-    assert [p.suffix for p in tmp_path.iterdir()] == [".npy"]
+    assert [p.suffix for p in tmp_path.iterdir()] == [".npz"]
 
 
 def test_any_change_is_another_entry() -> None:
@@ -84,6 +86,56 @@ def test_damaged_entry_is_made_anew(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, expected)
 
 
+def test_other_code_is_another_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = digest(fitted(), X)
+    monkeypatch.setattr(module, "digest_of", lambda rooms: "other" if "signal" in rooms else "")
+    assert digest(fitted(), X) != before
+
+
+@pytest.mark.parametrize("kind", ["flipped bit", "other tokens", "text", "array", "nothing"])
+def test_an_entry_that_is_not_ours_is_made_anew(tmp_path: Path, kind: str) -> None:
+    """Whatever is in the file, tokens are those of the trials."""
+    cache = TokenCache(tmp_path)
+    expected = cache.transform(fitted(), X)
+    (file,) = tmp_path.iterdir()
+    whole = bytearray(file.read_bytes())
+    whole[len(whole) // 2] ^= 1
+    if kind == "other tokens":
+        cache.transform(fitted(), X + 1)
+        (other,) = set(tmp_path.iterdir()) - {file}
+        other.replace(file)
+    elif kind == "array":
+        with file.open("wb") as opened:
+            np.save(opened, expected + 1)
+    else:
+        file.write_bytes({"flipped bit": bytes(whole), "text": b"hello", "nothing": b""}[kind])
+    with pytest.warns(UserWarning, match="damaged cache file"):
+        found = cache.transform(fitted(), X)
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(cache.transform(fitted(), X), expected)
+
+
+def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
+    """Who names a folder of recordings must not lose them to the limit, or to --clear."""
+    np.save(tmp_path / "recording.npy", X)
+    cache = TokenCache(tmp_path, limit=1)
+    cache.transform(fitted(), X)
+    cache.transform(fitted(), X + 1)
+    cache.clear()
+    assert [path.name for path in tmp_path.iterdir()] == ["recording.npy"]
+
+
+def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(DataError, match=r"file.*SPDTOKENS_CACHE"):
+        TokenCache(file).transform(fitted(), X)
+    cache = TokenCache(tmp_path / "cache")
+    (cache.path / f"{digest(fitted(), X)}.npz").mkdir(parents=True)
+    with pytest.raises(DataError, match="SPDTOKENS_CACHE"):
+        cache.transform(fitted(), X)
+
+
 def _work(folder: str, queue) -> None:
     cache = TokenCache(Path(folder), limit=4000)
     for i in range(15):
@@ -102,7 +154,7 @@ def test_several_processes(tmp_path: Path) -> None:
         worker.join(timeout=60)
     assert [worker.exitcode for worker in workers] == [0, 0]
     assert sums == {float(fitted().transform(X + 4).sum())}
-    assert all(p.suffix == ".npy" and not p.name.startswith(".") for p in tmp_path.iterdir())
+    assert all(p.suffix == ".npz" and not p.name.startswith(".") for p in tmp_path.iterdir())
 
 
 def test_folder_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

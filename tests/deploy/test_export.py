@@ -126,3 +126,23 @@ def test_a_folder_is_written_whole(model: Path, monkeypatch: pytest.MonkeyPatch)
     assert result.exit_code == 1
     assert "disk full" in result.output
     assert [path.name for path in model.parent.iterdir()] == ["imagery.spdt"]
+
+
+def test_a_link_to_an_empty_folder(model: Path) -> None:
+    far, link = model.parent / "far", model.parent / "link"
+    far.mkdir()
+    link.symlink_to(far)
+    device.write_device_folder(link, load_model(model), model)
+    assert link.is_symlink()
+    assert (far / "decode.py").is_file()
+
+
+def test_the_current_folder_is_refused(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be replaced under the feet of the shell."""
+    here = model.parent / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    for name in (".", str(here)):
+        result = runner.invoke(app, ["export", str(model), "--runtime", name])
+        assert (result.exit_code, list(here.iterdir())) == (1, [])
+        assert name in result.stderr

@@ -14,6 +14,7 @@ import torch
 import spdtokens
 from spdtokens.evaluation import origin as module
 from spdtokens.evaluation.origin import code_digest, git_revision, origin, peak_memory
+from tests.test_rooms import FILES, imported_rooms, room_of
 
 
 def test_a_result_tells_where_it_comes_from() -> None:
@@ -68,6 +69,16 @@ def test_code_digest_is_of_what_results_depend_on(
     assert renamed != before
     (tmp_path / "spd" / "a.py").write_text("x = 2")
     assert digest() not in (before, renamed)
+
+
+def test_the_digest_is_of_all_that_evaluations_import() -> None:
+    """Covariances are estimated by the runtime: a change there must not pass for the same code."""
+    needed, new = set(), {"evaluation"}
+    while new:
+        needed |= new
+        files = [path for path in FILES if room_of(path) in new]
+        new = {room for path in files for room in imported_rooms(path)} - needed
+    assert set(module.ROOMS) == needed
 
 
 def test_peak_memory_never_falls() -> None:

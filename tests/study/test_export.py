@@ -130,7 +130,7 @@ def test_without_pyarrow_it_is_said(
 def test_what_cannot_be_written_is_refused(tmp_path: Path, results: list[RunResult]) -> None:
     with pytest.raises(StudyError, match="There are no results to write"):
         to_csv([], tmp_path / "runs.csv")
-    with pytest.raises(StudyError, match=r"nowhere/runs\.csv cannot be written: No such file"):
+    with pytest.raises(StudyError, match=r"There is no folder .*nowhere to write runs\.csv"):
         to_csv(results, tmp_path / "nowhere" / "runs.csv")
 
 

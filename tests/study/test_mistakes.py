@@ -72,7 +72,7 @@ MISTAKES: list[tuple[str, str]] = [
         "such as [42, 123], not [].",
     ),
     # Types.
-    ('name = ""' + SHORT, 'The study: name is text in quotes, not "".'),
+    ('name = ""' + SHORT, 'The study: name is printable text in quotes, not "".'),
     (
         long(methods='epochs = "3"'),
         '[[methods]]: epochs is a whole number of at least 1, not "3".',
@@ -293,7 +293,7 @@ def test_numbers_beyond_floats(tmp_path: Path) -> None:
 def test_a_preset_that_is_a_list(tmp_path: Path) -> None:
     """Without a check: a TypeError, as lists have no hash."""
     found = problems(tmp_path, long(methods="preset = []"))
-    assert found[0] == "[[methods]]: preset is text in quotes, not []."
+    assert found[0] == "[[methods]]: preset is printable text in quotes, not []."
 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
@@ -361,3 +361,24 @@ def test_a_misspelt_key_in_a_file(
     assert problems(folder, long(methods=f"{typed} = {value}")) == [
         f"[[methods]] has no key {typed!r}. Did you mean {key!r}?"
     ]
+
+
+@pytest.mark.parametrize("name", ["a\\u0000b", "~nobody-of-this-name/x", "a" * 5000])
+def test_paths_that_no_system_takes(tmp_path: Path, name: str) -> None:
+    """They raised ValueError, RuntimeError and OSError."""
+    (told,) = problems(tmp_path, SHORT.replace("sim-mi", name))
+    assert told.startswith(("The study: datasets is", "[[datasets]]: there is no data set"))
+
+
+@pytest.mark.parametrize("character", ["\\u001b[2J", "\\n", "\\u202e"])
+def test_titles_cannot_command_the_terminal(tmp_path: Path, character: str) -> None:
+    (told,) = problems(tmp_path, long(methods=f'label = "mine{character}"'))
+    assert told.startswith("[[methods]]: label is printable text")
+    assert told.isprintable()
+
+
+def test_a_mark_at_the_start_of_the_file(tmp_path: Path) -> None:
+    """Windows' Notepad writes one."""
+    path = tmp_path / "marked.toml"
+    path.write_text(SHORT, encoding="utf-8-sig")
+    assert read_study(path).questions == read(tmp_path, SHORT).questions

@@ -79,15 +79,17 @@ def picture(
     out: Annotated[Path, typer.Option(help="PNG file to write.")] = Path("picture.png"),
 ) -> None:
     """Draw a simulated data set: topographies, spectra, time courses."""
-    from spdtokens._files import written_whole
+    from spdtokens._files import output_file, written_whole
     from spdtokens.data.simulated import SIMULATED
     from spdtokens.data.simulated.figure import simulation_figure
 
     if name not in SIMULATED:
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(SIMULATED)}.")
-    if not out.parent.is_dir():
-        raise typer.BadParameter(f"There is no folder {out.parent}.", param_hint="--out")
-    with written_whole(out) as path:
+    try:
+        output_file(out)
+    except OSError as error:
+        raise typer.BadParameter(str(error), param_hint="--out") from error
+    with errors_told(), written_whole(out) as path:
         simulation_figure(name).savefig(path, dpi=120)
     typer.echo(f"wrote {out}")
 

@@ -199,10 +199,13 @@ def predict(
     ] = None,
 ) -> None:
     """Write a table of decisions and class probabilities, a line a trial."""
+    from spdtokens._files import output_file
     from spdtokens.deploy import predict as predicted
     from spdtokens.deploy.predicting import summary
 
     with errors_told():
+        if out is not None:
+            output_file(out)
         found = predicted(model, data, events=events, every=every, label_from=label_from, unit=unit)
         if out is None:
             typer.echo(found.as_csv(), nl=False)

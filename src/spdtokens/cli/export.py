@@ -22,6 +22,7 @@ def export(
     ] = None,
 ) -> None:
     """Write a model's network as ONNX, or the model with a runtime for a small device, or both."""
+    from spdtokens._files import output_file
     from spdtokens.deploy.device import check_device_folder, write_device_folder
     from spdtokens.deploy.errors import DeployError
     from spdtokens.deploy.onnx import write_onnx
@@ -34,8 +35,8 @@ def export(
             )
         if onnx is not None and onnx.suffix != ".onnx":
             raise DeployError(f"{onnx} should end in .onnx.")
-        if onnx is not None and not onnx.parent.is_dir():
-            raise DeployError(f"There is no folder {onnx.parent} to write {onnx.name} to.")
+        if onnx is not None:
+            output_file(onnx)
         if runtime is not None:
             check_device_folder(runtime)
         decoder = load_model(model) if onnx is None else write_onnx(model, onnx)

@@ -13,6 +13,9 @@ from spdtokens._words import counted
 from spdtokens.cli.app import AsJson, app, errors_told, print_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from spdtokens.evaluation.runs import RunResult
     from spdtokens.study.run import Plan
     from spdtokens.study.store import RunStore
 
@@ -51,6 +54,18 @@ def _store(file: Path, store: Path | None, *, must_exist: bool = True) -> RunSto
     if must_exist and not path.exists():
         raise StudyError(f"There is no store {path} yet: spdtokens study run {file}.")
     return RunStore(path)
+
+
+def _tell_mixed(results: Iterable[RunResult]) -> None:
+    """Tell if runs that are shown side by side were not made alike."""
+    from spdtokens.evaluation.origin import differing
+
+    if found := differing(result.origin for result in results):
+        typer.echo(
+            f"Not all runs were made alike (number of runs in brackets): {found}. Differences "
+            "between methods may come from that.",
+            err=True,
+        )
 
 
 def _tell_missing(file: Path, planned: Plan, runs: RunStore) -> None:
@@ -159,6 +174,7 @@ def show(
         with _store(file, store) as runs:
             found = planned.evaluations(runs)
             _tell_missing(file, planned, runs)
+        _tell_mixed(run for answer in found for mine in answer.results.values() for run in mine)
     if as_json:
         print_json(
             {
@@ -191,15 +207,18 @@ def export(
     any_code: AnyCode = False,
 ) -> None:
     """Write a study's runs, or every test trial with its probabilities, as a table."""
+    from spdtokens._files import output_file
     from spdtokens.study.export import to_csv, to_parquet
 
     writers = {".csv": to_csv, ".parquet": to_parquet}
     if out.suffix not in writers:
         raise typer.BadParameter(f"{out} ends neither in .csv nor in .parquet.")
     with errors_told():
+        output_file(out)
         planned = _planned(file, any_code)
         with _store(file, store) as runs:
             found = planned.results(runs)
+        _tell_mixed(found)
         writers[out.suffix](found, out, predictions=rows is Kind.TRIALS)
     typer.echo(f"{counted(len(found), 'run')} written to {out}.")
 
@@ -234,6 +253,7 @@ def compare(
         with _store(file, store) as runs:
             found = planned.evaluations(runs)
             _tell_missing(file, planned, runs)
+        _tell_mixed(run for answer in found for mine in answer.results.values() for run in mine)
         tables = [comparisons(answer, reference) for answer in found if answer.rows]
         if not tables:
             raise StudyError(f"No run is done yet: spdtokens study run {file}.")

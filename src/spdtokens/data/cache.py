@@ -1,28 +1,38 @@
 """Tokens on disk, so that the same trials are not filtered and decomposed twice.
 
-A file's name is a digest of the trials, of the fitted tokenizer and of the version of spdtokens: a
-change of any of them is another file, so nothing stale can be read. Files appear by renaming, so
-that several processes may share the folder.
+A file's name is a digest of the trials, of the fitted tokenizer and of the code that makes tokens:
+a change of any of them is another file, so nothing stale can be read. The array within has the same
+name and, as in every ``.npz``, a checksum: a damaged or exchanged file is noticed and made anew.
+Files appear by renaming, so that several processes may share the folder.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import warnings
+import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
 
-import spdtokens
+from spdtokens._code import digest_of
 from spdtokens._files import written_whole
+from spdtokens.data.base import DataError
 from spdtokens.signal import Tokenizer
 
 DEFAULT_LIMIT = 2 * 1024**3
+#: Rooms whose code makes tokens.
+ROOMS = ("runtime", "spd", "signal")
+#: Names of our files; those in .npy are of version 0.1. All others in the folder are not ours.
+OURS = re.compile(r"[0-9a-f]{40}\.np[yz]")
 
 
 def default_folder() -> Path:
@@ -56,23 +66,40 @@ class TokenCache:
         return self.folder or default_folder()
 
     def transform(self, tokenizer: Tokenizer, X: NDArray[Any]) -> NDArray[np.float64]:
-        """``tokenizer.transform(X)``, from disk where it is there."""
+        """``tokenizer.transform(X)``, from disk where it is there.
+
+        Raises
+        ------
+        DataError
+            If the folder cannot be used.
+        """
         if not self.enabled:
             return tokenizer.transform(X)
+        try:
+            return self._by_disk(tokenizer, X)
+        except OSError as error:
+            raise DataError(
+                f"The cache folder {self.path} cannot be used ({error}). Name another folder in "
+                "the environment variable SPDTOKENS_CACHE, or do without a cache: --no-cache."
+            ) from error
+
+    def _by_disk(self, tokenizer: Tokenizer, X: NDArray[Any]) -> NDArray[np.float64]:
         self.path.mkdir(parents=True, exist_ok=True)
-        file = self.path / f"{digest(tokenizer, X)}.npy"
+        file = self.path / f"{digest(tokenizer, X)}.npz"
         tokens = _read(file)
         if tokens is None:
             tokens = tokenizer.transform(X)
             with written_whole(file) as temporary:
-                np.save(temporary, tokens)
+                np.savez(temporary, allow_pickle=False, **{file.stem: tokens})
             self._trim()
         return tokens
 
     def entries(self) -> list[tuple[Path, int, float]]:
         """Files with their bytes and time of last use, longest ago first."""
         found = []
-        for file in self.path.glob("*.npy") if self.path.is_dir() else ():
+        for file in self.path.iterdir() if self.path.is_dir() else ():
+            if not OURS.fullmatch(file.name):
+                continue
             try:
                 status = file.stat()
             except FileNotFoundError:  # another process removed it just now
@@ -98,21 +125,25 @@ class TokenCache:
 
 
 def _read(file: Path) -> NDArray[np.float64] | None:
-    try:
-        tokens: NDArray[np.float64] = np.load(file, allow_pickle=False)
-    except FileNotFoundError:
+    if not file.is_file():
         return None
-    except (OSError, ValueError, EOFError) as error:
-        warnings.warn(f"Removed a damaged cache file, {file} ({error}).", stacklevel=3)
+    try:
+        with file.open("rb") as opened, np.load(opened, allow_pickle=False) as archive:
+            tokens: NDArray[np.float64] = archive[file.stem]
+    except FileNotFoundError:  # another process removed it just now
+        return None
+    except (ValueError, KeyError, TypeError, EOFError, BadZipFile, zlib.error) as error:
+        warnings.warn(f"Removed a damaged cache file, {file} ({error}).", stacklevel=4)
         file.unlink(missing_ok=True)
         return None
-    os.utime(file)  # so that what is in use is not removed first
+    with suppress(OSError):  # removed just now, or somebody else's: it is read all the same
+        os.utime(file)  # so that what is in use is not removed first
     return tokens
 
 
 def digest(tokenizer: Tokenizer, X: NDArray[Any]) -> str:
-    """Name of the tokens of ``X``: the same for the same trials, tokenizer and version only."""
-    state = hashlib.sha256(spdtokens.__version__.encode())
+    """Name of the tokens of ``X``: the same for the same trials, tokenizer and code only."""
+    state = hashlib.sha256(digest_of(ROOMS).encode())
     for part in _parts(tokenizer.state()):
         state.update(part)
     state.update(repr((X.shape, X.dtype.str)).encode())

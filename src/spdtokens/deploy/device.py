@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -55,7 +56,7 @@ except DecoderError as error:
 
 
 def check_device_folder(folder: Path) -> None:
-    """Refuse a folder that has something in it, or has no place.
+    """Refuse a folder that has something in it, has no place, or is the current one.
 
     Raises
     ------
@@ -63,6 +64,9 @@ def check_device_folder(folder: Path) -> None:
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise DeployError(f"{folder} exists and is not empty. Give a new folder to --runtime.")
+    if folder.exists() and folder.samefile(Path.cwd()):
+        raise DeployError(f"{folder} is the current folder. Give a new folder to --runtime.")
+    folder = Path(os.path.realpath(folder))
     if not folder.parent.is_dir():
         raise DeployError(f"There is no folder {folder.parent} to make {folder.name} in.")
 
@@ -82,6 +86,7 @@ def write_device_folder(
         Copied into the folder.
     """
     check_device_folder(folder)
+    folder = Path(os.path.realpath(folder))  # a link to an empty folder stays a link
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as name:
         made = Path(name) / "made"
         source = Path(runtime.__file__).parent

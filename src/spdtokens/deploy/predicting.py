@@ -21,6 +21,7 @@ from spdtokens.data.own import read_npz_trials
 from spdtokens.data.pieces import Piece
 from spdtokens.deploy.errors import DeployError
 from spdtokens.runtime import Decoder, load_model
+from spdtokens.runtime.signals import in_parts
 
 #: Signals so many times larger or smaller than those trained on are in another unit.
 OTHER_UNIT = 50.0
@@ -256,8 +257,9 @@ def _windows(file: Path, decoder: Decoder, every: float) -> Cut:
             f"{file} lasts {raw.n_times / sfreq:.1f} s, and the model decodes windows of "
             f"{n / sfreq:.1f} s."
         )
-    signal = raw.get_data(picks=names)
-    X = np.stack([signal[:, start : start + n] for start in starts])
+    # A view: windows that overlap share their samples, which may be of hours.
+    X = np.lib.stride_tricks.sliding_window_view(raw.get_data(picks=names), n, axis=1)
+    X = X[:, ::step].swapaxes(0, 1)
     return Cut(file.name, X, tuple(names), sfreq, 1.0, None, starts / sfreq)
 
 
@@ -278,8 +280,9 @@ def fitted(decoder: Decoder, cut: Cut, notes: list[str]) -> NDArray[Any]:
     """
     names = pick_channels(cut.ch_names, decoder.ch_names, cut.name)
     rows = [cut.ch_names.index(name) for name in names]
-    X = cut.X[:, rows]
+    X = cut.X
     if rows != list(range(len(cut.ch_names))):
+        X = X[:, rows]
         extra = len(cut.ch_names) - len(rows)
         notes.append(
             "Channels were brought into the model's order"
@@ -301,7 +304,8 @@ def _in_unit(decoder: Decoder, cut: Cut, X: NDArray[Any], notes: list[str]) -> N
         factor = cut.unit_in_volts / decoder.unit_in_volts  # type: ignore[operator]
         X = X * factor
         notes.append(f"Signals were multiplied by {factor:g}: they were in another unit.")
-    before, now = decoder.about.get("amplitude"), float(np.median(X.std(-1)))
+    before = decoder.about.get("amplitude")
+    now = float(np.median(np.concatenate([part.std(-1) for part in in_parts(X)])))
     if not isinstance(before, int | float) or not before > 0 or not now > 0:
         return X
     ratio = now / before

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import spdtokens
-from spdtokens._files import written_whole
+from spdtokens._files import output_file, written_whole
 from spdtokens._words import counted
 from spdtokens.data import Dataset, Selection, load_dataset, select
 from spdtokens.data.cutting import parse_events
@@ -99,8 +99,7 @@ def check_model_path(path: Path) -> None:
     """Refuse, before any work, a path that a model cannot be written to."""
     if path.suffix != ".spdt":
         raise DeployError(f"{path} does not end in .spdt, as model files do.")
-    if path.is_dir() or not path.parent.is_dir():
-        raise DeployError(f"{path} cannot be written: its folder is not there, or it is a folder.")
+    output_file(path)
 
 
 def own_dataset(

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import spdtokens
+from threadpoolctl import threadpool_info
 
-#: Rooms whose code can change a result.
-ROOMS = ("spd", "signal", "data", "models", "training", "evaluation")
+import spdtokens
+from spdtokens._code import digest_of
+
+#: Rooms whose code can change a result: those that evaluations import.
+ROOMS = ("runtime", "spd", "signal", "data", "models", "training", "evaluation")
 PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "pyriemann", "mne", "spd_learn")
 
 
 @cache
 def code_digest() -> str:
     """Digest of the code that results depend on."""
-    home = Path(spdtokens.__file__).parent
-    digest = hashlib.blake2b(digest_size=8)
-    for room in ROOMS:
-        for path in sorted((home / room).rglob("*.py")):
-            digest.update(path.relative_to(home).as_posix().encode())
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
+    return digest_of(ROOMS)
 
 
 @cache
@@ -58,7 +56,8 @@ def _versions() -> dict[str, str]:
             found[name] = version(name)
         except PackageNotFoundError:
             continue  # an extra that is not installed
-    return found
+    kernels = {library.get("architecture", "") for library in threadpool_info()}
+    return found | {"blas": ", ".join(sorted(kernels - {""}))}
 
 
 def origin() -> dict[str, str]:
@@ -71,6 +70,22 @@ def origin() -> dict[str, str]:
         "system": platform.system(),
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def differing(origins: Iterable[Mapping[str, str]]) -> str:
+    """What runs do not share of their origin, with counts; empty if they share all that matters.
+
+    Whatever can change a result counts: code, versions, machine and the kernel of the linear
+    algebra, which depends on the processor.
+    """
+    origins = list(origins)
+    keys = dict.fromkeys(key for origin in origins for key in origin if key not in ("time", "git"))
+    counts = {key: Counter(origin.get(key, "unknown") for origin in origins) for key in keys}
+    return "; ".join(
+        f"{key} " + ", ".join(f"{value or 'unknown'} ({n})" for value, n in found.items())
+        for key, found in counts.items()
+        if len(found) > 1
+    )
 
 
 def peak_memory() -> float:

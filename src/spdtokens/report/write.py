@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from spdtokens._files import output_folder, written_whole
+from spdtokens._files import output_file, output_folder, written_whole
 from spdtokens.report.errors import ReportError
 from spdtokens.report.page import page
 from spdtokens.report.report import Report
@@ -15,14 +14,9 @@ from spdtokens.report.table import Table, to_latex, to_markdown
 
 def check_page_path(path: Path) -> None:
     """Refuse, before any work, a path that a page cannot be written to."""
-    if path.is_dir():
-        raise ReportError(f"{path} is a folder; a report is a file in one, say report.html.")
+    output_file(path)
     if path.suffix.lower() not in (".html", ".htm"):
         raise ReportError(f"{path} does not end in .html, as a report must to be opened.")
-    if not path.parent.is_dir():
-        raise ReportError(f"There is no folder {path.parent} to write {path.name} to.")
-    if not os.access(path.parent, os.W_OK):
-        raise ReportError(f"{path.parent} cannot be written to; choose another folder.")
 
 
 def write_page(report: Report, path: Path) -> None:

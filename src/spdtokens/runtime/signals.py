@@ -14,6 +14,8 @@ from .matrices import Array
 
 #: Estimators of covariance that this runtime knows; the last two have class averages.
 ESTIMATORS = ("sample", "scm", "oas", "erp", "xdawn")
+#: Bytes of the trials that are worked on at once.
+PART = 16_000_000
 
 
 @dataclass(frozen=True)
@@ -107,8 +109,12 @@ class Front:
 
     def covariances(self, X: NDArray[Any]) -> Array:
         """Covariance matrices (n, matrices, d, d) of trials (n, channels, samples)."""
-        X = np.asarray(X, dtype=np.float64)
+        X = np.asarray(X)
         _check(X)
+        return np.concatenate([self._covariances(part) for part in in_parts(X)])
+
+    def _covariances(self, X: NDArray[Any]) -> Array:
+        X = np.asarray(X, dtype=np.float64)
         made: list[Array] = []
         # One band at a time: all together would be as many times the trial.
         for band in self._filtered(X):
@@ -158,6 +164,11 @@ class Front:
             if new < self.length:
                 y = y * (new / self.length)
             yield y + offset if passes else y
+
+
+def in_parts(X: NDArray[Any]) -> list[NDArray[Any]]:
+    """Trials some at a time, as views: to filter all at once takes many times their size."""
+    return np.array_split(X, max(1, -(-X.nbytes // PART)))
 
 
 def odd_reflection(X: Array, pad: int) -> Array:

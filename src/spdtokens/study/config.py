@@ -141,7 +141,7 @@ def check_study(study: Study, source: Source | None = None) -> None:
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Notepad writes a mark first
     except FileNotFoundError as error:
         raise StudyError(f"There is no study file {path}.") from error
     except OSError as error:

@@ -75,9 +75,10 @@ def _data_name(table: Table, folder: Path) -> str:
     known = (*SIMULATED, *OFFICIAL)
     if not name or name in known or name.startswith("moabb:"):
         return name
-    path = folder / Path(name).expanduser()
-    if not path.exists():
+    try:
+        return str((folder / Path(name).expanduser()).resolve(strict=True))
+    except (OSError, RuntimeError):  # the latter: no such user, or a loop of links
         near = nearest(name, known)
         hint = f" Did you mean {near!r}?" if near else ""
-        table.wrong(f"there is no data set {name!r}, and no file or folder {path}.{hint}")
-    return str(path.resolve())
+        table.wrong(f"there is no data set {name!r}, and no file or folder {folder / name}.{hint}")
+        return name

@@ -186,4 +186,5 @@ def _write(path: Path, write: Callable[[Path], None]) -> None:
         with written_whole(path) as file:
             write(file)
     except OSError as error:
-        raise StudyError(f"{path} cannot be written: {error.strerror or error}.") from error
+        why = f"{path} cannot be written: {error.strerror}." if error.strerror else str(error)
+        raise StudyError(why) from error

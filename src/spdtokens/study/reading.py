@@ -32,7 +32,8 @@ _LARGEST = sys.float_info.max
 
 
 def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(value.strip())
+    # Titles are printed, and names become paths: control characters would reach the terminal.
+    return isinstance(value, str) and bool(value.strip()) and value.isprintable()
 
 
 def _is_number(value: Any) -> bool:
@@ -53,7 +54,7 @@ def _is_name(value: Any) -> bool:
     return _is_text(value) or type(value) is int
 
 
-TEXT = Kind("text in quotes", _is_text)
+TEXT = Kind("printable text in quotes", _is_text)
 NUMBER = Kind("a number", _is_number)
 NUMBERS = Kind("a list of numbers, such as [13, 17, 21]", _list_of(_is_number))
 PAIR = Kind("a list of two numbers, such as [0.5, 4]", _is_pair)
@@ -174,4 +175,5 @@ def shown(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     text = f'"{value}"' if isinstance(value, str) else str(value)
+    text = text if text.isprintable() else ascii(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -40,6 +44,24 @@ def test_leadfield_keeps_the_order_of_dipoles() -> None:
     together = leadfield(CHANNELS, positions)
     alone = [leadfield(CHANNELS, position[None])[:, 0] for position in positions]
     np.testing.assert_allclose(together, np.stack(alone, axis=1), rtol=1e-6)
+
+
+def test_leadfield_is_the_same_on_another_processor() -> None:
+    """MNE fits its sphere by a search that ends elsewhere where sums are rounded otherwise."""
+    places = CENTRE + np.random.default_rng(0).uniform(-0.04, 0.04, (5, 3))
+    script = (
+        "import sys, numpy; from spdtokens.data.simulated.head import leadfield; "
+        f"places = numpy.array({places.tolist()}); "
+        f"sys.stdout.buffer.write(leadfield({CHANNELS}, places).tobytes())"
+    )
+    found = []
+    for processor in ("Haswell", "Nehalem"):
+        environment = os.environ | {"OPENBLAS_CORETYPE": processor}
+        run = subprocess.run(
+            [sys.executable, "-c", script], env=environment, capture_output=True, check=True
+        )
+        found.append(np.frombuffer(run.stdout))
+    np.testing.assert_allclose(*found, rtol=1e-6, atol=1e-9 * np.abs(found[0]).max())
 
 
 def test_lost_dipoles_are_refused() -> None:

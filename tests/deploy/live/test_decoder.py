@@ -114,6 +114,21 @@ def test_a_small_loss_is_counted_and_told() -> None:
     assert len(decisions) == 96
 
 
+@pytest.mark.parametrize("factor", [0.5, 0.96, 1.0, 1.04, 2.0])
+def test_a_rate_that_is_not_the_announced_one(factor: float) -> None:
+    """Told; and beyond a tenth, where frequencies are other ones, nothing is decided."""
+    stamps = 1e5 + np.arange(4000) / (DECODER.sfreq * factor)
+    decisions, events, live = fed(noise(40), stamps)
+    told = [event for event in events if event.kind == "rate"]
+    assert len(told) == (factor != 1)
+    assert all(f"{factor * DECODER.sfreq:g} Hz" in event.text for event in told)
+    after = [d for d in decisions if d.sample > 11 * DECODER.sfreq]
+    wrong = abs(factor - 1) > 0.1
+    assert all((d.probabilities is None) == wrong for d in after)
+    live.restart()  # another sender, of which nothing is known yet
+    assert live.feed(noise(5), 2e5 + np.arange(500) / DECODER.sfreq)[0].probabilities is not None
+
+
 def test_a_flat_electrode_is_named_and_survived() -> None:
     X = noise(10)
     X[2, 300:600] = 4.2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,7 +20,7 @@ def pieces(stamps: np.ndarray, timeline: Timeline | None = None, cuts: tuple = (
     found, begin = [], 0
     for chunk in np.split(stamps, cuts):
         found += [
-            Piece(begin + p.start, begin + p.stop, p.gap, p.slip) for p in timeline.pieces(chunk)
+            replace(p, start=begin + p.start, stop=begin + p.stop) for p in timeline.pieces(chunk)
         ]
         begin += len(chunk)
     return found
@@ -108,6 +110,25 @@ def test_a_clock_set_back_is_a_gap() -> None:
     ((where, lost),) = gaps(pieces(stamps))
     assert where == 400
     assert lost == -5000 * SFREQ
+
+
+@pytest.mark.parametrize("rate", [245.0, 250.0, 260.0, 500.0])
+@pytest.mark.parametrize("chunk", [1, 25])
+@pytest.mark.parametrize("late", [0.0, 0.03])
+def test_the_rate_is_that_of_the_stamps(rate: float, chunk: int, late: float) -> None:
+    """Of streams that stamp each sample, or a chunk when it comes, more or less late."""
+    n = np.arange(int(32 * SFREQ))
+    stamps = 1e5 + n // chunk * chunk / rate
+    stamps += np.random.default_rng(0).uniform(0, late, len(n))[n // chunk]
+    found = [p.rate for p in pieces(stamps) if p.rate is not None]
+    assert len(found) == 3  # ten seconds each, after the first
+    np.testing.assert_allclose(found, rate, rtol=0.003 + late / 10)
+
+
+def test_the_rate_is_not_measured_across_a_gap() -> None:
+    found = pieces(without(range(4000, 6000), n=9000))
+    assert [p.stop for p in found if p.rate is not None] == [2750, 4000 + 2750]
+    np.testing.assert_allclose([p.rate for p in found if p.rate], SFREQ)
 
 
 def test_drifting_clocks_lose_nothing() -> None:

@@ -21,6 +21,8 @@ from spdtokens.runtime import Decoder
 FloatArray = NDArray[np.float64]
 #: Signals so many times larger or smaller than those trained on are in another unit.
 OTHER_UNIT = 50.0
+#: Share by which the rate may be off before it is told, and before nothing is decided.
+OTHER_RATE, WRONG_RATE = 0.01, 0.1
 #: Seconds for which the same is not told again of an electrode.
 QUIET = 30.0
 
@@ -70,8 +72,9 @@ class LiveDecoder:
     with the window.
 
     After a gap the window is filled anew: nothing is decided on windows that span a gap. Windows
-    with samples that are not numbers, in another unit than the training data, or refused by the
-    model give a decision that tells why it is withheld.
+    with samples that are not numbers, in another unit than the training data, at a rate that is off
+    by more than a tenth by their stamps, or refused by the model give a decision that tells why it
+    is withheld.
 
     Parameters
     ----------
@@ -126,6 +129,7 @@ class LiveDecoder:
         self._due = decoder.n_samples
         self._learn_at = decoder.n_samples
         self._refusing = False
+        self._rate = self.sfreq
         self._lost_in_gaps = 0
         self.taken = self.gaps = self.decided = self.withheld = self.learnt = 0
         self.quality = [""] * len(decoder.ch_names)
@@ -174,7 +178,9 @@ class LiveDecoder:
             if piece.gap is not None:
                 self._tell_gap(piece.gap)
             self._take(X[:, piece.start : piece.stop], times[piece.start : piece.stop], decisions)
-            if piece.slip:
+            if piece.rate is not None:
+                self._measured(piece.rate)
+            if piece.slip and not self._off(OTHER_RATE):
                 self._say(
                     "slip",
                     f"{counted(piece.slip, 'sample')} lost within two seconds; windows with so "
@@ -185,11 +191,30 @@ class LiveDecoder:
     def restart(self) -> None:
         """Fill the window anew, as after a lost connection. What was learnt is kept."""
         self._timeline.begin_anew()
+        self._rate = self.sfreq  # it may be another sender
         self._refill()
 
     def _refill(self) -> None:
         self._ring.clear()
         self._due = self._learn_at = self.decoder.n_samples
+
+    def _off(self, share: float) -> bool:
+        return abs(self._rate / self.sfreq - 1) > share
+
+    def _measured(self, rate: float) -> None:
+        """Take the rate of the last seconds, and tell if it went wrong or right."""
+        before, self._rate = self._off(OTHER_RATE), rate
+        if self._off(OTHER_RATE) and not before:
+            self._say("rate", self._rate_text())
+        elif before and not self._off(OTHER_RATE):
+            self._say("rate", f"samples come at {self.sfreq:g} Hz again, by their time stamps")
+
+    def _rate_text(self) -> str:
+        lost = ", or look for lost samples" if self._rate < self.sfreq else ""
+        return (
+            f"samples come at {self._rate:.4g} Hz by their time stamps, and the model decodes "
+            f"{self.sfreq:g}. Set the amplifier to {self.sfreq:g} Hz{lost}"
+        )
 
     def _tell_gap(self, seconds: float) -> None:
         self.gaps += 1
@@ -219,7 +244,8 @@ class LiveDecoder:
         began = time.perf_counter()
         window = self._ring.window()
         learn = self.recentres and self._ring.filled >= self._learn_at
-        found, reason = None, self._not_finite(window) or self._other_unit(window)
+        found, reason = None, self._rate_text() if self._off(WRONG_RATE) else ""
+        reason = reason or self._not_finite(window) or self._other_unit(window)
         if not reason:
             try:
                 found = np.asarray(self._session.probabilities(window, learn=learn), np.float64)

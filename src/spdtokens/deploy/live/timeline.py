@@ -18,6 +18,8 @@ TIMES = 3.0
 FORGET = 0.99
 #: Seconds by which stamps may go back; by more the sender's clock was set anew.
 BACK = 1.0
+#: Seconds over which the rate is measured.
+STRETCH = 10
 
 
 @dataclass(frozen=True)
@@ -31,16 +33,19 @@ class Piece:
         Seconds that are missing before them; below zero if the clock went back.
     slip : int
         Samples that are found missing within the second that ends here, too few for a gap.
+    rate : float or None
+        Samples per second by the stamps of the last ten seconds, if such a stretch ends here.
     """
 
     start: int
     stop: int
     gap: float | None = None
     slip: int = 0
+    rate: float | None = None
 
 
 class Timeline:
-    """Find gaps in time stamps.
+    """Find gaps in time stamps, and the rate that they tell.
 
     A jump beyond the tolerance is a gap. What is lost in smaller portions is found within two
     seconds: a chunk that came late is followed by some that did not, but after a loss all stamps
@@ -79,6 +84,8 @@ class Timeline:
         self._largest = 0.0
         self._offset = np.inf
         self._baseline: float | None = None
+        self._seconds = 0
+        self._before_stretch = 0.0
 
     @property
     def tolerance(self) -> float:
@@ -109,7 +116,8 @@ class Timeline:
             if at > start:
                 self._follow(stamps[start:at], late[: at - start])
                 whole = self._in_second == self._second
-                yield Piece(start, at, gap, self._end_second() if whole else 0)
+                rate = self._rate() if whole else None
+                yield Piece(start, at, gap, self._end_second() if whole else 0, rate)
                 gap = None
             if len(odd):
                 gap = float(late[odd[0]])
@@ -124,6 +132,21 @@ class Timeline:
         self._last = float(stamps[-1])
         self._count += n
         self._in_second += n
+
+    def _rate(self) -> float | None:
+        """Samples per second, where a stretch ends.
+
+        From the earliest stamp of its last second and of the second before it, so that stamps which
+        are late now and then change nothing.
+        """
+        self._seconds += 1
+        if self._seconds % STRETCH != 1:
+            return None
+        nominal = STRETCH * self._second * self._period
+        actual = nominal + self._offset - self._before_stretch
+        known = self._seconds > 1 and actual > 0
+        self._before_stretch = self._offset
+        return STRETCH * self._second / actual if known else None
 
     def _end_second(self) -> int:
         """Learn from the second that ended; how many samples slipped away in it."""

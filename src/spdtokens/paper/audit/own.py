@@ -31,6 +31,8 @@ from spdtokens.paper.audit.granularity import (
 )
 
 COLUMNS = ("value", "n", "seeds", "group", "label")
+#: Characters of a number at most: arithmetic is exact, so it takes long with a million digits.
+LONGEST = 25
 
 
 class ReportError(UserError):
@@ -67,8 +69,8 @@ def read_report(path: Path) -> list[Row]:
     if not lines:
         raise ReportError(f"{path} is empty; it needs a header such as value,n,seeds,label.")
     separator = ";" if lines[0][1].count(";") > lines[0][1].count(",") else ","
-    header = [name.strip().lower() for name in next(csv.reader([lines[0][1]], delimiter=separator))]
     where = f"{path}, line {lines[0][0]}"
+    header = [name.lower() for name in _cells(lines[0][1], separator, where)]
     if "value" not in header:
         raise ReportError(f"{where}: the header has no column 'value', only {', '.join(header)}.")
     if unknown := [name for name in header if name not in COLUMNS]:
@@ -79,7 +81,7 @@ def read_report(path: Path) -> list[Row]:
         raise ReportError(f"{where}: a column stands twice in the header.")
     entries = []
     for number, line in lines[1:]:
-        cells = [cell.strip() for cell in next(csv.reader([line], delimiter=separator))]
+        cells = _cells(line, separator, f"{path}, line {number}")
         if len(cells) != len(header):
             raise ReportError(
                 f"{path}, line {number}: {len(cells)} entries for {len(header)} columns. Quote "
@@ -89,6 +91,13 @@ def read_report(path: Path) -> list[Row]:
     if not entries:
         raise ReportError(f"{path} has a header and no values below it.")
     return _rows(path, entries)
+
+
+def _cells(line: str, separator: str, where: str) -> list[str]:
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=separator))]
+    except csv.Error as error:
+        raise ReportError(f"{where} cannot be read as CSV: {error}.") from error
 
 
 def _rows(path: Path, entries: list[tuple[int, dict[str, str]]]) -> list[Row]:
@@ -121,10 +130,10 @@ def _decimal(path: Path, line: int, text: str) -> Decimal:
         value = Decimal(text.removesuffix("%").strip())
     except InvalidOperation:
         value = Decimal("nan")
-    if not value.is_finite():
+    if not value.is_finite() or len(text) > LONGEST or "E" in str(value):
         raise ReportError(
-            f"{path}, line {line}: {text!r} is not a number. Write an accuracy as it is printed, "
-            "such as 98.81 or 0.9881, without its standard deviation."
+            f"{path}, line {line}: {text[: LONGEST + 5]!r} is not a number. Write an accuracy as "
+            "it is printed, such as 98.81 or 0.9881, without its standard deviation."
         )
     return value
 
@@ -132,8 +141,10 @@ def _decimal(path: Path, line: int, text: str) -> Decimal:
 def _whole(where: str, name: str, text: str) -> int | None:
     if not text:
         return None
-    if not text.isdecimal() or int(text) < 1:
-        raise ReportError(f"{where}: {name} is a whole number of at least 1, not {text!r}.")
+    if not text.isdecimal() or len(text) > LONGEST or int(text) < 1:
+        raise ReportError(
+            f"{where}: {name} is a whole number of at least 1, not {text[: LONGEST + 5]!r}."
+        )
     return int(text)
 
 
