@@ -3,7 +3,8 @@
 Trials that were copied, or cut from one recording, have a stretch of equal samples at some shift
 in time. Scale and offset may differ: one file may be in volts, an epoch may have a baseline of its
 own. Not found are copies that were filtered, resampled, re-referenced, inverted, scaled channel by
-channel or rounded more coarsely, and stretches shorter than about 30 samples.
+channel or rounded more coarsely. It takes a stretch of 25 to 50 samples; of a single channel of few
+steps up to 200.
 
 1. A fixed random mixture turns all channels into one signal. Equal samples of all channels stay
    equal. Its differences from sample to sample are compared.
