@@ -240,9 +240,7 @@ def _anchors(part: Fingerprint, reach: int) -> tuple[Index, Index, NDArray[np.fl
     return row, place, size[row, place], code
 
 
-def _surprise(
-    steps: NDArray[np.float64], tolerance: float, values: NDArray[np.float32]
-) -> float:
+def _surprise(steps: NDArray[np.float64], tolerance: float, values: NDArray[np.float32]) -> float:
     """Bits that a stretch of differences is worth at least, given all that a recording has."""
     past, now = sliding_window_view(steps, ORDER)[:-1], steps[ORDER:]
     predicted = past @ np.linalg.lstsq(past, now, rcond=None)[0]
