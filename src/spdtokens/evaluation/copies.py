@@ -11,7 +11,7 @@ steps up to 200.
 2. Anchors are samples with the largest difference of their surroundings. These surroundings,
    relative to the difference at the anchor, are rounded and hashed. Two trials with an equal hash
    are a candidate.
-3. The stretches of equal differences of a candidate are weighed: how likely would an unrelated
+3. The stretch of equal differences around the anchor is weighed: how likely would an unrelated
    signal continue in the same way, sample by sample? Each sample is predicted from those before it.
    Values nearer to the prediction are taken to be at least as likely as those farther from it,
    relative to how often they occur in the recording. The probability of a value is then at most its
@@ -194,7 +194,7 @@ class Copies:
         return every[:4, np.unique(key, return_index=True)[1]].T
 
     def _evidence(self, one: int, other: int, shift: int, place: int) -> float:
-        """Bits of the least likely stretch of equal differences of two trials at a shift."""
+        """Bits of the stretch of equal differences of two trials around an anchor."""
         x, x_tolerance, x_values = self._trial(one)
         y, y_tolerance, y_values = self._trial(other)
         around = np.arange(place - self._reach, place + self._reach + 1)
@@ -203,18 +203,15 @@ class Copies:
             return 0.0
         first, last = max(0, -shift), min(len(x), len(y) - shift)
         apart = np.abs(x[first:last] - scale * y[first + shift : last + shift])
-        equal = np.r_[False, apart <= x_tolerance + scale * y_tolerance, False]
-        edges = np.flatnonzero(equal[1:] != equal[:-1]) + first
-        return max(
-            (
-                min(
-                    _surprise(x[start:stop], x_tolerance, x_values),
-                    _surprise(y[start + shift : stop + shift], y_tolerance, y_values),
-                )
-                for start, stop in edges.reshape(-1, 2)
-                if stop - start > 2 * ORDER
-            ),
-            default=0.0,
+        unequal = np.flatnonzero(apart > x_tolerance + scale * y_tolerance) + first
+        edges = np.r_[first - 1, unequal, last]
+        edge = int(np.searchsorted(edges, place))
+        start, stop = edges[edge - 1] + 1, edges[edge]
+        if stop - start <= 2 * ORDER:
+            return 0.0
+        return min(
+            _surprise(x[start:stop], x_tolerance, x_values),
+            _surprise(y[start + shift : stop + shift], y_tolerance, y_values),
         )
 
     def _trial(self, row: int) -> tuple[NDArray[np.float64], float, NDArray[np.float32]]:
