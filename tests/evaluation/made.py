@@ -12,7 +12,7 @@ from spdtokens.data import Dataset, Recording
 from spdtokens.evaluation.answer import Evaluation, evaluate
 from spdtokens.evaluation.plan import Choice, Question, Source, plan
 from spdtokens.evaluation.runs import RunSpec
-from spdtokens.evaluation.trials import TrialTable
+from spdtokens.evaluation.trials import Trials, TrialTable
 from spdtokens.training.methods import Settings
 
 SFREQ, SAMPLES, CHANNELS = 100.0, 120, 4
@@ -117,3 +117,21 @@ def table(
         start=begins,
         stop=np.where(begins < 0, -1, begins + length),
     )
+
+
+def trials(t: TrialTable) -> Trials:
+    """Noise of which the table is that given."""
+    length = max(2, int((t.stop - t.start).max()))
+
+    def read(subject: str, session: str) -> Recording:
+        mine = (t.subject == subject) & (t.session == session)
+        rng = np.random.default_rng(np.flatnonzero(mine)[0])
+        X = rng.standard_normal((mine.sum(), 2, length))
+        about = {} if (t.start < 0).any() else {"onset": t.start[mine]}
+        return Recording(subject, session, X, t.y[mine], t.run[mine], t.group[mine], about)
+
+    index: dict[str, tuple[str, ...]] = {}
+    for subject, session in zip(t.subject.tolist(), t.session.tolist(), strict=True):
+        index[subject] = tuple(dict.fromkeys((*index.get(subject, ()), session)))
+    classes = tuple("abc"[: t.y.max() + 1])
+    return Trials(signals(index, read=read, classes=classes))

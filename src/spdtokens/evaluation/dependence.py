@@ -31,8 +31,7 @@ def dependence(table: TrialTable) -> tuple[Index, Index]:
     np.minimum.at(start, of, table.start)
     np.maximum.at(stop, of, table.stop)
     stretch, chain = np.arange(len(first)), np.arange(len(first))
-    place = np.unique(table.run, return_inverse=True)[1]
-    place = table.recording[first] * (place.max(initial=0) + 1) + place[first]
+    place = table.clock[first]
     known = np.flatnonzero(start >= 0)
     # The group that ends first leaves most room for others.
     pick, last = -1, None

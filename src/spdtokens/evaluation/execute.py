@@ -81,7 +81,7 @@ def open_fold(spec: RunSpec, source: Source) -> tuple[Fold, Trials]:
     if fold is None:
         raise EvaluationError(f"{spec.dataset}: subject {spec.subject} has no fold {spec.fold}.")
     fold = with_access(fold, trials.table, get_access(spec.access))
-    check_fold(fold, trials.table, trials.dataset.classes)
+    check_fold(fold, trials)
     if trials.hash_of(fold.rows) != spec.data_hash:
         raise EvaluationError(
             f"{spec.dataset}: the recordings of subject {spec.subject} are not those the run was "

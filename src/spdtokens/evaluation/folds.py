@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import numpy as np
 
 from spdtokens.evaluation.errors import EvaluationError, LeakError
-from spdtokens.evaluation.trials import Index, TrialTable
+from spdtokens.evaluation.trials import Index, Trials
+
+#: Trials, or pairs of them, that an error names.
+NAMED = 5
 
 
 def _nobody() -> Index:
@@ -53,32 +57,39 @@ class Fold:
         return np.concatenate(list(self.parts().values()))
 
 
-def check_fold(fold: Fold, table: TrialTable, classes: Sequence[str]) -> None:
+def check_fold(fold: Fold, trials: Trials) -> None:
     """Refuse a fold that leaks or cannot be trained on.
 
     Raises
     ------
     LeakError
-        If two parts share a trial, a group, or samples of a recording. Shared groups and samples
-        are let through in a fold that is marked leaky, never shared trials.
+        If two parts share a trial, a group, or samples of a recording; these are found by onset,
+        and by content whatever trials are called. Groups and onsets are let through in a fold that
+        is marked leaky, shared trials and copies never.
     EvaluationError
         If training or test is empty, or a class is missing from training.
     """
+    table, classes = trials.table, trials.dataset.classes
     where = f"Subject {fold.subject}, fold {fold.name}"
     parts = {name: rows for name, rows in fold.parts().items() if len(rows)}
     for name in ("train", "test"):
         if name not in parts:
             raise EvaluationError(f"{where}: there are no trials to {name} on.")
-    names = list(parts)
-    for i, one in enumerate(names):
-        for other in names[i + 1 :]:
-            _refuse(where, one, other, np.intersect1d(parts[one], parts[other]), table, "trials")
-            if fold.leaky:
-                continue
-            shared = np.isin(table.group[parts[one]], table.group[parts[other]])
-            _refuse(where, one, other, parts[one][shared], table, "groups of trials")
-            overlapping = table.overlapping(parts[one], parts[other])
-            _refuse(where, one, other, overlapping, table, "samples, overlapping in time,")
+    for (one, these), (other, those) in combinations(parts.items(), 2):
+        both = f"{where}: {one} and {other}"
+        _refuse(f"{both} share trials", table.id[np.intersect1d(these, those)].tolist())
+        if not fold.leaky:
+            shared = these[np.isin(table.group[these], table.group[those])]
+            _refuse(f"{both} share groups of trials", table.id[shared].tolist())
+            overlapping = table.id[table.overlapping(these, those)].tolist()
+            _refuse(f"{both} trials overlap in time", overlapping)
+        copies = trials.copies.between(these, those, NAMED + 1)
+        _refuse(
+            f"{both} trials have equal content",
+            [f"{table.id[i]} and {table.id[j]}" for i, j in copies],
+            " Leave one of each pair out. Overlapping epochs of one recording need their first "
+            "sample in it as 'onset', and protocol blocks.",
+        )
     missing = sorted(set(range(len(classes))) - set(table.y[fold.train].tolist()))
     if missing:
         raise EvaluationError(
@@ -87,7 +98,7 @@ def check_fold(fold: Fold, table: TrialTable, classes: Sequence[str]) -> None:
         )
 
 
-def _refuse(where: str, one: str, other: str, rows: Index, table: TrialTable, what: str) -> None:
-    if len(rows):
-        shown = ", ".join(table.id[rows[:5]]) + (", ..." if len(rows) > 5 else "")
-        raise LeakError(f"{where}: {one} and {other} share {what}: {shown}.")
+def _refuse(what: str, culprits: Sequence[str], remedy: str = "") -> None:
+    if culprits:
+        more = ", ..." if len(culprits) > NAMED else ""
+        raise LeakError(f"{what}: {', '.join(culprits[:NAMED])}{more}.{remedy}")

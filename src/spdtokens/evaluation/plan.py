@@ -140,7 +140,7 @@ def plan(question: Question, source: Source) -> list[RunSpec]:
         trials = source.trials(question.dataset, question.selection, mine)
         for fold in source.folds(trials, subject, protocol, options):
             seen = with_access(fold, trials.table, access)
-            check_fold(seen, trials.table, dataset.classes)
+            check_fold(seen, trials)
             check_alignment(seen, trials.table, question.alignment, question.domain, access)
             found.append((seen, trials, trials.hash_of(seen.rows)))
     seeds = tuple(dict.fromkeys(map(int, question.seeds)))

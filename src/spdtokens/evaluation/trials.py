@@ -6,12 +6,14 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spdtokens.data import Dataset, Recording
+from spdtokens.evaluation.copies import Copies, Fingerprint, fingerprint
 from spdtokens.evaluation.errors import EvaluationError
 
 Index = NDArray[np.int64]
@@ -35,7 +37,7 @@ class TrialTable:
         Unique over all recordings.
     y : ndarray of int, shape (n,)
     start, stop : ndarray of int, shape (n,)
-        Samples of the recording that a trial covers; -1 where not known.
+        Samples of the run that a trial covers; -1 where not known.
     """
 
     id: NDArray[np.str_]
@@ -55,18 +57,31 @@ class TrialTable:
         """Rows of a subject, in order of time."""
         return np.flatnonzero(self.subject == subject)
 
+    @cached_property
+    def clock(self) -> Index:
+        """Number of the run of the recording (n,): only within one can samples be compared."""
+        runs = np.unique(self.run, return_inverse=True)[1]
+        return self.recording * (runs.max(initial=0) + 1) + runs
+
     def overlapping(self, these: Index, those: Index) -> Index:
-        """Those of ``these`` that share samples of a recording with one of ``those``."""
+        """Those of ``these`` that share samples of a run with one of ``those``."""
         found = np.zeros(len(these), dtype=bool)
         known = those[self.start[those] >= 0]
-        for number in np.intersect1d(self.recording[these], self.recording[known]):
-            others = known[self.recording[known] == number]
-            mine = (self.recording[these] == number) & (self.start[these] >= 0)
+        for number in np.intersect1d(self.clock[these], self.clock[known]):
+            others = known[self.clock[known] == number]
+            mine = (self.clock[these] == number) & (self.start[these] >= 0)
             # Of those that begin before a trial ends, some have not ended when it begins.
             begun = np.searchsorted(np.sort(self.start[others]), self.stop[these[mine]], "left")
             ended = np.searchsorted(np.sort(self.stop[others]), self.start[these[mine]], "right")
             found[mine] = begun > ended
         return these[found]
+
+    def related(self, one: Index, other: Index) -> NDArray[np.bool_]:
+        """Whether two trials (n,) are one, of one group, or overlap in time as far as known."""
+        known = (self.clock[one] == self.clock[other]) & (self.start[[one, other]] >= 0).all(0)
+        begun = np.maximum(self.start[one], self.start[other])
+        overlap = known & (begun < np.minimum(self.stop[one], self.stop[other]))
+        return overlap | (self.group[one] == self.group[other])
 
 
 class Memory:
@@ -126,12 +141,14 @@ class Trials:
         self._where = [(s, session) for s in self.subjects for session in dataset.sessions(s)]
         self._first: list[int] = []
         self.hashes: list[str] = []
+        self._fingerprints: list[Fingerprint] = []
         parts: list[TrialTable] = []
         first = groups = 0
         for number, (subject, session) in enumerate(self._where):
             recording = dataset.load(subject, session)
             part = _rows(dataset, recording, number, groups)
             self.hashes.append(_digest(dataset, recording, part))
+            self._fingerprints.append(fingerprint(recording.X, dataset.is_covariance))
             self._first.append(first)
             self._memory.get(self._name(number), lambda X=recording.X: X)  # type: ignore[misc]
             groups += len(np.unique(recording.group))
@@ -145,6 +162,11 @@ class Trials:
                 f"{dataset.name}: two trials have the same name. Subjects are named once, and "
                 "without slashes."
             )
+
+    @cached_property
+    def copies(self) -> Copies:
+        """Trials with equal samples."""
+        return Copies(self.table, self._fingerprints, self.dataset.is_covariance)
 
     def hash_of(self, rows: Index) -> str:
         """Digest of the recordings that these trials come from, in order."""

@@ -53,7 +53,7 @@ class Watched:
         who = dataset.subjects[min(self.subject, len(dataset.subjects) - 1)]
         trials = self.source.trials(name, Selection(), (who,))
         fold = get_protocol(self.role.protocol).folds(trials.table, who)[0]
-        check_fold(fold, trials.table, dataset.classes)
+        check_fold(fold, trials)
         method = get_method(f"token-{self.embedding}")
         options = method.covariance_options(dataset, settings)
         assert options is not None
