@@ -233,7 +233,7 @@ def test_parts_that_do_not_fit() -> None:
             "n_tokens=3 .* has 1",
         ),
         (
-            {"n_chans": 4, "n_outputs": 2, "n_times": 300, "sfreq": 60.0},
+            {"n_chans": 4, "n_outputs": 2, "n_times": 300, "sfreq": 60.0, "bands": [(4, 40)]},
             SignalError,
             "nothing above 30 Hz",
         ),

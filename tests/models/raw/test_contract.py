@@ -76,6 +76,9 @@ def test_contract(network: type[RawNet], shape: tuple[int, int, int, int]) -> No
     assert logits.dtype == torch.float32
     F.cross_entropy(logits, torch.arange(3) % shape[1]).backward()
     for name, parameter in net.named_parameters():
+        if not parameter.requires_grad:  # a batch norm behind it takes it out
+            assert name == "transformer.project.bias"
+            continue
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
     net.eval()
