@@ -161,12 +161,17 @@ class _Scaled:
     def __init__(self, tokens: Array, drift: Array | None, share: Array) -> None:
         self.shape = tokens.shape[1:]
         centre = np.tensordot(share, tokens, 1)
-        rows = np.concatenate([tokens - centre, tokens[:0] if drift is None else drift])
-        spread = np.sqrt(np.einsum("n,ntf->t", share, rows[: len(tokens)] ** 2))
+        n = len(tokens)
+        rows = np.empty((n + (0 if drift is None else len(drift)), *self.shape))
+        np.subtract(tokens, centre, out=rows[:n])
+        if drift is not None:
+            rows[n:] = drift
+        spread = np.sqrt(np.einsum("n,ntf,ntf->t", share, rows[:n], rows[:n]))
         # A token that changes by rounding errors only carries no information.
         still = spread <= 1e-12 * np.linalg.norm(centre, axis=1)
         unit = np.where(still, np.inf, spread)
-        rows = (rows / unit[:, None]).reshape(len(rows), -1)
+        rows /= unit[:, None]
+        rows = rows.reshape(len(rows), -1)
         self.used = np.flatnonzero(rows.any(0))
         self.unit = np.repeat(unit, self.shape[1])[self.used]
         self.rows = rows if len(self.used) == rows.shape[1] else rows[:, self.used]

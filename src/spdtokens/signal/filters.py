@@ -118,7 +118,9 @@ def decimated_length(band: Band, sfreq: float, length: int) -> int:
     :data:`LEAST_GAIN`.
     """
     passed = np.flatnonzero(_zero_phase_gain(band, sfreq, length) > LEAST_GAIN)
-    return min(length, int(scipy.fft.next_fast_len(2 * (int(passed[-1]) + 1), real=True)))
+    # In steps of sqrt 2, so that neighbouring bands have the same length and go together.
+    halvings = max(0, int(2 * np.log2(length / (2 * (int(passed[-1]) + 1))))) / 2
+    return min(length, int(scipy.fft.next_fast_len(int(np.ceil(length / 2**halvings)), real=True)))
 
 
 def _each_band(
