@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from spdtokens._words import counted
-from spdtokens.evaluation.metrics import METRICS
+from spdtokens.evaluation.metrics import METRICS, UNEQUAL
 from spdtokens.evaluation.plan import Question
 from spdtokens.evaluation.summary import Row
 
@@ -77,8 +77,8 @@ def _p_value(p: float) -> str:
 
 
 def classes_said(row: Row) -> str:
-    """Why balanced accuracy is shown; empty for other metrics."""
-    if row.metric != "balanced_accuracy":
+    """Why balanced accuracy is shown; empty for other metrics, and where classes are about equal."""
+    if row.metric != "balanced_accuracy" or row.majority < UNEQUAL * row.chance:
         return ""
     return f", the default for unequal classes (largest: {100 * row.majority:.0f} % of test trials)"
 
