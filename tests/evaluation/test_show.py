@@ -43,7 +43,7 @@ def test_table() -> None:
     assert (
         "Accuracy in percent: mean over seeds, then folds, then subjects (2 seeds, 6 folds" in text
     )
-    assert "3 subjects; 30 training trials per run, n test trials). ± standard deviation over" in text
+    assert "3 subjects; 30 training trials per run, n test trials). ± standard deviation" in text
     assert "p against first by a sign-flip permutation test over subjects, Holm-corrected" in text
     bound = 100 * rows()[0].chance_bound
     assert f"Chance level 50.0 % (95th percentile for n = 60: {bound:.1f} %)." in text

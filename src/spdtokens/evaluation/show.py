@@ -77,7 +77,7 @@ def _p_value(p: float) -> str:
 
 
 def classes_said(row: Row) -> str:
-    """Why balanced accuracy is shown; empty for other metrics, and where classes are about equal."""
+    """Why balanced accuracy is shown; empty for other metrics and about equal classes."""
     if row.metric != "balanced_accuracy" or row.majority < UNEQUAL * row.chance:
         return ""
     return f", the default for unequal classes (largest: {100 * row.majority:.0f} % of test trials)"
