@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.model_selection import StratifiedKFold
 
+from spdtokens.signal.bands import SignalError
 from spdtokens.signal.folds import folds_in_time
 
 
@@ -29,6 +31,11 @@ def test_groups_stay_whole_and_no_class_is_missing(
         assert not np.intersect1d(groups[train], groups[test]).size
         np.testing.assert_array_equal(np.sort(np.r_[train, test]), np.arange(n))
         assert set(y[train]) == set(y)
+
+
+def test_groups_of_other_trials_are_refused() -> None:
+    with pytest.raises(SignalError, match="groups"):
+        folds_in_time(np.arange(20) % 2, 5, groups=np.arange(19))
 
 
 def test_a_class_of_one_group_cannot_be_held_out() -> None:

@@ -18,7 +18,7 @@ def efficiency_table(facts: Facts) -> Table:
         f"Efficiency on {facts.title}",
         ("method", "test", "parameters", "seconds", "longest", "trained on", "MB, at most"),
         [_row(facts, row) for row in facts.rows],
-        f"Test: {metric_title(facts.metric)}. Parameters: weights that are trained; - where their "
+        f"Test: {metric_title(facts.metric)}. Parameters: weights of the network; - where their "
         "number is not fixed beforehand. Seconds: median over runs of the time to prepare, train "
         "and predict a run; runs that were trained together share it equally; longest: of all "
         "runs. Trained on: trials, median. MB: the most memory that the process had needed by the "

@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
+from spdtokens.signal.bands import SignalError
+
 Index = NDArray[np.int64]
 
 
@@ -30,12 +32,21 @@ def folds_in_time(
     splits : list of (train, test)
         Empty if the rarest class has one trial (group). With groups, a fold whose training part
         would lack a class is left out.
+
+    Raises
+    ------
+    SignalError
+        If there are not as many groups as labels.
     """
     _, codes = np.unique(np.asarray(y), return_inverse=True)
     everything = np.arange(len(codes))
     if groups is None:
         found = min(folds, int(np.bincount(codes).min()))
         return list(StratifiedKFold(found).split(everything, codes)) if found > 1 else []
+    if np.shape(groups) != (len(codes),):
+        raise SignalError(
+            f"groups must have one entry per trial, {len(codes)}, got shape {np.shape(groups)}."
+        )
     _, parts = np.unique(np.asarray(groups), return_inverse=True)
     pairs = np.unique(np.stack([codes, parts]), axis=1)
     found = min(folds, int(np.bincount(pairs[0]).min()))

@@ -396,8 +396,6 @@ class Tokenizer(TransformerMixin, BaseEstimator):
             raise SignalError(
                 f"All labels are {y[0]!r}: covariance={self.covariance!r} needs two classes."
             )
-        if groups is not None and len(np.asarray(groups)) != len(X):
-            raise SignalError(f"There are {len(X)} trials but {len(np.asarray(groups))} groups.")
         check_trials(X)
         together = None if groups is None else np.asarray(groups)
         self.prototypes_, matrices = [], []
