@@ -93,7 +93,7 @@ def test_for_machines(folder: Path, tmp_path: Path) -> None:
         (["nothing.edf", "--out", "m.spdt"], "There is no data set 'nothing.edf', and no such"),
         (["day1.edf", "--out", "m.pkl"], "does not end in .spdt"),
         (["day1.edf", "--out", "nowhere/m.spdt"], "There is no folder"),
-        (["day1.edf", "--out", "m.spdt"], "Say so: --tmin 0.5 --tmax 3.5"),
+        (["day1.edf", "--out", "m.spdt"], "--tmin 0.5 --tmax 3.5"),
         (["day1.edf", "--out", "m.spdt", "--events", "a=1,b=2"], "has no event '1'. Its events"),
         (["day1.edf", "--out", "m.spdt", "--report", "r.txt"], "does not end in .html"),
     ],

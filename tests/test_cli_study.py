@@ -47,7 +47,7 @@ def test_run_status_show_export_compare(file: Path, tmp_path: Path) -> None:
     for command in ("status", "show", "compare"):
         early = study(command, file)
         assert early.exit_code == 1
-        assert told(early) == f"Error: There is no store {store} yet: spdtokens study run {file}."
+        assert told(early) == f"Error: There is no store {store} yet: spdtokens study run {file}"
     ran = study("run", file)
     assert ran.exit_code == 0, ran.output
     assert ran.stdout == (f"{RUNS} runs: 0 were there, {RUNS} done now, 0 failed. Store: {store}\n")
@@ -169,7 +169,7 @@ def test_compare_without_a_run(file: Path) -> None:
     RunStore(file.with_suffix(".sqlite")).close()
     result = study("compare", file)
     assert result.exit_code == 1
-    assert f"Error: No run is done yet: spdtokens study run {file}." in told(result)
+    assert f"Error: No run is done yet: spdtokens study run {file}" in told(result)
     assert "No runs." in study("show", file).stdout
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,11 +9,13 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from spdtokens.data import DataError, Recording, from_arrays, load_dataset
+from spdtokens.data import DataError, Dataset, Recording, Selection, from_arrays, load_dataset
 from spdtokens.evaluation import Choice, EvaluationError, Question, evaluate
 from spdtokens.evaluation.answer import answer, by_choice, evaluation_of
 from spdtokens.evaluation.plan import Source, plan
+from spdtokens.signal.bands import SignalError
 from spdtokens.training.methods import Settings
+from spdtokens.training.recipe import STABILITY_SEEDS
 from tests.evaluation.made import SAMPLES, SETTINGS, choices, covariances, evaluated, signals
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "bci2a-a09-covariances"
@@ -199,10 +202,48 @@ def test_one_name_is_a_list_of_one() -> None:
         assert found.spec == expected.spec
     assert evaluate(signals(), Choice("mdm"), subjects="10").results["mdm"][0].spec == expected.spec
     quick = Choice("token-log-euclidean", SETTINGS)
-    (one,) = evaluate(signals(), quick, subjects="1", seeds=7).results["token-log-euclidean"]
+    (one,) = evaluate(signals(), quick, subjects="1", seeds=[7]).results["token-log-euclidean"]
     assert one.spec.seed == 7
+    # A number is how many of the paper's, as on the command line.
+    found = evaluate(signals(), quick, subjects="1", seeds=2).results["token-log-euclidean"]
+    assert [run.spec.seed for run in found] == list(STABILITY_SEEDS[:2])
+    with pytest.raises(EvaluationError, match=r"\[42\]"):
+        evaluate(signals(), quick, seeds=42)
     with pytest.raises(EvaluationError, match=r"token-log-euclidean.*seeds.*1\.5"):
         evaluate(signals(), quick, seeds=[1.5])
+
+
+def test_what_is_selected_can_be_said_directly() -> None:
+    directly = evaluate(signals(), "mdm", subjects="1", classes=("b", "a"), paradigm="mi")
+    expected = Selection(classes=("b", "a"), paradigm="mi")
+    assert directly.question.selection == expected
+    with pytest.raises(EvaluationError, match=r"'tmax'.*paradigm"):
+        evaluate(signals(), "mdm", tmax=1.0)
+    with pytest.raises(EvaluationError, match="classes"):
+        evaluate(signals(), "mdm", classes=("a", "b"), selection=expected)
+
+
+@pytest.mark.parametrize("make", [signals, covariances])
+def test_sessions_in_other_units_are_refused(make: Callable[..., Dataset]) -> None:
+    """A unit is not a difference between methods."""
+
+    def in_volts(recording: Recording) -> Recording:
+        factor = 1e-6 if recording.session == "b" else 1.0
+        return replace(recording, X=recording.X * factor)
+
+    with pytest.raises(EvaluationError, match=r"1/a.*1/b"):
+        evaluate(make(change=in_volts), "mdm", subjects="1")
+
+
+def test_an_error_names_the_session_and_counts_all_trials() -> None:
+    def flat(recording: Recording) -> Recording:
+        X = recording.X.copy()
+        if recording.session == "b":
+            X[:, 1] = 0.0
+        return replace(recording, X=X)
+
+    with pytest.raises(SignalError, match=r"Subject 1, session b.*24 of 24"):
+        evaluate(signals(change=flat), "mdm", subjects="1")
 
 
 def test_arrays_are_a_data_set_of_one_recording() -> None:

@@ -61,7 +61,7 @@ def test_what_was_counted_and_why_there_is_no_p_are_told() -> None:
     assert "No p for se[x]ond: of a reason." in text
     assert "p against" not in text
     balanced = [replace(row, metric="balanced_accuracy", majority=0.75) for row in rows()]
-    assert "unequal classes (largest: 75 % of test trials)" in shown(balanced)
+    assert "classes are unequal (largest: 75 % of test trials)" in shown(balanced)
 
 
 def test_what_is_no_better_than_guessing_is_dim() -> None:

@@ -341,6 +341,7 @@ def test_a_stored_score_cannot_contradict_the_probabilities(path: Path, changed:
     with RunStore(path) as store:
         store.add(results)
     rest = _first_rest(path) | {"test": all_scores(results[0].y, results[0].probabilities)}
+    del rest["digest"]
     _change(path, "UPDATE runs SET rest = ? WHERE number = 1", json.dumps(rest))
     with RunStore(path) as store:  # as version 1 wrote it
         assert_same(store.results()[0], results[0])
@@ -357,6 +358,19 @@ def test_a_stored_score_cannot_contradict_the_probabilities(path: Path, changed:
     with RunStore(path) as store:
         assert [r.spec.key for r in store.results()] == [r.spec.key for r in results[1:]]
         assert store.done([key], None) == set()  # to be done again
+
+
+@pytest.mark.parametrize("what", ["train", "sizes", "leaky", "origin"])
+def test_nothing_of_a_run_can_be_changed_unnoticed(path: Path, what: str) -> None:
+    results = [made(i, n=60) for i in range(2)]
+    with RunStore(path) as store:
+        store.add(results)
+    rest = _first_rest(path)
+    value = rest[what]
+    rest[what] = value | {next(iter(value)): 7} if isinstance(value, dict) else "changed"
+    _change(path, "UPDATE runs SET rest = ? WHERE number = 1", json.dumps(rest))
+    with RunStore(path) as store, pytest.raises(StudyError, match=results[0].spec.key):
+        store.results()
 
 
 def test_scores_follow_from_the_probabilities(path: Path) -> None:

@@ -46,13 +46,19 @@ def _planned(file: Path, any_code: bool) -> Plan:
     return plan_study(read_study(file), any_code=any_code)
 
 
+def _run_command(file: Path, store: Path) -> str:
+    """What to type to do the runs of a study."""
+    own = store == file.with_suffix(".sqlite")
+    return f"spdtokens study run {file}" + ("" if own else f" --store {store}")
+
+
 def _store(file: Path, store: Path | None, *, must_exist: bool = True) -> RunStore:
     from spdtokens.study.errors import StudyError
     from spdtokens.study.store import RunStore
 
     path = store or file.with_suffix(".sqlite")
     if must_exist and not path.exists():
-        raise StudyError(f"There is no store {path} yet: spdtokens study run {file}.")
+        raise StudyError(f"There is no store {path} yet: {_run_command(file, path)}")
     return RunStore(path)
 
 
@@ -72,7 +78,7 @@ def _tell_missing(file: Path, planned: Plan, runs: RunStore) -> None:
     left = len(planned.missing(runs))
     if left:
         total = counted(len(planned.once()), "run")
-        typer.echo(f"Not done yet: {left} of {total}: spdtokens study run {file}", err=True)
+        typer.echo(f"Not done yet: {left} of {total}: {_run_command(file, runs.path)}", err=True)
 
 
 @study.command()
@@ -256,7 +262,7 @@ def compare(
         _tell_mixed(run for answer in found for mine in answer.results.values() for run in mine)
         tables = [comparisons(answer, reference) for answer in found if answer.rows]
         if not tables:
-            raise StudyError(f"No run is done yet: spdtokens study run {file}.")
+            raise StudyError(f"No run is done yet: {_run_command(file, runs.path)}")
         written = [] if folder is None else write_figures(tables, folder)
     if as_json:
         print_json({"comparisons": [table.values() for table in tables]})

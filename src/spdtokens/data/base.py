@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from spdtokens._errors import UserError
 
 Paradigm = Literal["motor imagery", "erp", "ssvep", "other"]
+#: Signals so many times larger or smaller than others are in another unit.
+OTHER_UNIT = 50.0
 
 
 class DataError(UserError):

@@ -110,7 +110,8 @@ def refuse_one_class(classes: Sequence[str], where: str) -> None:
     if len(classes) < 2:
         raise DataError(
             f"{where}: all trials are {', '.join(classes) or 'of no class'}, and it takes two "
-            "classes. Name them, such as --events left=769,right=770."
+            "classes. Look at the labels (y of an .npz file); of recordings, name the events: "
+            "spdtokens train --events left=769,right=770."
         )
 
 

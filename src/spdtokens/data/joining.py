@@ -208,7 +208,8 @@ def agree_times(heads: Mapping[str, Head], to: Head) -> Head:
                 f"Trials of {where} last from {a:g} to {b:g} s, those of {other} from {c:g} to "
                 f"{d:g} s after the cue. Cut them alike"
                 + (f", to {begin:g} to {end:g} s" if begin < end else "")
-                + ": with --tmin and --tmax of spdtokens train, or tmin and tmax in Python."
+                + ": with --tmin and --tmax of spdtokens train, or in Python load_dataset(path, "
+                "tmin=..., tmax=...)."
             )
     return replace(to, tmin=first.tmin, n_samples=n)
 

@@ -214,7 +214,8 @@ def _duration(raw: Any, codes: dict[str, int], path: Path) -> float:
     if len(lasting) < 2 or np.ptp(lasting) > 0.1 * lasting.mean() or lasting.mean() < 0.2:
         raise DataError(
             f"{path}: how long a trial of {', '.join(codes)} lasts is not told by the file. Say "
-            "so: --tmin 0.5 --tmax 3.5, seconds after the event."
+            "so, in seconds after the event: spdtokens train --tmin 0.5 --tmax 3.5, or in Python "
+            "load_dataset(path, tmin=0.5, tmax=3.5)."
         )
     return float(np.round(lasting.min(), 6))
 

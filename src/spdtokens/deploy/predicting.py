@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from spdtokens._files import written_whole
 from spdtokens._words import counted
+from spdtokens.data.base import OTHER_UNIT
 from spdtokens.data.cutting import Cutting, parse_events
 from spdtokens.data.joining import SAME_RATE, pick_channels, resampled
 from spdtokens.data.mne_files import holds_epochs, is_mne_file, mne_files, open_raw, read_piece
@@ -23,8 +24,6 @@ from spdtokens.deploy.errors import DeployError
 from spdtokens.runtime import Decoder, load_model
 from spdtokens.runtime.signals import in_parts
 
-#: Signals so many times larger or smaller than those trained on are in another unit.
-OTHER_UNIT = 50.0
 UNITS = {"V": 1.0, "mV": 1e-3, "uV": 1e-6, "nV": 1e-9}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from spdtokens.data import DataError, Dataset, Selection, from_arrays
 from spdtokens.evaluation.batches import batches
 from spdtokens.evaluation.dependence import dependence
+from spdtokens.evaluation.errors import EvaluationError
 from spdtokens.evaluation.execute import execute
 from spdtokens.evaluation.metrics import default_metric, get_metric
 from spdtokens.evaluation.plan import Choice, Question, Source, plan
@@ -77,8 +78,14 @@ def evaluate(
         unequal classes: see :func:`~spdtokens.evaluation.metrics.default_metric`.
     bar : callable
     **more
-        Other fields of :class:`~spdtokens.evaluation.plan.Question`: ``access``, ``alignment``,
-        ``subjects``, ``seeds``, ...
+        Fields of :class:`~spdtokens.evaluation.plan.Question` (``access``, ``alignment``,
+        ``subjects``, ``seeds``, ...) and of :class:`~spdtokens.data.Selection` (``paradigm``,
+        ``stimulus_hz``, ``window``, ``classes``, ``where``, ``channels``, ``resample``).
+
+    Raises
+    ------
+    EvaluationError
+        For an option that neither has.
 
     Examples
     --------
@@ -96,6 +103,18 @@ def evaluate(
     if isinstance(methods, str | Choice):
         methods = (methods,)
     given = {dataset.name: dataset} if isinstance(dataset, Dataset) else {}
+    selected = {
+        field.name: more.pop(field.name) for field in fields(Selection) if field.name in more
+    }
+    if selected:
+        if "selection" in more:
+            raise EvaluationError(f"Pass selection or {', '.join(selected)}, not both.")
+        more["selection"] = Selection(**selected)
+    known = [field.name for field in fields(Question) if field.name not in ("dataset", "choices")]
+    unknown = [name for name in more if name not in known]
+    if unknown:
+        known += [field.name for field in fields(Selection)]
+        raise EvaluationError(f"There is no option {unknown[0]!r}. There are: {', '.join(known)}.")
     question = Question(
         dataset=dataset.name if isinstance(dataset, Dataset) else str(dataset),
         choices=tuple(m if isinstance(m, Choice) else Choice(m) for m in methods),

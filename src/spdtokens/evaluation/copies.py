@@ -2,9 +2,9 @@
 
 Trials that were copied, or cut from one recording, have a stretch of equal samples at some shift
 in time. Scale and offset may differ: one file may be in volts, an epoch may have a baseline of its
-own. Not found are copies that were filtered, resampled, re-referenced, inverted, scaled channel by
-channel or rounded more coarsely. It takes a stretch of 25 to 50 samples; of a single channel of few
-steps up to 200.
+own, a polarity may be swapped. Not found are copies that were filtered, resampled, re-referenced,
+scaled channel by channel or rounded again. It takes a stretch of 25 to 50 samples; of a single
+channel of few steps up to 200.
 
 1. A fixed random mixture turns all channels into one signal. Equal samples of all channels stay
    equal. Its differences from sample to sample are compared.
@@ -51,8 +51,8 @@ FACTOR = np.int64(0x1E3779B97F4A7C15)
 CANDIDATES, NEIGHBOURS = 8, 16
 #: Differences from which the next one is predicted.
 ORDER = 8
-#: Bits for a probability of 1e-6, and for the scale, which is free.
-SURE_BITS, SCALE_BITS = 20, 16
+#: Bits for a probability of 1e-6, and for the scale and its sign, which are free.
+SURE_BITS, SCALE_BITS = 20, 17
 
 
 @dataclass(frozen=True)
@@ -199,11 +199,11 @@ class Copies:
         y, y_tolerance, y_values = self._trial(other)
         around = np.arange(place - self._reach, place + self._reach + 1)
         scale = x[around] @ y[around + shift] / (y[around + shift] @ y[around + shift])
-        if not scale > 0:
+        if not abs(scale) > 0:  # NaN too
             return 0.0
         first, last = max(0, -shift), min(len(x), len(y) - shift)
         apart = np.abs(x[first:last] - scale * y[first + shift : last + shift])
-        unequal = np.flatnonzero(apart > x_tolerance + scale * y_tolerance) + first
+        unequal = np.flatnonzero(apart > x_tolerance + abs(scale) * y_tolerance) + first
         edges = np.r_[first - 1, unequal, last]
         edge = int(np.searchsorted(edges, place))
         start, stop = edges[edge - 1] + 1, edges[edge]
@@ -229,7 +229,7 @@ def _anchors(part: Fingerprint, reach: int) -> tuple[Index, Index, NDArray[np.fl
     chosen = (size > (1 - 1e-3) * largest) & (size > 4 * part.tolerance[:, None])
     row, place = np.nonzero(chosen[:, reach : size.shape[1] - reach])
     place += reach
-    steps = STEPS / size[row, place]
+    steps = STEPS / part.traces[row, place]  # with its sign: a copy may be inverted
     code = np.zeros(len(row), dtype=np.int64)
     for offset in range(-reach, reach + 1):
         step = np.floor(part.traces[row, place + offset] * steps + EDGE).astype(np.int64)

@@ -70,7 +70,7 @@ def check_fold(fold: Fold, trials: Trials) -> None:
         If training or test is empty, or a class is missing from training.
     """
     table, classes = trials.table, trials.dataset.classes
-    where = f"Subject {fold.subject}, fold {fold.name}"
+    where = f"Subject {fold.subject}, fold {fold.name.removeprefix('fold ')}"
     parts = {name: rows for name, rows in fold.parts().items() if len(rows)}
     for name in ("train", "test"):
         if name not in parts:
@@ -82,7 +82,8 @@ def check_fold(fold: Fold, trials: Trials) -> None:
             shared = these[np.isin(table.group[these], table.group[those])]
             _refuse(f"{both} share groups of trials", table.id[shared].tolist())
             overlapping = table.id[table.overlapping(these, those)].tolist()
-            _refuse(f"{both} trials overlap in time", overlapping)
+            remedy = " Use protocol blocks, which leaves overlapping trials out of training."
+            _refuse(f"{both} trials overlap in time", overlapping, remedy)
         copies = trials.copies.between(these, those, NAMED + 1)
         _refuse(
             f"{both} trials have equal content",

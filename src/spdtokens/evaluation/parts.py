@@ -15,6 +15,7 @@ from spdtokens.evaluation.folds import Fold
 from spdtokens.evaluation.runs import RunSpec
 from spdtokens.evaluation.trials import Index, Trials, TrialTable
 from spdtokens.models.classical import Covariances
+from spdtokens.signal.checks import check_trials
 from spdtokens.training.methods import Method, Settings
 
 DOMAINS = ("session", "subject")
@@ -181,6 +182,8 @@ def covariances(trials: Trials, rows: Index, options: dict[str, Any]) -> NDArray
     """Covariances (n, tokens, d, d) of trials, each recording done once."""
 
     def compute(X: NDArray[Any]) -> NDArray[np.float64]:
+        if "sfreq" in options:
+            check_trials(X)  # all of them: below, the first is looked at alone
         return Covariances(**options).fit(X[:1]).covariances(X)
 
     return trials.computed(rows, repr(sorted(options.items())), compute)

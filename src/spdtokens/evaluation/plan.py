@@ -19,7 +19,7 @@ from spdtokens.evaluation.runs import RunSpec
 from spdtokens.evaluation.trials import Memory, Trials
 from spdtokens.training.device import check_unused_device, resolve_device
 from spdtokens.training.methods import Method, MethodError, Settings, get_method
-from spdtokens.training.recipe import SEEDS
+from spdtokens.training.recipe import SEEDS, STABILITY_SEEDS
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ class Question:
         As :meth:`spdtokens.data.Dataset.chosen` takes them, one or several; all by default. Where a
         protocol trains on other subjects, these are meant too.
     seeds : tuple of int
-        For methods in which chance plays a part; one seed may be given by itself.
+        For methods in which chance plays a part. A number by itself is how many of the paper's to
+        take, 1 to 10, as on the command line and in study files.
     """
 
     dataset: str
@@ -71,11 +72,18 @@ class Question:
     seeds: tuple[int, ...] = SEEDS
 
     def __post_init__(self) -> None:
-        """Take one subject or seed by itself, and lists, as people write them."""
-        for name in ("subjects", "seeds"):
-            value = getattr(self, name)
-            one = isinstance(value, str | int | np.integer)
-            object.__setattr__(self, name, (value,) if one else tuple(value))
+        """Take one subject, a number of seeds, and lists, as people write them."""
+        one = isinstance(self.subjects, str | int | np.integer)
+        object.__setattr__(self, "subjects", (self.subjects,) if one else tuple(self.subjects))
+        seeds: Any = self.seeds
+        if isinstance(seeds, int | np.integer):
+            if not 1 <= seeds <= len(STABILITY_SEEDS):
+                raise EvaluationError(
+                    f"seeds must be a number of seeds from 1 to {len(STABILITY_SEEDS)}, or a list "
+                    f"of seeds such as [{seeds}], got {seeds}."
+                )
+            seeds = STABILITY_SEEDS[:seeds]
+        object.__setattr__(self, "seeds", tuple(seeds))
 
 
 class Source:

@@ -80,7 +80,7 @@ def classes_said(row: Row) -> str:
     """Why balanced accuracy is shown; empty for other metrics and about equal classes."""
     if row.metric != "balanced_accuracy" or row.majority < UNEQUAL * row.chance:
         return ""
-    return f", the default for unequal classes (largest: {100 * row.majority:.0f} % of test trials)"
+    return f", as classes are unequal (largest: {100 * row.majority:.0f} % of test trials)"
 
 
 def chance_said(row: Row) -> str:

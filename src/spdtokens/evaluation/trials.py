@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spdtokens._errors import UserError
 from spdtokens.data import Dataset, Recording
+from spdtokens.data.base import OTHER_UNIT
 from spdtokens.evaluation.copies import Copies, Fingerprint, fingerprint
 from spdtokens.evaluation.errors import EvaluationError
 
@@ -142,6 +144,7 @@ class Trials:
         self._first: list[int] = []
         self.hashes: list[str] = []
         self._fingerprints: list[Fingerprint] = []
+        self._amplitudes: list[float] = []
         parts: list[TrialTable] = []
         first = groups = 0
         for number, (subject, session) in enumerate(self._where):
@@ -149,6 +152,7 @@ class Trials:
             part = _rows(dataset, recording, number, groups)
             self.hashes.append(_digest(dataset, recording, part))
             self._fingerprints.append(fingerprint(recording.X, dataset.is_covariance))
+            self._amplitudes.append(_amplitude(recording.X, dataset.is_covariance))
             self._first.append(first)
             self._memory.get(self._name(number), lambda X=recording.X: X)  # type: ignore[misc]
             groups += len(np.unique(recording.group))
@@ -162,6 +166,7 @@ class Trials:
                 f"{dataset.name}: two trials have the same name. Subjects are named once, and "
                 "without slashes."
             )
+        self._refuse_other_units()
 
     @cached_property
     def copies(self) -> Copies:
@@ -192,12 +197,29 @@ class Trials:
             From trials (n, ...) to an array (n, ...); trials do not influence each other.
         """
 
+        def computed(number: int) -> NDArray[Any]:
+            try:
+                return compute(self._signals(number))
+            except UserError as error:
+                subject, session = self._where[number]
+                raise type(error)(f"Subject {subject}, session {session}: {error}") from error
+
         def made(number: int) -> NDArray[Any]:
-            return self._memory.get(
-                (*self._name(number), name), lambda: compute(self._signals(number))
-            )
+            return self._memory.get((*self._name(number), name), lambda: computed(number))
 
         return self._gathered(rows, made)
+
+    def _refuse_other_units(self) -> None:
+        """Refuse recordings of which some are in another unit than others, by their amplitude."""
+        named = zip(self._amplitudes, map("/".join, self._where), strict=True)
+        known = sorted(pair for pair in named if pair[0])
+        if known and known[-1][0] > OTHER_UNIT * known[0][0]:
+            (small, one), (large, other) = known[0], known[-1]
+            raise EvaluationError(
+                f"{self.dataset.name}: signals of {other} (subject/session) are "
+                f"{large / small:.2g} times as large as those of {one}, but must be in one unit. "
+                "Store unit_in_volts in every file (1e-6 for microvolts), or leave one out."
+            )
 
     def _gathered(self, rows: Index, made: Callable[[int], NDArray[Any]]) -> NDArray[Any]:
         of = self.table.recording[rows]
@@ -219,6 +241,17 @@ class Trials:
     def _name(self, number: int) -> tuple[Hashable, ...]:
         # Two data sets may have one name, as do parts of one; whoever shares the memory keeps them.
         return (id(self.dataset), *self._where[number])
+
+
+def _amplitude(X: NDArray[Any], is_covariance: bool) -> float:
+    """Of a typical channel in a typical trial; 0 if it is not known."""
+    if is_covariance:
+        spread = np.sqrt(np.einsum("nii->ni", X).clip(0))
+    else:
+        with np.errstate(invalid="ignore", over="ignore"):
+            spread = X.std(-1)
+    known = spread[np.isfinite(spread) & (spread > 0)]
+    return float(np.median(known)) if known.size else 0.0
 
 
 def _rows(dataset: Dataset, recording: Recording, number: int, groups: int) -> TrialTable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import zlib
@@ -26,7 +27,7 @@ def pack(result: RunResult) -> tuple[str, str, bytes]:
     writes into JSON as such. Scores of test trials are not stored: they follow from ``y`` and the
     probabilities.
     """
-    rest = {
+    rest: dict[str, Any] = {
         "train": _floats(result.train),
         "validation": _floats(result.validation),
         "sizes": {name: int(n) for name, n in result.sizes.items()},
@@ -41,7 +42,9 @@ def pack(result: RunResult) -> tuple[str, str, bytes]:
     for array in (result.ids, result.y, result.probabilities, *result.curves.values()):
         # Never a pickle: a store from somebody else must not be able to run code.
         np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
-    return as_text(result.spec.values()), json.dumps(rest), zlib.compress(stream.getvalue(), LEVEL)
+    spec, blob = as_text(result.spec.values()), zlib.compress(stream.getvalue(), LEVEL)
+    rest["digest"] = _digest(spec, rest, blob)
+    return spec, json.dumps(rest), blob
 
 
 def unpack(spec: str, rest: str, blob: bytes) -> RunResult:
@@ -53,6 +56,9 @@ def unpack(spec: str, rest: str, blob: bytes) -> RunResult:
         If they are not what :func:`pack` gave, or contradict each other.
     """
     values: dict[str, Any] = json.loads(rest)
+    digest = values.pop("digest", None)  # stores before version 2 have none
+    if digest is not None and digest != _digest(spec, values, blob):
+        raise ValueError("it is not what was stored: its checksum is another")
     stream = io.BytesIO(zlib.decompress(blob))
 
     def array() -> Any:
@@ -96,6 +102,11 @@ class DerivedScores(Mapping[str, float]):
 
     def __len__(self) -> int:
         return len(METRICS)
+
+
+def _digest(spec: str, rest: Mapping[str, Any], blob: bytes) -> str:
+    parts = (spec.encode(), json.dumps(rest, sort_keys=True).encode(), blob)
+    return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
 
 
 def _floats(metrics: Mapping[str, float]) -> dict[str, float]:

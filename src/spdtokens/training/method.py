@@ -253,9 +253,9 @@ class Method:
         """Bands where the user names none.
 
         The method's own, around the stimuli for SSVEP; else those of the paradigm: for potentials
-        1-24 Hz (nothing, if already filtered); for classical methods 8-30 Hz of motor imagery and
-        the stimuli of SSVEP; for ``recommended`` those it chooses; for networks, one token per
-        trial, 4-40 Hz.
+        1-24 Hz (nothing, if already filtered); for classical methods 8-30 Hz of motor imagery, or
+        where the paradigm is not known, and the stimuli of SSVEP; for ``recommended`` those it
+        chooses; for networks, one token per trial, 4-40 Hz.
         """
         stimulus = dataset.paradigm == "ssvep" and dataset.stimulus_frequencies
         if self.bands is not None:
@@ -267,8 +267,8 @@ class Method:
             return bands
         if self.family == "classical" and stimulus and not self.own_covariances:
             return "stimulus"
-        if self.family == "classical" and dataset.paradigm == "motor imagery":
-            return [(8.0, 30.0)]
+        if self.family == "classical" and dataset.paradigm in ("motor imagery", "other"):
+            return [(8.0, 30.0)]  # where nothing is known, rhythms, as recommended takes it
         return DEFAULT
 
     def covariance_options(self, dataset: Dataset, settings: Settings) -> dict[str, Any] | None:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from spdtokens._errors import UserError
 from spdtokens._words import counted
+from spdtokens.data.base import OTHER_UNIT
 from spdtokens.deploy.live.errors import LiveError
 from spdtokens.deploy.live.events import Event, Tell, tell_nobody
 from spdtokens.deploy.live.quality import judge, listed
@@ -19,8 +20,6 @@ from spdtokens.deploy.live.timeline import Timeline
 from spdtokens.runtime import Decoder
 
 FloatArray = NDArray[np.float64]
-#: Signals so many times larger or smaller than those trained on are in another unit.
-OTHER_UNIT = 50.0
 #: Share by which the rate may be off before it is told, and before nothing is decided.
 OTHER_RATE, WRONG_RATE = 0.01, 0.1
 #: Seconds for which the same is not told again of an electrode.
