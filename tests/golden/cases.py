@@ -1,0 +1,184 @@
+"""What golden outputs are of: a name, and how to compute the probabilities."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spdtokens import SPDTokenClassifier, evaluate, train
+from spdtokens.data import Dataset
+from spdtokens.evaluation.plan import Choice
+from spdtokens.training.methods import METHODS, Settings
+from tests.golden.sets import FEW, FLICKER, GROUPED, IMAGERY, MATRICES, POTENTIALS
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+#: Networks for which the potentials of 0.8 s are too short.
+TOO_SHORT = {("golden-erp", name) for name in ("matt", "shallownet", "eeg-conformer")}
+#: Trials of real data of which the output is kept.
+KEPT = 24
+REAL: dict[str, dict[str, Any]] = {
+    "bci2a-a09-covariances": {},
+    "brain-invaders-p300": {"protocol": "blocks", "paradigm": "erp"},
+    "ssvep-exoskeleton": {"protocol": "leave-one-session-out", "subjects": "01"},
+    "physionet-eegmmi-odd": {"protocol": "blocks", "subjects": "001"},
+}
+Case = Callable[[], NDArray[np.float64]]
+
+
+def runs(
+    dataset: Dataset | Path, method: str, settings: dict[str, Any], **question: Any
+) -> NDArray[np.float64]:
+    """Probabilities of the test trials of all runs, one after another."""
+    choice = Choice(method, Settings(**settings))
+    question = {"protocol": "session-transfer", "subjects": "1", "seeds": (42,)} | question
+    found = evaluate(dataset, [choice], question.pop("protocol"), **question)
+    (results,) = found.results.values()
+    return np.concatenate([result.probabilities for result in results])
+
+
+def of_estimator(dataset: Dataset, **options: Any) -> NDArray[np.float64]:
+    """Trained on one session, of the next."""
+    one, other = (dataset.load("1", session) for session in dataset.sessions("1"))
+    if not dataset.is_covariance:
+        options |= {"sfreq": dataset.sfreq, "tmin": dataset.tmin}
+    model = SPDTokenClassifier(**options).fit(one.X, one.y)
+    return np.asarray(model.predict_proba(other.X))
+
+
+def of_model(dataset: Dataset, **options: Any) -> NDArray[np.float64]:
+    """Of a model as it is shipped, trained on all sessions of two people, of the third."""
+    trained = train(dataset, subjects=["1", "2"], **options)
+    return np.asarray(trained.decoder.predict_proba(dataset.load("3", "a").X))
+
+
+def cases() -> Iterator[tuple[str, Case]]:
+    """Every case that needs nothing but this file."""
+    for dataset in (IMAGERY, POTENTIALS, FLICKER, MATRICES):
+        for name, method in METHODS.items():
+            if method.why_not(dataset) is None and (dataset.name, name) not in TOO_SHORT:
+                settings = {"epochs": 3} if method.has_seed else {}
+                yield f"{dataset.name}/{name}", partial(runs, dataset, name, settings)
+    yield from _settings()
+    yield from _alignments()
+    for dataset in (IMAGERY, POTENTIALS, FLICKER, MATRICES):
+        paradigm = {"motor imagery": "mi"}.get(dataset.paradigm, dataset.paradigm)
+        options: dict[str, Any] = {"paradigm": paradigm}
+        if dataset.stimulus_frequencies:
+            options["stimulus_frequencies"] = dataset.stimulus_frequencies
+        yield f"estimator/{dataset.name}", partial(of_estimator, dataset, **options)
+        yield f"model/{dataset.name}", partial(of_model, dataset)
+    paper: dict[str, Any] = {"preset": "paper", "epochs": 3, "random_state": 7}
+    yield "estimator/paper", partial(of_estimator, IMAGERY, **paper)
+    yield "estimator/paper3", partial(of_estimator, IMAGERY, bands="paper3", ensemble=2, **paper)
+    yield "estimator/roots", partial(of_estimator, MATRICES, embedding="bures_wasserstein", **paper)
+    yield (
+        "estimator/held back",
+        partial(of_estimator, IMAGERY, keep="best", validation=0.25, **paper),
+    )
+    yield "estimator/causal", partial(of_estimator, IMAGERY, filtering="causal")
+    yield "model/recentred", partial(of_model, IMAGERY, recentre=True)
+    yield "model/recentred matrices", partial(of_model, MATRICES, recentre=True)
+    yield "model/causal", partial(of_model, IMAGERY, filtering="causal")
+
+
+def _settings() -> Iterator[tuple[str, Case]]:
+    network = "token-log-euclidean"
+    many = "token-bures-wasserstein-multiband"
+    for name, method, settings in (
+        ("small", network, {"preset": "paper-small", "epochs": 3}),
+        ("geometric", many, {"changes": {"attention": "geometric"}, "epochs": 3}),
+        ("best", network, {"changes": {"keep": "best", "patience": 2}, "epochs": 4}),
+        ("decay", network, {"changes": {"weight_decay": 0.1, "label_smoothing": 0.1}, "epochs": 3}),
+        ("shape", network, {"changes": {"n_layers": 2, "d_model": 32, "bn_embed": False}}),
+        ("bands", "ts-lr", {"bands": [(8.0, 13.0), (13.0, 30.0)]}),
+        ("lwf", "ts-lr", {"covariance": "lwf"}),
+        ("lwf network", network, {"covariance": "lwf", "epochs": 3}),
+        (
+            "two embeddings",
+            "recommended",
+            {"changes": {"embedding": ("log_euclidean", "cholesky")}},
+        ),
+        ("ridge", "recommended", {"changes": {"ridge": 0.1, "gains": (0.1, 0.1)}}),
+        ("delays", "recommended", {"changes": {"delays": (0.05,)}}),
+        ("common", "spdnet", {"recipe": "common", "epochs": 3}),
+        ("common mlp", "spd-token-mlp", {"recipe": "common", "epochs": 3}),
+    ):
+        yield f"settings/{name}", partial(runs, IMAGERY, method, settings)
+    for method in ("recommended", network, "eegnet", "spd-token-mlp", "ts-svm"):
+        settings = {"epochs": 3} if METHODS[method].has_seed else {}
+        yield f"grouped/{method}", partial(runs, GROUPED, method, settings)
+        yield (
+            f"validation/{method}",
+            partial(runs, IMAGERY, method, settings, protocol="split-70-15-15"),
+        )
+    yield (
+        "grouped/best",
+        partial(runs, GROUPED, network, {"changes": {"keep": "best"}, "epochs": 3}),
+    )
+    yield "few/recommended", partial(runs, FEW, "recommended", {})
+    yield (
+        "erp/recommended filters",
+        partial(runs, POTENTIALS, "recommended", {"changes": {"n_filters": 2, "cross_fit": 3}}),
+    )
+    yield "erp/ts-lr erp", partial(runs, POTENTIALS, "ts-lr", {"covariance": "erp"})
+    yield (
+        "erp/network xdawn",
+        partial(runs, POTENTIALS, network, {"covariance": "xdawn", "epochs": 3}),
+    )
+    yield (
+        "seeds",
+        partial(runs, IMAGERY, network, {"epochs": 3}, seeds=(42, 123), subjects=("1", "2")),
+    )
+
+
+def _alignments() -> Iterator[tuple[str, Case]]:
+    everybody = {"protocol": "leave-one-subject-out", "subjects": ()}
+    for method in ("recommended", "token-log-euclidean", "ts-lr", "eegnet", "acm-ts-svm"):
+        settings = {"epochs": 2} if METHODS[method].has_seed else {}
+        for alignment, access in (
+            ("recentre", "unlabeled_full"),
+            ("euclidean", "unlabeled_20p"),
+            ("recentre", "online"),
+            ("rescale", "unlabeled_full"),
+            ("rotate", "labeled_50p"),
+        ):
+            if alignment in ("rescale", "rotate") and method in ("eegnet", "acm-ts-svm"):
+                continue
+            if method == "acm-ts-svm" and access != "unlabeled_full":
+                continue
+            question = {"alignment": alignment, "access": access}
+            yield (
+                f"{alignment}/{access}/{method}",
+                partial(runs, IMAGERY, method, settings, **question),
+            )
+        if method != "acm-ts-svm":
+            yield f"others/{method}", partial(runs, IMAGERY, method, settings, **everybody)
+    for method in ("recommended", "ts-lr"):
+        both = {"protocol": "leave-one-subject-out-calibrated", "subjects": ()}
+        question = {"alignment": "recentre", "access": "unlabeled_full", "domain": "subject"}
+        yield f"calibrated/{method}", partial(runs, IMAGERY, method, {}, **both | question)
+    yield (
+        "erp/ts-lr recentred",
+        partial(runs, POTENTIALS, "ts-lr", {}, alignment="recentre", access="unlabeled_full"),
+    )
+
+
+def real_cases() -> Iterator[tuple[str, Case]]:
+    """Cases on the recordings of ``../shared/data``, as far as they are there."""
+    for folder, question in REAL.items():
+        if (SHARED / folder).is_dir():
+            for method in ("recommended", "ts-lr", "mdm", "token-log-euclidean"):
+                settings = {"epochs": 2} if METHODS[method].has_seed else {}
+                yield f"{folder}/{method}", partial(_real, folder, method, settings, question)
+
+
+def _real(
+    folder: str, method: str, settings: dict[str, Any], question: dict[str, Any]
+) -> NDArray[np.float64]:
+    found = runs(SHARED / folder, method, settings, **{"subjects": ()} | question)
+    return found[:: max(1, len(found) // KEPT)][:KEPT]
