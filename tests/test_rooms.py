@@ -17,6 +17,7 @@ ROOMS = [
     "data",
     "models",
     "training",
+    "classifiers",
     "explain",
     "evaluation",
     "study",

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 from typing import Any
 
-__version__ = "0.1.0"
-__all__ = [
-    "SPDTokenClassifier",
-    "SPDTokenTransformer",
-    "Tokenizer",
-    "evaluate",
-    "load_dataset",
-    "load_model",
-    "predict",
-    "train",
-]
+__version__ = "0.2.0"
 
 _HOMES = {
-    "SPDTokenClassifier": "spdtokens.training",
+    "DecodingPipeline": "spdtokens.classifiers",
+    "FilterBankCovariances": "spdtokens.signal",
+    "NetworkClassifier": "spdtokens.classifiers",
+    "Recentring": "spdtokens.classifiers",
+    "SPDTokenClassifier": "spdtokens.classifiers.deprecated",
     "SPDTokenTransformer": "spdtokens.models",
-    "Tokenizer": "spdtokens.signal",
+    "StandardTrials": "spdtokens.signal",
+    "TokenDiscriminantClassifier": "spdtokens.classifiers",
+    "TokenEmbedding": "spdtokens.spd",
+    "TokenMLPClassifier": "spdtokens.classifiers",
+    "TokenTransformerClassifier": "spdtokens.classifiers",
+    "Tokenizer": "spdtokens.classifiers.deprecated",
     "evaluate": "spdtokens.evaluation",
+    "fit_together": "spdtokens.classifiers",
     "load_dataset": "spdtokens.data",
     "load_model": "spdtokens.runtime",
+    "make_decoder": "spdtokens.classifiers",
     "predict": "spdtokens.deploy",
     "train": "spdtokens.deploy",
 }
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

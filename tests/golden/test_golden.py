@@ -34,10 +34,30 @@ def kernels() -> str:
     return json.dumps([torch.backends.cpu.get_cpu_capability(), *sorted(map(str, found))])
 
 
+#: Here spatial filters of the classes are nearly parallel: the logarithm of what they pass is found
+#: by NumPy as exactly as torch found it, but no more exactly than this.
+ILL_CONDITIONED = (
+    "grouped/recommended",
+    "estimator/golden-mi",
+    "estimator/causal",
+    "ssvep-exoskeleton/recommended",
+)
+
+
 def tolerance(name: str, made_with: str) -> float:
-    if made_with == kernels():
-        return 1e-6 if "CI" in os.environ else 1e-9
-    return 2e-2 if any(word in name for word in TRAINED) else 1e-6
+    """How near is near enough.
+
+    Networks are trained on tokens that NumPy computes now and torch did then: the last bits of a
+    few differ, and training spreads that to 1e-5 at most.
+    """
+    trained = any(word in name for word in TRAINED)
+    if made_with != kernels():
+        return 2e-2 if trained else 1e-6
+    if trained:
+        return 1e-5
+    if "CI" in os.environ:
+        return 1e-6
+    return 1e-8 if name in ILL_CONDITIONED else 1e-9
 
 
 @pytest.fixture(scope="module")

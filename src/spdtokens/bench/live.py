@@ -23,8 +23,9 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from spdtokens.bench.latency import CALLS, call_times
 from spdtokens.bench.timing import thread_count
+from spdtokens.classifiers import Recentring, make_decoder
 from spdtokens.data import Dataset, Recording, load_dataset
-from spdtokens.deploy.convert import make_decoder
+from spdtokens.deploy.convert import as_decoder
 from spdtokens.deploy.live import LiveDecoder
 from spdtokens.deploy.live.errors import need_lsl
 from spdtokens.deploy.live.latencies import Latencies
@@ -35,8 +36,6 @@ from spdtokens.deploy.live.status import Status
 from spdtokens.runtime import Decoder
 from spdtokens.signal import resolve_bands
 from spdtokens.signal.filters import butterworth
-from spdtokens.spd.alignment import congruence, mean_reference, whitener
-from spdtokens.training import SPDTokenClassifier
 
 OURS, RECENTRED, PEER = "spdtokens", "spdtokens, recentring", "SciPy + pyRiemann"
 #: Milliseconds; of the issue.
@@ -48,21 +47,11 @@ STEP = 0.02
 def trained(dataset: Dataset, recording: Recording, *, recentre: bool) -> Decoder:
     """The preset ``recommended``, trained on a session."""
     assert dataset.sfreq is not None
-    options = {"sfreq": dataset.sfreq, "tmin": dataset.tmin, "windows": [dataset.window]}
-    front = SPDTokenClassifier(**options).make_tokenizer(recording.X)  # type: ignore[arg-type]
-    C = front.fit_covariances(recording.X, recording.y)
-    middle = None
+    decoder = make_decoder("mi", sfreq=dataset.sfreq, tmin=dataset.tmin, window=dataset.window)
     if recentre:
-        middle = mean_reference(C, "riemann")
-        C = congruence(C, whitener(middle))
-    return make_decoder(
-        front,
-        SPDTokenClassifier().fit(C, recording.y),
-        classes=dataset.classes,
-        ch_names=dataset.ch_names,
-        recentring=middle,
-        about={},
-    )
+        decoder.steps.insert(-1, ("recentring", Recentring()))
+    decoder.fit(recording.X, recording.y)
+    return as_decoder(decoder, ch_names=dataset.ch_names, classes=dataset.classes)
 
 
 @dataclass(frozen=True)

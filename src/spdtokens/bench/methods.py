@@ -20,10 +20,11 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from spdtokens.bench.timing import thread_count
+from spdtokens.classifiers import TokenMLPClassifier
+from spdtokens.classifiers.methods import METHODS, RECOMMENDED, Method, Settings
 from spdtokens.models import STANDARD, SPDTokenTransformer
 from spdtokens.models.networks import NETWORKS, Input, TrialShape
 from spdtokens.spd import token_dim
-from spdtokens.training.methods import METHODS, Method, Settings
 
 BATCH = 32
 #: The paper's BCI2a trials.
@@ -74,7 +75,9 @@ def measure_classical(method: Method, shape: TrialShape, rounds: int) -> dict[st
     X = inputs_for("raw", shape, 4 * BATCH).double().numpy()
     y = np.arange(len(X)) % shape.n_outputs
     options = {"sfreq": shape.sfreq, "bands": method.bands or "broadband"}
-    model = method.build(options, Settings()).fit(X, y)
+    if method.name == RECOMMENDED:
+        options["estimator"] = "oas"
+    model = method.steps(options, Settings()).fit(X, y)
     return {
         "parameters": None,
         "size_megabytes": len(pickle.dumps(model)) / 1e6,
@@ -118,6 +121,9 @@ def bench_methods(
 def _builder(method: Method) -> Callable[[TrialShape], nn.Module]:
     if method.name in NETWORKS:
         return NETWORKS[method.name].build
+    if method.name == "spd-token-mlp":
+        made = TokenMLPClassifier()
+        return lambda s: made._module(token_dim(s.n_chans), s.n_tokens, s.n_outputs)
     return lambda s: SPDTokenTransformer(token_dim(s.n_chans), s.n_tokens, s.n_outputs, STANDARD)
 
 

@@ -11,8 +11,9 @@ import torch
 
 from spdtokens.bench.methods import BCI2A, inputs_for
 from spdtokens.bench.timing import interleaved_times, thread_count
+from spdtokens.classifiers.methods import Settings, get_method
+from spdtokens.evaluation.estimators import with_seed
 from spdtokens.models.networks import TrialShape
-from spdtokens.training.methods import Settings, get_method
 
 #: A session of BCI2a.
 TRIALS = 288
@@ -44,16 +45,16 @@ def bench_recommended(
     """
     X = inputs_for("raw", shape, n_trials).double().numpy()
     y = np.arange(n_trials) % shape.n_outputs
-    options = {"sfreq": shape.sfreq, "bands": [(8.0, 30.0)], "covariance": "oas"}
+    options = {"sfreq": shape.sfreq, "bands": [(8.0, 30.0)], "estimator": "oas"}
     settings = Settings(recipe="common", epochs=epochs)
     seconds, predict = {}, {}
     with thread_count(threads or torch.get_num_threads()):
         for name in (OURS, *PEERS):
             tell(f"training {name}")
             method = get_method(name)
-            given = {k: v for k, v in options.items() if method.input != "raw" or k != "covariance"}
+            given = {k: v for k, v in options.items() if method.input != "raw" or k != "estimator"}
             start = time.perf_counter()
-            model = method.build(given, settings).fit(X, y)
+            model = with_seed(method.steps(given, settings), 42).fit(X, y)
             seconds[name] = time.perf_counter() - start
             predict[name] = lambda model=model: model.predict_proba(X[:1])
         tell("decoding single trials")

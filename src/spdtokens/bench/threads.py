@@ -9,8 +9,8 @@ import numpy as np
 from sklearn.model_selection import cross_val_score
 
 from spdtokens.bench.timing import interleaved_times, thread_count
-from spdtokens.signal import Tokenizer
-from spdtokens.training import SPDTokenClassifier, TokenTransformerClassifier
+from spdtokens.classifiers import TokenTransformerClassifier, make_decoder
+from spdtokens.signal import FilterBankCovariances
 
 SFREQ = 250.0
 #: A session of BCI2a, a long recording of many channels, and tokens of 22 channels: trials,
@@ -28,23 +28,23 @@ def thread_cases(
     rng = np.random.default_rng(0)
     X, many, flat = (rng.standard_normal(shape) for shape in (session, large, tokens))
     y, labels = np.arange(len(X)) % 4, np.arange(len(flat)) % 4
-    fitted = SPDTokenClassifier(sfreq=SFREQ).fit(X, y)
+    fitted = make_decoder("mi", sfreq=SFREQ).fit(X, y)
     n, channels, samples = session
     trials = f"{n} x {channels} x {samples}"
     return {
-        f"recommended: fit, {trials}": lambda: SPDTokenClassifier(sfreq=SFREQ).fit(X, y),
+        f"recommended: fit, {trials}": lambda: make_decoder("mi", sfreq=SFREQ).fit(X, y),
         f"recommended: predict, {trials}": lambda: fitted.predict(X),
         f"recommended: predict, {min(n, 50)} trials one by one": lambda: [
             fitted.predict(X[i : i + 1]) for i in range(min(n, 50))
         ],
         f"recommended: cross_val_score, 5 folds, {trials}": lambda: cross_val_score(
-            SPDTokenClassifier(sfreq=SFREQ), X, y, cv=5
+            make_decoder("mi", sfreq=SFREQ), X, y, cv=5
         ),
-        f"Tokenizer: fit_transform, {' x '.join(map(str, large))}": lambda: Tokenizer(
-            sfreq=SFREQ
+        f"filter bank: fit_transform, {' x '.join(map(str, large))}": lambda: FilterBankCovariances(
+            SFREQ
         ).fit_transform(many),
         f"token transformer: fit, {EPOCHS} epochs, {' x '.join(map(str, tokens))}": lambda: (
-            TokenTransformerClassifier(epochs=EPOCHS, random_state=0).fit(flat, labels)
+            TokenTransformerClassifier(None, epochs=EPOCHS, random_state=0).fit(flat, labels)
         ),
     }
 

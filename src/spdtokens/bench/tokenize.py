@@ -12,10 +12,12 @@ import torch
 from numpy.typing import NDArray
 from pyriemann.estimation import Covariances
 from pyriemann.geometry.base import logm
+from sklearn.pipeline import make_pipeline
 
 from spdtokens.bench.timing import interleaved_times, thread_count
-from spdtokens.signal import Tokenizer, resolve_bands
+from spdtokens.signal import FilterBankCovariances, resolve_bands
 from spdtokens.signal.filters import butterworth
+from spdtokens.spd import TokenEmbedding
 
 OURS, LOOP, VECTORISED = "spdtokens", "obvious loop", "pyRiemann + SciPy"
 SFREQ = 250.0
@@ -57,7 +59,8 @@ def bench_tokenize(
         Median milliseconds of each, and how many times faster we are, within rounds.
     """
     X = np.random.default_rng(0).standard_normal(shape)
-    tokenizer = Tokenizer(sfreq=SFREQ, bands="paper3").fit(X[:2])
+    tokenizer = make_pipeline(FilterBankCovariances(SFREQ, bands="paper3"), TokenEmbedding())
+    tokenizer.fit(X[:2])
     threads = threads or torch.get_num_threads()
     with thread_count(threads):
         times = interleaved_times(

@@ -145,7 +145,7 @@ def methods(
     from spdtokens._extras import how_to_install
     from spdtokens.bench.methods import BATCH, BCI2A, bench_methods
     from spdtokens.bench.show import methods_cost_table
-    from spdtokens.training.methods import METHODS
+    from spdtokens.classifiers.methods import METHODS
 
     rows = []
     with Progress(console=Console(stderr=True), transient=True) as progress:

@@ -93,17 +93,17 @@ def evaluate(
     as_json: AsJson = False,
 ) -> None:
     """Compare methods on a data set: test beside train, chance, and whether they differ."""
+    from spdtokens.classifiers.methods import Settings, get_method
     from spdtokens.evaluation.answer import answer
     from spdtokens.evaluation.plan import Choice, Question, Source
     from spdtokens.evaluation.show import as_json as rows_as_json
     from spdtokens.evaluation.show import summary_table
     from spdtokens.training import STABILITY_SEEDS
-    from spdtokens.training.methods import Settings, get_method
     from spdtokens.training.progress import TrainingBars
 
     with errors_told():
         settings = Settings(
-            bands=parsed_bands(bands),
+            bands=bands,
             covariance=covariance,
             preset=preset,
             recipe=recipe.value,
@@ -178,17 +178,6 @@ def selection(
         channels=tuple(listed(channels)),
         resample=resample,
     )
-
-
-def parsed_bands(text: str) -> str | list[tuple[float, float]]:
-    """A preset's name as it is, ``8-13,13-30`` as pairs."""
-    if not text[:1].isdigit():
-        return text
-    pairs = [tuple(part.split("-")) for part in listed(text)]
-    try:
-        return [(float(low), float(high)) for low, high in pairs]
-    except ValueError:
-        raise typer.BadParameter(f"--bands in Hz look like 8-13,13-30; not {text!r}.") from None
 
 
 @app.command()

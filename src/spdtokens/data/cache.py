@@ -1,6 +1,6 @@
 """Tokens on disk, so that the same trials are not filtered and decomposed twice.
 
-A file's name is a digest of the trials, of the fitted tokenizer and of the code that makes tokens:
+A file's name is a digest of the trials, of the fitted steps and of the code that makes tokens:
 a change of any of them is another file, so nothing stale can be read. The array within has the same
 name and, as in every ``.npz``, a checksum: a damaged or exchanged file is noticed and made anew.
 Files appear by renaming, so that several processes may share the folder.
@@ -15,22 +15,24 @@ import warnings
 import zlib
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
 
 from spdtokens._code import digest_of
 from spdtokens._files import written_whole
 from spdtokens.data.base import DataError
-from spdtokens.signal import Tokenizer
 
 DEFAULT_LIMIT = 2 * 1024**3
 #: Rooms whose code makes tokens.
 ROOMS = ("runtime", "spd", "signal")
+#: Attributes of fitted steps on which their output depends.
+LEARNT = ("front_", "tokens_")
 #: Names of our files; those in .npy are of version 0.1. All others in the folder are not ours.
 OURS = re.compile(r"[0-9a-f]{40}\.np[yz]")
 
@@ -65,8 +67,8 @@ class TokenCache:
         """The folder."""
         return self.folder or default_folder()
 
-    def transform(self, tokenizer: Tokenizer, X: NDArray[Any]) -> NDArray[np.float64]:
-        """``tokenizer.transform(X)``, from disk where it is there.
+    def transform(self, steps: Pipeline, X: NDArray[Any]) -> NDArray[np.float64]:
+        """``steps.transform(X)``, from disk where it is there.
 
         Raises
         ------
@@ -74,21 +76,21 @@ class TokenCache:
             If the folder cannot be used.
         """
         if not self.enabled:
-            return tokenizer.transform(X)
+            return steps.transform(X)
         try:
-            return self._by_disk(tokenizer, X)
+            return self._by_disk(steps, X)
         except OSError as error:
             raise DataError(
                 f"The cache folder {self.path} cannot be used ({error}). Name another folder in "
                 "the environment variable SPDTOKENS_CACHE, or do without a cache: --no-cache."
             ) from error
 
-    def _by_disk(self, tokenizer: Tokenizer, X: NDArray[Any]) -> NDArray[np.float64]:
+    def _by_disk(self, steps: Pipeline, X: NDArray[Any]) -> NDArray[np.float64]:
         self.path.mkdir(parents=True, exist_ok=True)
-        file = self.path / f"{digest(tokenizer, X)}.npz"
+        file = self.path / f"{digest(steps, X)}.npz"
         tokens = _read(file)
         if tokens is None:
-            tokens = tokenizer.transform(X)
+            tokens = steps.transform(X)
             with written_whole(file) as temporary:
                 np.savez(temporary, allow_pickle=False, **{file.stem: tokens})
             self._trim()
@@ -141,11 +143,13 @@ def _read(file: Path) -> NDArray[np.float64] | None:
     return tokens
 
 
-def digest(tokenizer: Tokenizer, X: NDArray[Any]) -> str:
-    """Name of the tokens of ``X``: the same for the same trials, tokenizer and code only."""
+def digest(steps: Pipeline, X: NDArray[Any]) -> str:
+    """Name of the tokens of ``X``: the same for the same trials, steps and code only."""
     state = hashlib.sha256(digest_of(ROOMS).encode())
-    for part in _parts(tokenizer.state()):
-        state.update(part)
+    for _, step in steps.steps:
+        learnt = [vars(value) for name, value in vars(step).items() if name in LEARNT]
+        for part in _parts([type(step).__name__, step.get_params(), learnt]):
+            state.update(part)
     state.update(repr((X.shape, X.dtype.str)).encode())
     state.update(np.ascontiguousarray(X).data)
     return state.hexdigest()[:40]
@@ -164,5 +168,7 @@ def _parts(value: Any) -> Iterator[bytes]:
         yield f"[{len(value)}]".encode()
         for item in value:
             yield from _parts(item)
+    elif is_dataclass(value):
+        yield from _parts(vars(value))
     else:
         yield f"{type(value).__name__}:{value!r};".encode()

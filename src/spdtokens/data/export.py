@@ -6,27 +6,31 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from sklearn.pipeline import Pipeline, make_pipeline
 
 from spdtokens._files import written_whole
 from spdtokens.data.base import DataError, Dataset
 from spdtokens.data.cache import TokenCache
-from spdtokens.signal import Tokenizer
+from spdtokens.signal import FilterBankCovariances
 from spdtokens.signal.bands import BandSpec
 from spdtokens.spd import get_embedding
+from spdtokens.spd.tokens import TokenEmbedding
 
 
-def tokenizer_for(dataset: Dataset, embedding: str, bands: BandSpec) -> Tokenizer:
-    """A tokenizer with the data set's rate, clock, window and stimulus frequencies."""
+def tokens_of(dataset: Dataset, embedding: str, bands: BandSpec) -> Pipeline:
+    """From trials of a data set, with its rate, clock and window, to tokens."""
+    tokens = TokenEmbedding(embedding)
     if dataset.is_covariance:
-        return Tokenizer(embedding)
-    return Tokenizer(
-        embedding,
-        sfreq=dataset.sfreq,
+        return make_pipeline(tokens)
+    assert dataset.sfreq is not None
+    filterbank = FilterBankCovariances(
+        dataset.sfreq,
         tmin=dataset.tmin,
         windows=[dataset.window],
         bands=bands,
-        stimulus_frequencies=dataset.stimulus_frequencies,
+        stimulus_hz=dataset.stimulus_frequencies,
     )
+    return make_pipeline(filterbank, tokens)
 
 
 def write_tokens(
@@ -47,13 +51,15 @@ def write_tokens(
     if get_embedding(embedding).needs_fit:
         raise DataError(
             f"{embedding} is fitted on training trials, and files of all trials have none set "
-            "apart. Use spdtokens.Tokenizer inside your cross-validation instead."
+            "apart. Use spdtokens.TokenEmbedding inside your cross-validation instead."
         )
     for subject in subjects:
         for session in dataset.sessions(subject):
             recording = dataset.load(subject, session)
-            tokenizer = tokenizer_for(dataset, embedding, bands).fit(recording.X[:1])
-            tokens = cache.transform(tokenizer, recording.X)
+            steps = tokens_of(dataset, embedding, bands).fit(recording.X[:1])
+            names = ["matrix 0"] if dataset.is_covariance else steps[0].matrix_names_
+            flat = cache.transform(steps, recording.X)
+            tokens = flat.reshape(len(flat), len(names), -1)
             path = folder / f"sub-{subject}_ses-{session}_tokens.npz"
             with written_whole(path) as temporary:
                 np.savez(
@@ -63,6 +69,6 @@ def write_tokens(
                     run=recording.run,
                     group=recording.group,
                     classes=np.array(dataset.classes),
-                    token_names=np.array(tokenizer.token_names_),
+                    token_names=np.array(names),
                 )
             yield path

@@ -9,16 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import spdtokens
 from spdtokens._files import output_file, written_whole
 from spdtokens._words import counted
+from spdtokens.classifiers import DecodingPipeline, Recentring
+from spdtokens.classifiers.methods import Settings, get_method
 from spdtokens.data import Dataset, Selection, load_dataset, select
 from spdtokens.data.cutting import parse_events
-from spdtokens.deploy.convert import make_decoder
+from spdtokens.deploy.convert import as_decoder
 from spdtokens.deploy.errors import DeployError
 from spdtokens.evaluation.answer import Bar, Evaluation, answer
+from spdtokens.evaluation.estimators import with_seed
 from spdtokens.evaluation.parts import domains
 from spdtokens.evaluation.plan import Choice, Question, Source
 from spdtokens.evaluation.summary import Row
@@ -27,11 +29,6 @@ from spdtokens.report.report import report_of
 from spdtokens.report.write import write_page
 from spdtokens.runtime import Decoder, model_bytes
 from spdtokens.runtime.claims import names
-from spdtokens.runtime.threads import one_thread
-from spdtokens.signal.covariance import PROTOTYPES
-from spdtokens.spd.alignment import congruence, mean_reference, whitener
-from spdtokens.training import SPDTokenClassifier
-from spdtokens.training.methods import Method, Settings, get_method
 
 #: Method of a preset, in the words of ``spdtokens methods``.
 METHODS = {"recommended": "recommended", "paper": "token-log-euclidean"}
@@ -52,12 +49,15 @@ class Trained:
     dataset : Dataset
     source : Source
         Of the evaluation.
+    pipeline : DecodingPipeline
+        The model as a scikit-learn estimator; ``decoder`` is what is saved of it.
     """
 
     decoder: Decoder
     evaluation: Evaluation
     dataset: Dataset
     source: Source
+    pipeline: DecodingPipeline
 
     @property
     def row(self) -> Row:
@@ -231,13 +231,13 @@ def train(
     names(list(dataset.ch_names), "channel")
     source = Source({dataset.name: dataset})
     trials = source.trials(dataset.name, Selection(), dataset.subjects)
-    method, settings = get_method(METHODS[preset]), Settings(seed=0)
+    settings = Settings()
     if filtering != "zero-phase":
         if preset != "recommended":
             raise DeployError("filtering can be chosen for preset 'recommended' only.")
         settings = replace(settings, changes={"filtering": filtering})
-    options = {} if dataset.is_covariance else method.options(dataset, settings)
-    if recentre and options.get("covariance") in PROTOTYPES:
+    decoder = get_method(METHODS[preset]).make(dataset, settings)
+    if recentre and getattr(decoder.steps[0][1], "needs_labels", False):
         raise DeployError(
             "Potentials are decoded beside class averages, which recentring would not fit: leave "
             "recentre out."
@@ -245,7 +245,7 @@ def train(
     protocol, protocol_options = best_protocol(dataset, trials)
     question = Question(
         dataset=dataset.name,
-        choices=(Choice(method.name, settings), Choice(COMPARED)),
+        choices=(Choice(METHODS[preset], settings), Choice(COMPARED)),
         protocol=protocol,
         protocol_options=protocol_options,
         access="online" if recentre else "train",
@@ -255,54 +255,29 @@ def train(
     tell(dataset, trials)
     evaluation = answer(question, source, bar=bar)
     about = _about(dataset, trials, preset, evaluation, cutting)
-    decoder = _trained_on_all(trials, method, settings, options, recentre, about)
-    return Trained(decoder, evaluation, dataset, source)
-
-
-@one_thread()
-def _trained_on_all(
-    trials: Trials,
-    method: Method,
-    settings: Settings,
-    options: Mapping[str, Any],
-    recentre: bool,
-    about: Mapping[str, Any],
-) -> Decoder:
-    """A decoder of a method, trained on every trial."""
-    dataset, every = trials.dataset, np.arange(len(trials.table))
-    X, y, group = trials.signals(every), trials.table.y, trials.table.group
-    groups = None if len(np.unique(group)) == len(group) else group
-    classifier: SPDTokenClassifier = method.build(dict(options), settings)
-    middle = None
-    if recentre:  # matrices are changed on the way to the classifier
-        front = None if dataset.is_covariance else classifier.make_tokenizer(X)
-        C = X[:, None].astype(np.float64) if front is None else front.fit_covariances(X, y)
-        C, middle = _recentred(C, domains(trials.table, every, "session"))
-        classifier = method.build({}, settings).fit(C, y, groups)
-    else:
-        classifier.fit(X, y, groups)
-        front = None if dataset.is_covariance else classifier.tokenizer_
-    return make_decoder(
-        front,
-        classifier,
-        classes=tuple(dataset.classes[code] for code in classifier.classes_),
+    if recentre:
+        decoder.steps.insert(-1, ("recentring", Recentring()))
+    trained = _trained_on_all(with_seed(decoder, 0), trials)
+    model = as_decoder(
+        trained,
         ch_names=tuple(dataset.ch_names),
+        classes=tuple(dataset.classes[code] for code in trained.classes_),
         unit_in_volts=dataset.unit_in_volts,
-        recentring=middle,
         about=about,
     )
+    return Trained(model, evaluation, dataset, source, trained)
 
 
-def _recentred(
-    C: NDArray[np.float64], domain: NDArray[np.str_]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Every domain seen from its own mean, and the middle of these means."""
-    names = np.unique(domain)
-    means = np.stack([mean_reference(C[domain == name], "riemann") for name in names])
-    moved = np.empty_like(C)
-    for name, mean in zip(names, means, strict=True):
-        moved[domain == name] = congruence(C[domain == name], whitener(mean))
-    return moved, mean_reference(means, "riemann")
+def _trained_on_all(decoder: DecodingPipeline, trials: Trials) -> DecodingPipeline:
+    """The decoder, trained on every trial."""
+    every = np.arange(len(trials.table))
+    group = trials.table.group
+    given: dict[str, Any] = {}
+    if len(np.unique(group)) < len(group):
+        given["groups"] = group
+    if "recentring" in decoder.named_steps:
+        given["domains"] = domains(trials.table, every, "session")
+    return decoder.fit(trials.signals(every), trials.table.y, **given)
 
 
 def _about(

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator
 
 from spdtokens.data import DataError, Dataset, Selection, from_arrays
 from spdtokens.evaluation.batches import batches
 from spdtokens.evaluation.dependence import dependence
 from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.evaluation.estimators import describe
 from spdtokens.evaluation.execute import execute
 from spdtokens.evaluation.metrics import default_metric, get_metric
 from spdtokens.evaluation.plan import Choice, Question, Source, plan
@@ -21,8 +23,11 @@ from spdtokens.evaluation.runs import RunResult, RunSpec, as_text
 from spdtokens.evaluation.summary import Row, summarise
 from spdtokens.evaluation.trials import Index, Trials
 from spdtokens.training.engine import Listener
-from spdtokens.training.methods import get_method
 
+#: Names, estimators, or a mapping of titles to either.
+Methods: TypeAlias = (
+    str | BaseEstimator | Choice | Sequence[str | BaseEstimator | Choice] | Mapping[str, Any]
+)
 #: Given the number of runs to come, returns what to tell of each advance.
 Bar = Callable[[str, int], Listener | None]
 
@@ -45,9 +50,21 @@ class Evaluation:
     rows: list[Row]
 
 
+def as_choices(methods: Methods) -> tuple[Choice, ...]:
+    """Methods as people write them, each under the name that tables show."""
+    if isinstance(methods, Mapping):
+        return tuple(
+            replace(m, label=title) if isinstance(m, Choice) else Choice(m, label=title)
+            for title, m in methods.items()
+        )
+    if isinstance(methods, str | Choice) or hasattr(methods, "fit"):
+        methods = (methods,)
+    return tuple(m if isinstance(m, Choice) else Choice(m) for m in methods)
+
+
 def evaluate(
     dataset: str | Path | Dataset | Sequence[ArrayLike],
-    methods: str | Choice | Sequence[str | Choice],
+    methods: Methods,
     protocol: str = "session-transfer",
     *,
     sfreq: float | None = None,
@@ -65,8 +82,11 @@ def evaluate(
         or covariances (n, d, d) without; labels (n,); and groups (n,), whose trials are never split
         between training and test. They are one recording: use the protocol ``'k-fold'`` or
         ``'blocks'``.
-    methods : str, Choice, or sequence of these
-        Names, see ``spdtokens methods``, or methods with settings of their own.
+    methods : str, estimator, Choice, sequence of these, or dict
+        Names, see ``spdtokens methods``; any scikit-learn classifier, which is given trials
+        (n, channels, samples), or matrices (n, d, d) of a data set that has only these; or a dict
+        from titles to either. A ``random_state`` that is None is set by the seeds, one run per
+        seed.
     protocol : str, default 'session-transfer'
         See ``spdtokens protocols``.
     sfreq : float, optional
@@ -95,13 +115,21 @@ def evaluate(
     ['ts-lr', 'mdm']
     >>> answer.rows[0].score > answer.rows[0].chance_bound
     True
+
+    Any classifier of your own beside ours:
+
+    >>> from pyriemann.classification import MDM
+    >>> from pyriemann.estimation import Covariances
+    >>> from sklearn.pipeline import make_pipeline
+    >>> mine = make_pipeline(Covariances("oas"), MDM())
+    >>> both = evaluate("sim-mi", {"ours": "recommended", "mine": mine}, subjects=1)
+    >>> list(both.results)
+    ['ours', 'mine']
     """
     if not isinstance(dataset, str | Path | Dataset):
         dataset = _from_arrays(dataset, sfreq, tmin)
     elif sfreq is not None or tmin:
         raise DataError("sfreq and tmin are for arrays (X, y): a data set has its own.")
-    if isinstance(methods, str | Choice):
-        methods = (methods,)
     given = {dataset.name: dataset} if isinstance(dataset, Dataset) else {}
     selected = {
         field.name: more.pop(field.name) for field in fields(Selection) if field.name in more
@@ -117,7 +145,7 @@ def evaluate(
         raise EvaluationError(f"There is no option {unknown[0]!r}. There are: {', '.join(known)}.")
     question = Question(
         dataset=dataset.name if isinstance(dataset, Dataset) else str(dataset),
-        choices=tuple(m if isinstance(m, Choice) else Choice(m) for m in methods),
+        choices=as_choices(methods),
         protocol=protocol,
         **more,
     )
@@ -150,7 +178,7 @@ def answer(
     for choice, mine in by_choice(question, dataset, specs).items():
         new = [spec for spec in mine if spec.key not in done]
         listener = bar(choice, len(new))
-        for batch in batches(new):
+        for batch in batches(new, source):
             done |= {result.spec.key: result for result in execute(batch, source, listener)}
     return evaluation_of(question, source, specs, list(done.values()), metric)
 
@@ -160,13 +188,12 @@ def by_choice(
 ) -> dict[str, list[RunSpec]]:
     """Runs by the name that tables show, in the order of the question.
 
-    By what settings mean for the method: a run may have been done under others that mean the same.
+    By their estimators: a run may have been done under another name that means the same.
     """
-    texts = [(spec.method, as_text(spec.configuration)) for spec in specs]
+    texts = [as_text(spec.estimator) for spec in specs]
     found: dict[str, list[RunSpec]] = {}
     for choice in question.choices:
-        configuration = get_method(choice.method).configuration(dataset, choice.settings)
-        mine = (choice.method, as_text(configuration))
+        mine = as_text(describe(choice.make(dataset)))
         found[choice.title] = [s for s, text in zip(specs, texts, strict=True) if text == mine]
     return found
 

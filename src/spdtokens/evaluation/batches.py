@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from spdtokens.classifiers.methods import METHODS
+from spdtokens.classifiers.transformer import offers_together
+from spdtokens.evaluation.plan import Source
 from spdtokens.evaluation.runs import RunSpec
-from spdtokens.training.method import Method
-from spdtokens.training.methods import get_method
 
 #: Runs that the engine trains as one batch: few enough that little is lost to an interruption,
 #: and that several workers share a study evenly.
 TOGETHER = 24
-#: Runs of a method that trains one by one, or takes minutes.
+#: Runs of an estimator that trains one by one, takes minutes, or may do so.
 ONE_BY_ONE = 1
-#: Runs of a method without chance in it: quick ones.
+#: Runs of a method of ours without chance in it: quick ones.
 QUICK = 8
 
 
-def batches(specs: Sequence[RunSpec]) -> list[list[RunSpec]]:
+def batches(specs: Sequence[RunSpec], source: Source) -> list[list[RunSpec]]:
     """Runs in batches of one family, in the order given.
 
     All seeds of a fold stay neighbours, so that its trials are prepared once.
@@ -27,12 +28,14 @@ def batches(specs: Sequence[RunSpec]) -> list[list[RunSpec]]:
         families.setdefault(spec.family, []).append(spec)
     found = []
     for runs in families.values():
-        size = _size(get_method(runs[0].method))
+        size = _size(runs[0], source)
         found += [runs[i : i + size] for i in range(0, len(runs), size)]
     return found
 
 
-def _size(method: Method) -> int:
-    if method.together:
+def _size(spec: RunSpec, source: Source) -> int:
+    if offers_together(source.estimator(spec)):
         return TOGETHER
-    return ONE_BY_ONE if method.has_seed or method.takes_minutes else QUICK
+    method = METHODS.get(spec.method)
+    quick = method is not None and not method.has_seed and not method.takes_minutes
+    return QUICK if quick else ONE_BY_ONE

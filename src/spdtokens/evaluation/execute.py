@@ -1,43 +1,40 @@
-"""Do runs: many at once where the engine can, else one by one."""
+"""Do runs: many at once where the last step offers it, else one by one."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+from scipy.special import softmax
 from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import has_fit_parameter
 
+from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
+from spdtokens.classifiers.networks import NetworkClassifier
+from spdtokens.classifiers.transformer import (
+    TokenNetworkClassifier,
+    fit_together,
+    offers_together,
+)
 from spdtokens.data import Selection
 from spdtokens.evaluation.access import get_access
 from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.evaluation.estimators import with_seed
 from spdtokens.evaluation.folds import Fold, check_fold
 from spdtokens.evaluation.metrics import all_scores
 from spdtokens.evaluation.origin import origin, peak_memory
-from spdtokens.evaluation.parts import Part, Parts, prepare, with_access
+from spdtokens.evaluation.parts import Part, Parts, prepare, split_front, with_access
 from spdtokens.evaluation.plan import Source
 from spdtokens.evaluation.protocols import get_protocol
 from spdtokens.evaluation.runs import RunResult, RunSpec
 from spdtokens.evaluation.trials import Trials
-from spdtokens.models import geometric_bias
-from spdtokens.models.networks import TrialShape
 from spdtokens.runtime.threads import one_thread
-from spdtokens.training import Pool, RunPlan, train_runs
-from spdtokens.training.device import resolve_device
 from spdtokens.training.engine import Listener
-from spdtokens.training.labels import held_back
-from spdtokens.training.methods import Method, Settings, Together, get_method
-from spdtokens.training.network_classifier import NetworkClassifier
-
-#: Share of training trials held back where a recipe needs validation and the protocol has none.
-HELD_BACK = 0.125
-#: Trials predicted at a time.
-PREDICTED_AT_ONCE = 512
 
 
 # In the order of one thread: the same bits in a worker with one and a process with many.
@@ -59,16 +56,56 @@ def execute(
     """
     if len({spec.family for spec in specs}) != 1:
         raise EvaluationError("Runs done together differ in subject, fold and seed only.")
-    method = get_method(specs[0].method)
-    settings = Settings(**specs[0].settings)
-    if method.together is not None:
-        return _together(specs, source, method, settings, method.together(settings), listener)
+    estimator = source.estimator(specs[0])
+    if offers_together(estimator):
+        return _together(specs, source, estimator, listener)
     results = []
     for spec in specs:
-        results.append(_alone(spec, source, method, settings))
+        results += _together([spec], source, estimator, None)
         if listener:
             listener(1.0)
     return results
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A fold, its trials, and the parts in which an estimator is given them."""
+
+    fold: Fold
+    trials: Trials
+    parts: Parts
+
+    @property
+    def data(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """Training trials and labels."""
+        return self.parts.train.X, self.parts.train.y
+
+    def params(self, estimator: BaseEstimator) -> dict[str, Any]:
+        """What else the ``fit`` of an estimator is told of the training trials."""
+        last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+        held = self.parts.validation
+        params: dict[str, Any] = {}
+        if has_fit_parameter(last, "groups") and self.parts.train.groups is not None:
+            params["groups"] = self.parts.train.groups
+        if has_fit_parameter(last, "validation") and held is not None:
+            params["validation"] = (held.X, held.y)
+        if isinstance(last, TokenDiscriminantClassifier):
+            params |= self._weights()
+        return params
+
+    def _weights(self) -> dict[str, Any]:
+        """The tested subject's own trials count for as much as those of all others together."""
+        own = self.trials.table.subject[self.parts.train.rows] == self.fold.subject
+        share = own.mean()
+        if share in (0, 1):
+            return {}
+        return {"sample_weight": np.where(own, 0.5 / share, 0.5 / (1 - share))}
+
+
+def open_run(spec: RunSpec, source: Source, estimator: BaseEstimator) -> Opened:
+    """All that a run is given."""
+    fold, trials = open_fold(spec, source)
+    return Opened(fold, trials, prepare(spec, fold, trials, estimator))
 
 
 def open_fold(spec: RunSpec, source: Source) -> tuple[Fold, Trials]:
@@ -90,208 +127,76 @@ def open_fold(spec: RunSpec, source: Source) -> tuple[Fold, Trials]:
     return fold, trials
 
 
-def _alone(spec: RunSpec, source: Source, method: Method, settings: Settings) -> RunResult:
-    start = time.perf_counter()
-    fold, trials = open_fold(spec, source)
-    parts = prepare(spec, fold, get_access(spec.access), trials, method, settings)
-    mine = settings if spec.seed is None else replace(settings, seed=spec.seed)
-    matrices = parts.train.X.ndim == 4
-    options = {} if matrices else method.options(trials.dataset, mine)
-    classifier = method.build(options, mine)
-    if isinstance(classifier, NetworkClassifier):
-        held = parts.validation
-        validation = None if held is None else (held.X, held.y)
-        classifier.fit(parts.train.X, parts.train.y, parts.train.groups, validation)
-        curves, epoch, own = classifier.history_, classifier.epoch_, classifier.held_back_
-    else:
-        weights = weights_for(method, fold, trials, parts)
-        # Classical pipelines split nothing by groups.
-        grouped = {"groups": parts.train.groups} if method.weighs else {}
-        classifier.fit(parts.train.X, parts.train.y, **grouped, **weights)
-        curves, epoch, own = {}, None, None
-    return _result(
-        spec,
-        fold,
-        trials,
-        parts if own is None else parts.holding_back(own),
-        lambda part: class_probabilities(classifier, part.X),
-        start,
-        curves=curves,
-        epoch=epoch,
-    )
-
-
-def weights_for(method: Method, fold: Fold, trials: Trials, parts: Parts) -> dict[str, Any]:
-    """What to pass to ``fit``: for methods that weigh trials, how much each counts.
-
-    The tested subject's own trials count for as much as those of all other subjects together.
-    """
-    own = trials.table.subject[parts.train.rows] == fold.subject
-    share = own.mean()
-    if not method.weighs or share in (0, 1):
-        return {}
-    return {"sample_weight": np.where(own, 0.5 / share, 0.5 / (1 - share))}
-
-
-def class_probabilities(classifier: BaseEstimator, X: NDArray[Any]) -> NDArray[np.float64]:
+def class_probabilities(
+    classifier: BaseEstimator, X: NDArray[Any], n_classes: int
+) -> NDArray[np.float64]:
     """Probabilities (n, classes), or where there are none a softmax of decision values.
 
-    The largest is that of the predicted class.
+    The largest is that of the predicted class. Of a classifier that gives neither, 1 for the
+    predicted class.
     """
     if hasattr(classifier, "predict_proba"):
-        probabilities: NDArray[np.float64] = classifier.predict_proba(X)
-        return probabilities
-    values = classifier.decision_function(X)
-    if values.ndim == 1:
-        values = np.stack([-values / 2, values / 2], axis=1)
-    return torch.from_numpy(values).softmax(1).numpy()
+        found: NDArray[np.float64] = np.asarray(classifier.predict_proba(X), dtype=np.float64)
+    elif hasattr(classifier, "decision_function"):
+        values = np.asarray(classifier.decision_function(X), dtype=np.float64)
+        if values.ndim == 1:
+            values = np.stack([-values / 2, values / 2], axis=1)
+        found = softmax(values, axis=1)
+    else:
+        return np.eye(n_classes)[np.asarray(classifier.predict(X))]
+    # A class without training trials is never predicted.
+    whole = np.zeros((len(found), n_classes))
+    whole[:, np.asarray(classifier.classes_)] = found
+    return whole
 
 
 def _together(
     specs: Sequence[RunSpec],
     source: Source,
-    method: Method,
-    settings: Settings,
-    engine: Together,
+    estimator: BaseEstimator,
     listener: Listener | None,
 ) -> list[RunResult]:
     start = time.perf_counter()
-    opened: dict[tuple[str, str], _Tokens] = {}
-    first = 0
+    _, rest = split_front(estimator)
+    opened: dict[tuple[str, str], Opened] = {}
     for spec in specs:
         where = (spec.subject, spec.fold)
         if where not in opened:
-            opened[where] = _Tokens(spec, source, method, settings, engine, first)
-            first += opened[where].n_pooled
+            opened[where] = open_run(spec, source, estimator)
     mine = [opened[spec.subject, spec.fold] for spec in specs]
-    device = resolve_device(settings.device)
-    pool = _pool(list(opened.values()), device)
-    any_fold = mine[0]
-    shape = TrialShape(
-        any_fold.n_chans, len(any_fold.trials.dataset.classes), n_tokens=pool.tokens.shape[1]
-    )
-    epochs = engine.recipe.epochs
-    plans = [tokens.plan(spec.seed or 0, engine) for spec, tokens in zip(specs, mine, strict=True)]
-    runs = train_runs(
-        engine.build(shape),
-        pool,
-        [tokens.in_pool(plan) for tokens, plan in zip(mine, plans, strict=True)],
-        engine.recipe,
-        listener=None if listener is None else lambda done: listener(done / epochs),
+    data = {where: run.data for where, run in opened.items()}
+    params = {where: run.params(rest) for where, run in opened.items()}
+    fitted = fit_together(
+        [with_seed(rest, spec.seed) for spec in specs],
+        [data[spec.subject, spec.fold] for spec in specs],
+        [params[spec.subject, spec.fold] for spec in specs],
+        listener=listener,
     )
     spent = (time.perf_counter() - start) / len(specs)
-    results = []
-    for spec, tokens, run, plan in zip(specs, mine, runs, plans, strict=True):
-        begin = time.perf_counter() - spent  # each carries its share of what was done together
-        network = run.model.double()
-        results.append(
-            _result(
-                spec,
-                tokens.fold,
-                tokens.trials,
-                tokens.used(plan),
-                partial(tokens.probabilities, network),
-                begin,
-                curves=run.curves,
-                epoch=run.epoch,
-            )
-        )
-    return results
+    return [
+        # Each carries its share of what was done together.
+        _result(spec, run, model, time.perf_counter() - spent)
+        for spec, run, model in zip(specs, mine, fitted, strict=True)
+    ]
 
 
-class _Tokens:
-    """A fold as tokens, its place in the pool, and its parts."""
+def _result(spec: RunSpec, run: Opened, model: BaseEstimator, start: float) -> RunResult:
+    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    held = getattr(last, "held_back_", None)
+    parts = run.parts if held is None else run.parts.holding_back(held)
+    n_classes = len(run.trials.dataset.classes)
 
-    def __init__(
-        self,
-        spec: RunSpec,
-        source: Source,
-        method: Method,
-        settings: Settings,
-        engine: Together,
-        first: int,
-    ) -> None:
-        self.fold, self.trials = open_fold(spec, source)
-        access = get_access(spec.access)
-        self.parts = prepare(spec, self.fold, access, self.trials, method, settings)
-        self.alpha, self.first = engine.alpha, first
-        train = self.parts.train
-        options = {} if train.X.ndim == 4 else method.options(self.trials.dataset, settings)
-        self.tokenizer = engine.tokenizer(**options).fit(train.X, train.y)
-        self.n_chans = self.tokenizer.covariances(train.X[:1]).shape[-1]
-        self.pooled = [self.parts.train]
-        if self.parts.validation is not None:
-            self.pooled.append(self.parts.validation)
-        self.n_pooled = sum(map(len, self.pooled))
-        made = [self.tokens(part) for part in self.pooled]
-        self.X = torch.cat([tokens for tokens, _ in made])
-        biases = [bias for _, bias in made if bias is not None]
-        self.bias = torch.cat(biases) if biases else None
-        self.y = np.concatenate([part.y for part in self.pooled])
+    def predict(part: Part) -> NDArray[np.float64]:
+        return class_probabilities(model, part.X, n_classes)
 
-    def tokens(self, part: Part) -> tuple[torch.Tensor, torch.Tensor | None]:
-        C = self.tokenizer.covariances(part.X)
-        tokens = torch.from_numpy(self.tokenizer.embedding_.to_token(C))
-        if self.alpha is None or C.shape[1] == 1:
-            return tokens, None
-        return tokens, geometric_bias(torch.from_numpy(C), self.alpha)
-
-    def plan(self, seed: int, engine: Together) -> RunPlan:
-        """What a run trains on and validates on, by place in the fold."""
-        train = self.parts.train
-        if self.parts.validation is not None:
-            return RunPlan(seed, np.arange(len(train)), np.arange(len(train), self.n_pooled))
-        share = HELD_BACK if engine.recipe.needs_validation else None
-        return held_back(seed, train.y, train.groups, share)
-
-    def in_pool(self, plan: RunPlan) -> RunPlan:
-        """The same by place in the pool."""
-        held = None if plan.validation is None else self.first + plan.validation
-        return RunPlan(plan.seed, self.first + plan.train, held)
-
-    def used(self, plan: RunPlan) -> Parts:
-        """Parts as the run used them."""
-        if self.parts.validation is not None or plan.validation is None:
-            return self.parts
-        return self.parts.holding_back(plan.validation)
-
-    def probabilities(self, network: torch.nn.Module, part: Part) -> NDArray[np.float64]:
-        tokens, bias = self.tokens(part)
-        found = []
-        with torch.inference_mode():
-            for at in torch.arange(len(tokens)).split(PREDICTED_AT_ONCE):
-                extra = () if bias is None else (bias[at].double(),)
-                found.append(network(tokens[at].double(), *extra).softmax(-1))
-        return torch.cat(found).numpy()
-
-
-def _pool(folds: Sequence[_Tokens], device: torch.device) -> Pool:
-    biases = [tokens.bias for tokens in folds if tokens.bias is not None]
-    return Pool(
-        torch.cat([tokens.X for tokens in folds]).to(device, torch.float32),
-        torch.from_numpy(np.concatenate([tokens.y for tokens in folds])).to(device),
-        torch.cat(biases).to(device) if biases else None,
-    )
-
-
-def _result(
-    spec: RunSpec,
-    fold: Fold,
-    trials: Trials,
-    parts: Parts,
-    predict: Callable[[Part], NDArray[np.float64]],
-    start: float,
-    *,
-    curves: dict[str, NDArray[np.float64]],
-    epoch: int | None,
-) -> RunResult:
     def scores(part: Part) -> dict[str, float]:
         return all_scores(part.y, predict(part))
 
     probabilities = predict(parts.test)
+    curves, epoch = _training_of(last)
     return RunResult(
         spec=spec,
-        ids=trials.table.id[parts.test.rows],
+        ids=run.trials.table.id[parts.test.rows],
         y=parts.test.y,
         probabilities=probabilities,
         train=scores(parts.train),
@@ -300,13 +205,24 @@ def _result(
         sizes={
             "train": len(parts.train),
             "validation": 0 if parts.validation is None else len(parts.validation),
-            "calibration": len(fold.calibration),
+            "calibration": len(run.fold.calibration),
             "test": len(parts.test),
         },
         curves=curves,
         epoch=epoch,
-        leaky=fold.leaky,
+        leaky=run.fold.leaky,
         seconds=time.perf_counter() - start,
         memory=peak_memory(),
         origin=origin(),
     )
+
+
+def _training_of(classifier: BaseEstimator) -> tuple[dict[str, NDArray[np.float64]], int | None]:
+    """Curves of one network, and the epoch that was kept; nothing of other classifiers."""
+    if isinstance(classifier, TokenNetworkClassifier):
+        curves = {name: curve[0] for name, curve in classifier.history_.items()}
+        lasted = {name: curve[~np.isnan(curve)] for name, curve in curves.items()}
+        return lasted, classifier.n_epochs_[0]
+    if isinstance(classifier, NetworkClassifier):
+        return classifier.history_, classifier.epoch_
+    return {}, None

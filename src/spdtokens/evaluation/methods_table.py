@@ -9,9 +9,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from spdtokens._extras import how_to_install
+from spdtokens.classifiers.methods import METHODS
 from spdtokens.models import SMALL, STANDARD
 from spdtokens.models.networks import TrialShape
-from spdtokens.training.methods import METHODS
 
 #: The paper's data sets as networks see them (channels, classes, samples, rate), and the size of
 #: its transformer for them.

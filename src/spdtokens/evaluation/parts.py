@@ -1,22 +1,26 @@
-"""The trials of a fold as a method is given them: covariances or signals, perhaps aligned."""
+"""The trials of a fold as an estimator is given them: matrices or signals, perhaps aligned."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, clone
+from sklearn.pipeline import Pipeline
 
-from spdtokens.evaluation.access import Access, calibration_split
+from spdtokens.data import Dataset
+from spdtokens.evaluation.access import Access, calibration_split, get_access
 from spdtokens.evaluation.alignment import align, align_signals, get_alignment
 from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.evaluation.estimators import steps_of
 from spdtokens.evaluation.folds import Fold
 from spdtokens.evaluation.runs import RunSpec
 from spdtokens.evaluation.trials import Index, Trials, TrialTable
-from spdtokens.models.classical import Covariances
-from spdtokens.signal.checks import check_trials
-from spdtokens.training.methods import Method, Settings
+from spdtokens.signal import FilterBankCovariances
+from spdtokens.signal.bands import OF_STIMULI
 
 DOMAINS = ("session", "subject")
 
@@ -28,7 +32,7 @@ class Part:
     Attributes
     ----------
     rows : ndarray of int, shape (n,)
-    X : ndarray, shape (n, channels, samples) or (n, tokens, d, d)
+    X : ndarray, shape (n, channels, samples), (n, d, d) or (n, m, d, d)
     y : ndarray of int, shape (n,)
     group : ndarray of int, shape (n,)
     """
@@ -145,29 +149,37 @@ def domains(table: TrialTable, rows: Index, domain: str) -> NDArray[np.str_]:
     return np.array(["/".join(pair) for pair in pairs], dtype=np.str_)
 
 
-def prepare(
-    spec: RunSpec, fold: Fold, access: Access, trials: Trials, method: Method, settings: Settings
-) -> Parts:
-    """Trials of a fold as a method takes them.
+def split_front(
+    estimator: BaseEstimator,
+) -> tuple[FilterBankCovariances | None, BaseEstimator]:
+    """The step that makes matrices of each trial alone, and what comes after it.
 
-    Covariances where these suffice, computed once a recording; signals else. Labelled trials of the
-    target that may be seen join the training trials.
+    Such matrices can be computed once for all folds, and alignment goes between the two halves.
+    None where there is no such step: class averages, say, are fitted to training trials.
     """
-    table, dataset = trials.table, trials.dataset
-    options = None if dataset.is_covariance else method.covariance_options(dataset, settings)
+    if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
+        first = estimator.steps[0][1]
+        if isinstance(first, FilterBankCovariances) and not first.needs_labels:
+            rest = estimator[1:]
+            return first, rest.steps[0][1] if len(rest.steps) == 1 else rest
+    return None, estimator
 
-    def taken(rows: Index) -> NDArray[Any]:
-        if dataset.is_covariance:
-            return trials.signals(rows)[:, None]
-        return trials.signals(rows) if options is None else covariances(trials, rows, options)
 
+def prepare(spec: RunSpec, fold: Fold, trials: Trials, estimator: BaseEstimator) -> Parts:
+    """Trials of a fold as the second half of an estimator takes them, or as they are.
+
+    Labelled trials of the target that may be seen join the training trials.
+    """
+    front, _ = split_front(estimator)
+    table, access = trials.table, get_access(spec.access)
+    taken = trials.signals if front is None else partial(matrices, trials, front)
     named = {name: rows for name, rows in fold.parts().items() if len(rows)}
     X = {name: taken(rows) for name, rows in named.items()}
     if spec.alignment != "none":
         references = X
-        if options is None and not dataset.is_covariance:
-            band = method.options(dataset, settings) | {"covariance": "oas"}
-            references = {name: covariances(trials, rows, band) for name, rows in named.items()}
+        if front is None and not trials.dataset.is_covariance:
+            band = reference_front(estimator, trials.dataset)
+            references = {name: matrices(trials, band, rows) for name, rows in named.items()}
         X = _aligned(spec, fold, access, table, X, references)
     part = {
         name: Part(rows, X[name], table.y[rows], table.group[rows]) for name, rows in named.items()
@@ -178,15 +190,23 @@ def prepare(
     return Parts(train, part.get("validation"), part["test"])
 
 
-def covariances(trials: Trials, rows: Index, options: dict[str, Any]) -> NDArray[np.float64]:
-    """Covariances (n, tokens, d, d) of trials, each recording done once."""
+def reference_front(estimator: BaseEstimator, dataset: Dataset) -> FilterBankCovariances:
+    """What makes the covariances by which signals are aligned: in the estimator's own band."""
+    assert dataset.sfreq is not None
+    found = [step.bands for step in steps_of(estimator) if hasattr(step, "bands")]
+    bands = next((bands for bands in found if bands not in (None, *OF_STIMULI)), None)
+    return FilterBankCovariances(
+        dataset.sfreq, bands=bands, windows=[dataset.window], tmin=dataset.tmin, estimator="oas"
+    )
+
+
+def matrices(trials: Trials, front: FilterBankCovariances, rows: Index) -> NDArray[np.float64]:
+    """Matrices (n, [m,] d, d) of trials, each recording done once."""
 
     def compute(X: NDArray[Any]) -> NDArray[np.float64]:
-        if "sfreq" in options:
-            check_trials(X)  # all of them: below, the first is looked at alone
-        return Covariances(**options).fit(X[:1]).covariances(X)
+        return clone(front).fit_transform(X)
 
-    return trials.computed(rows, repr(sorted(options.items())), compute)
+    return trials.computed(rows, repr(sorted(front.get_params().items())), compute)
 
 
 def _joined(one: Part, other: Part) -> Part:
@@ -211,7 +231,7 @@ def _aligned(
     known = [name for name in ("train", "validation") if name in X]
     rows = np.concatenate([fold.parts()[name] for name in known])
     source = {
-        "C_train": np.concatenate([references[name] for name in known]),
+        "C_train": _several(np.concatenate([references[name] for name in known])),
         "domain_train": np.concatenate([of[name] for name in known]),
     }
     result = {name: np.empty(array.shape) for name, array in X.items()}
@@ -221,8 +241,8 @@ def _aligned(
         labels = table.y[fold.calibration[seen]] if access.labelled and seen.any() else None
         there = {
             **source,
-            "C_calibration": references["calibration"][seen] if seen.any() else None,
-            "C_test": references["test"][mine["test"]],
+            "C_calibration": _several(references["calibration"][seen]) if seen.any() else None,
+            "C_test": _several(references["test"][mine["test"]]),
             "domain_target": target,
             "access": access,
             "alignment": spec.alignment,
@@ -236,11 +256,17 @@ def _aligned(
                 X_test=X["test"][mine["test"]],
                 **there,
             )
-        result["test"][mine["test"]] = done.test
+        shape = X["test"].shape[1:]
+        result["test"][mine["test"]] = done.test.reshape(-1, *shape)
         if seen.any():
-            result["calibration"][seen] = done.calibration
+            result["calibration"][seen] = done.calibration.reshape(-1, *shape)
         first = 0
         for name in known:
-            result[name] = done.train[first : first + len(X[name])]
+            result[name] = done.train[first : first + len(X[name])].reshape(-1, *shape)
             first += len(X[name])
     return result
+
+
+def _several(C: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Matrices as (n, m, d, d)."""
+    return C[:, None] if C.ndim == 3 else C

@@ -7,33 +7,82 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.pipeline import Pipeline
 
+from spdtokens.classifiers.methods import (
+    RECOMMENDED,
+    Method,
+    MethodError,
+    Settings,
+    get_method,
+)
 from spdtokens.data import Dataset, Selection, load_dataset, select
 from spdtokens.evaluation.access import get_access
 from spdtokens.evaluation.alignment import ALIGNMENTS, get_alignment
 from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.evaluation.estimators import build, describe, open_seeds, steps_of
 from spdtokens.evaluation.folds import Fold, check_fold
-from spdtokens.evaluation.parts import check_alignment, with_access
+from spdtokens.evaluation.parts import check_alignment, split_front, with_access
 from spdtokens.evaluation.protocols import Protocol, get_protocol
-from spdtokens.evaluation.runs import RunSpec
+from spdtokens.evaluation.runs import RunSpec, as_text
 from spdtokens.evaluation.trials import Memory, Trials
 from spdtokens.training.device import check_unused_device, resolve_device
-from spdtokens.training.methods import Method, MethodError, Settings, get_method
 from spdtokens.training.recipe import SEEDS, STABILITY_SEEDS
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A method with its settings, under the name that tables show."""
+    """A method under the name that tables show.
 
-    method: str
+    Attributes
+    ----------
+    method : str or estimator
+        A name of :data:`~spdtokens.classifiers.methods.METHODS`, or any scikit-learn classifier.
+    settings : Settings
+        What to change of a method given by name.
+    label : str
+        For tables; the method's name by default.
+    """
+
+    method: str | BaseEstimator
     settings: Settings = field(default_factory=Settings)
     label: str = ""
 
     @property
     def title(self) -> str:
-        """The label, or the method's name."""
-        return self.label or self.method
+        """The label, or the name of the method or of its last step."""
+        return self.label or self.name
+
+    @property
+    def name(self) -> str:
+        """Of the method; of an estimator the class of its last step."""
+        if isinstance(self.method, str):
+            return self.method
+        last = self.method.steps[-1][1] if isinstance(self.method, Pipeline) else self.method
+        return type(last).__name__
+
+    def make(self, dataset: Dataset) -> BaseEstimator:
+        """The estimator for the trials of a data set, not fitted.
+
+        Of an estimator that was given, only the unit of the signal is filled in, if it needs it
+        and leaves it open.
+        """
+        if isinstance(self.method, str):
+            return get_method(self.method).make(dataset, self.settings)
+        estimator = clone(self.method)
+        for step in steps_of(estimator):
+            if getattr(step, "estimator", None) == "paper" and step.unit_in_volts is None:
+                step.set_params(unit_in_volts=dataset.unit_in_volts)
+        return estimator
+
+    def about(self, dataset: Dataset) -> dict[str, Any]:
+        """How the estimator came about, as plain values."""
+        if not isinstance(self.method, str):
+            return {}
+        cut = get_method(self.method).bands_cut(dataset, self.settings)
+        settings = {"settings": describe(asdict(self.settings))}
+        return settings | ({"bands_cut": cut, "sfreq": dataset.sfreq} if cut else {})
 
 
 @dataclass(frozen=True)
@@ -100,7 +149,21 @@ class Source:
         self._datasets: dict[tuple[str, Selection], Dataset] = {}
         self._trials: dict[tuple[str, Selection, tuple[str, ...]], Trials] = {}
         self._folds: dict[tuple[Any, ...], list[Fold]] = {}
+        self._estimators: dict[str, BaseEstimator] = {}
         self._memory = Memory()
+
+    def estimator(self, spec: RunSpec) -> BaseEstimator:
+        """The estimator of a run, not fitted; built from what the run says, if it was not given."""
+        text = as_text(spec.estimator)
+        if text not in self._estimators:
+            self._estimators[text] = build(spec.estimator)
+        return self._estimators[text]
+
+    def give(self, estimator: BaseEstimator) -> dict[str, Any]:
+        """Keep an estimator, and tell by which plain values runs will ask for it."""
+        values: dict[str, Any] = describe(estimator)
+        self._estimators[as_text(values)] = estimator
+        return values
 
     def dataset(self, name: str, selection: Selection) -> Dataset:
         """A data set by name or path, with a selection applied."""
@@ -152,13 +215,16 @@ def plan(question: Question, source: Source) -> list[RunSpec]:
             check_alignment(seen, trials.table, question.alignment, question.domain, access)
             found.append((seen, trials, trials.hash_of(seen.rows)))
     seeds = tuple(dict.fromkeys(map(int, question.seeds)))
-    specs = [
-        _spec(question, options, choice, seed, fold, trials, data_hash)
-        for choice in question.choices
-        for fold, trials, data_hash in found
-        for seed in (seeds if get_method(choice.method).has_seed else (None,))
-    ]
-    # Choices that differ in settings their method does not use are one run.
+    specs = []
+    for choice in question.choices:
+        estimator = choice.make(dataset)
+        made = {"estimator": source.give(estimator), "about": choice.about(dataset)}
+        specs += [
+            _spec(question, options, choice, seed, fold, trials, data_hash, made)
+            for fold, trials, data_hash in found
+            for seed in (seeds if open_seeds(estimator) else (None,))
+        ]
+    # Choices that mean the same estimator are one run.
     return list({spec.key: spec for spec in specs}.values())
 
 
@@ -170,47 +236,47 @@ def check_question(question: Question, dataset: Dataset) -> None:
     twice = sorted({title for title in titles if titles.count(title) > 1})
     if twice:
         raise EvaluationError(f"{twice[0]} is named twice; give each a label of its own.")
+    whole = all(isinstance(seed, int | np.integer) and seed >= 0 for seed in question.seeds)
     for choice in question.choices:
-        method = get_method(choice.method)
-        reason = method.why_not(dataset)
-        if reason is not None:
-            raise MethodError(f"{reason[0].upper()}{reason[1:]}. Leave it out.")
-        if method.has_seed:
-            resolve_device(choice.settings.device)
-        else:
-            check_unused_device(choice.settings.device, method.name)
-        # Wrong values are refused even where the method has no use for them.
-        if method.own_tokens is None:
-            choice.settings.resolved_preset()
-        method.configuration(dataset, choice.settings)
-        method.options(dataset, choice.settings)
-        whole = all(isinstance(seed, int | np.integer) and seed >= 0 for seed in question.seeds)
-        if method.has_seed and not (question.seeds and whole):
+        if isinstance(choice.method, str):
+            _check_method(get_method(choice.method), choice.settings, dataset)
+        elif not (hasattr(choice.method, "fit") and hasattr(choice.method, "get_params")):
             raise EvaluationError(
-                f"{method.name}: seeds must be one or more whole numbers >= 0, got "
+                f"A method must be a name or a scikit-learn classifier, got "
+                f"{type(choice.method).__name__}."
+            )
+        estimator = choice.make(dataset)
+        if open_seeds(estimator) and not (question.seeds and whole):
+            raise EvaluationError(
+                f"{choice.title}: seeds must be one or more whole numbers >= 0, got "
                 f"{question.seeds!r}."
             )
-        _check_linear(method, choice.settings, dataset, question.alignment)
+        _check_linear(choice.title, estimator, dataset, question.alignment)
 
 
-def _check_linear(method: Method, settings: Settings, dataset: Dataset, alignment: str) -> None:
+def _check_method(method: Method, settings: Settings, dataset: Dataset) -> None:
+    reason = method.why_not(dataset)
+    if reason is not None:
+        raise MethodError(f"{reason[0].upper()}{reason[1:]}. Leave it out.")
+    if method.has_seed:
+        resolve_device(settings.device)
+    else:
+        check_unused_device(settings.device, method.name)
+    # Wrong values are refused even where the method has no use for them.
+    if method.name != RECOMMENDED:
+        settings.transformer()
+
+
+def _check_linear(title: str, estimator: BaseEstimator, dataset: Dataset, alignment: str) -> None:
     how = get_alignment(alignment)
-    signals = not dataset.is_covariance and method.covariance_options(dataset, settings) is None
+    signals = not dataset.is_covariance and split_front(estimator)[0] is None
     if signals and not how.linear:
         linear = ", ".join(a.name for a in ALIGNMENTS.values() if a.linear)
         raise EvaluationError(
-            f"{method.name} works on signals, and alignment {how.name!r} changes covariances in a "
+            f"{title} works on signals, and alignment {how.name!r} changes covariances in a "
             f"way that no linear map of signals does. Use one of: {linear}; or leave "
-            f"{method.name} out."
+            f"{title} out."
         )
-
-
-def settings_values(settings: Settings) -> dict[str, Any]:
-    """Settings as plain values, without the seed, which is the run's own."""
-    values = asdict(settings)
-    del values["seed"]
-    bands = values["bands"]
-    return values | {"bands": bands if isinstance(bands, str) else [list(pair) for pair in bands]}
 
 
 def _spec(
@@ -221,6 +287,7 @@ def _spec(
     fold: Fold,
     trials: Trials,
     data_hash: str,
+    made: Mapping[str, Any],
 ) -> RunSpec:
     return RunSpec(
         dataset=question.dataset,
@@ -233,9 +300,8 @@ def _spec(
         domain=question.domain,
         subject=fold.subject,
         fold=fold.name,
-        method=choice.method,
-        settings=settings_values(choice.settings),
-        configuration=get_method(choice.method).configuration(trials.dataset, choice.settings),
+        method=choice.name,
         seed=seed,
         data_hash=data_hash,
+        **made,
     )

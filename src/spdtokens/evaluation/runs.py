@@ -34,10 +34,12 @@ class RunSpec:
     subject, fold : str
         Who is tested, and on which part.
     method : str
-    settings : mapping
-        Values of :class:`~spdtokens.training.methods.Settings`, without the seed.
-    configuration : mapping
-        What the settings mean in full, so that a changed preset is another run.
+        Name of the method, or its title where an estimator was given.
+    about : mapping
+        How the estimator came about, as far as it was made from a name: the settings, and what was
+        cut of its default bands. Determines nothing.
+    estimator : mapping
+        Class and parameters: see :func:`~spdtokens.evaluation.estimators.describe`.
     seed : int or None
         None for a method without chance in it.
     data_hash : str
@@ -55,8 +57,8 @@ class RunSpec:
     subject: str
     fold: str
     method: str
-    settings: Mapping[str, Any]
-    configuration: Mapping[str, Any]
+    about: Mapping[str, Any]
+    estimator: Mapping[str, Any]
     seed: int | None
     data_hash: str
 
@@ -64,10 +66,10 @@ class RunSpec:
     def key(self) -> str:
         """Digest of all that determines the run.
 
-        The data set and what was selected of it count by content, not by name; settings by what
-        they mean for the method; domains only where trials are aligned.
+        The data set and what was selected of it count by content, not by name; the method by its
+        estimator's parameters; domains only where trials are aligned.
         """
-        idle = {"dataset", "selection", "subjects", "settings"}
+        idle = {"dataset", "selection", "subjects", "method", "about"}
         if self.alignment == "none":
             idle.add("domain")
         values = {k: v for k, v in asdict(self).items() if k not in idle}
@@ -77,7 +79,7 @@ class RunSpec:
     def family(self) -> str:
         """Digest of all but subject, fold and seed: runs of one family can be trained together."""
         values = asdict(self)
-        for name in ("subject", "fold", "seed", "data_hash", "subjects"):
+        for name in ("subject", "fold", "seed", "data_hash", "subjects", "method", "about"):
             del values[name]
         return hashlib.blake2b(as_text(values).encode(), digest_size=16).hexdigest()
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from spdtokens.evaluation.chance import BOUNDS, independent_counts
 from spdtokens.evaluation.metrics import calibration_error, get_metric, log_loss
-from spdtokens.evaluation.runs import RunResult
+from spdtokens.evaluation.runs import RunResult, RunSpec
 from spdtokens.evaluation.statistics import Comparison, compare, holm, mcnemar
 from spdtokens.evaluation.trial_permutation import trial_permutation
 from spdtokens.signal.bands import cut_note
@@ -325,13 +325,13 @@ def _row(
         no_p_because=why,
         leaky="; ".join(sorted({run.leaky for run in runs} - {""})),
         seconds=float(np.mean([run.seconds for run in runs])),
-        note=_note(runs[0].spec.configuration),
+        note=_note(runs[0].spec),
     )
 
 
-def _note(configuration: Mapping[str, Any]) -> str:
-    cut = configuration.get("bands_cut")
-    return f"default bands: {cut_note(cut, configuration['sfreq'])}" if cut else ""
+def _note(spec: RunSpec) -> str:
+    cut = spec.about.get("bands_cut")
+    return f"default bands: {cut_note(cut, spec.about['sfreq'])}" if cut else ""
 
 
 def _independent(

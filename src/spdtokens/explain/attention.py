@@ -5,20 +5,21 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
 
+from spdtokens.classifiers import TokenTransformerClassifier
 from spdtokens.explain.errors import ExplainError
-from spdtokens.explain.importance import AT_ONCE, channel_covariances, transformers
+from spdtokens.explain.importance import AT_ONCE, channel_covariances, token_classifier
 from spdtokens.models import geometric_bias
-from spdtokens.training.spd_classifier import SPDTokenClassifier
 
 
-def band_attention(model: SPDTokenClassifier, X: ArrayLike) -> NDArray[np.float64]:
+def band_attention(model: BaseEstimator, X: ArrayLike) -> NDArray[np.float64]:
     """Mean attention weights between the tokens (bands) of trials.
 
     Parameters
     ----------
-    model : SPDTokenClassifier
-        Fitted, with several tokens a trial.
+    model : estimator
+        A fitted decoder or :class:`TokenTransformerClassifier`, with several tokens per trial.
     X : array
         Trials, or covariances, as the model predicts.
 
@@ -43,10 +44,14 @@ def band_attention(model: SPDTokenClassifier, X: ArrayLike) -> NDArray[np.float6
         raise ExplainError(
             "A trial has one token, which can only attend to itself. Use several bands or windows."
         )
-    tokens = model.tokenizer_.embedding_.to_token(C)
-    networks = transformers(model)
-    if not networks:
-        raise ExplainError("Preset 'recommended' is no transformer: its tokens do not attend.")
+    classifier = token_classifier(model)
+    if not isinstance(classifier, TokenTransformerClassifier):
+        raise ExplainError(
+            f"{type(classifier).__name__} is not a transformer: its tokens do not attend."
+        )
+    assert classifier.embedding_ is not None
+    tokens = classifier.embedding_.embedding_.to_token(C)
+    networks = classifier.networks_
     config = networks[0].config
     geometric = config.attention == "geometric"
     total = torch.zeros(C.shape[1], C.shape[1], dtype=torch.float64)

@@ -5,23 +5,27 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
 from torch import Tensor, nn
 
+from spdtokens.classifiers import TokenDiscriminantClassifier, TokenTransformerClassifier
 from spdtokens.explain.errors import ExplainError
-from spdtokens.models import SPDTokenTransformer, TrialTransformer, channel_saliency
+from spdtokens.models import TrialTransformer, channel_saliency
 from spdtokens.runtime.threads import one_thread
 from spdtokens.signal.covariance import PROTOTYPES
 from spdtokens.spd import Embedding
 from spdtokens.spd.embeddings import Several
-from spdtokens.training.spd_classifier import SPDTokenClassifier
 
+#: Classifiers through whose tokens gradients are taken.
+Explained = TokenDiscriminantClassifier | TokenTransformerClassifier
 #: Trials whose gradients are held in memory at a time.
 AT_ONCE = 64
 
 
 @one_thread()
 def channel_importance(
-    model: SPDTokenClassifier, X: ArrayLike, y: ArrayLike | None = None
+    model: BaseEstimator, X: ArrayLike, y: ArrayLike | None = None
 ) -> NDArray[np.float64]:
     r"""What share each channel has, in each band, in the scores of a fitted classifier.
 
@@ -41,8 +45,8 @@ def channel_importance(
 
     Parameters
     ----------
-    model : SPDTokenClassifier
-        Fitted.
+    model : estimator
+        A fitted decoder, or a token classifier of matrices.
     X : array
         Two or more trials, or covariances, as the model predicts. Better those it was not trained
         on: to trials it knows by heart a network may respond in other ways.
@@ -70,7 +74,7 @@ def channel_importance(
     trial's matrices count as constants.
     """
     C = channel_covariances(model, X)
-    module = _Ensemble(model)
+    module = _Ensemble(token_classifier(model))
     classes = None if y is None else np.asarray(y)
     if classes is not None and classes.shape != (len(C),):
         raise ExplainError(f"There are {len(C)} trials but labels of shape {classes.shape}.")
@@ -91,49 +95,73 @@ def channel_importance(
     return (total / total.sum()).reshape(C.shape[1:3])
 
 
-def channel_covariances(model: SPDTokenClassifier, X: ArrayLike) -> Tensor:
-    """Covariances (n, tokens, channels, channels) that a fitted model makes of trials.
+def channel_covariances(model: BaseEstimator, X: ArrayLike) -> Tensor:
+    """Covariances (n, m, channels, channels) that a fitted decoder makes of trials.
+
+    As its classifier sees them: without a unit.
 
     Raises
     ------
     ExplainError
-        If the model adds prototypes: most rows of its matrices are then no channels.
+        If rows of its matrices are not channels, or it is not a decoder of tokens.
     """
-    if not isinstance(model, SPDTokenClassifier):
-        raise ExplainError(
-            f"Only an SPDTokenClassifier can be explained so far, not a {type(model).__name__}."
-        )
-    covariance = model.tokenizer_.covariance
-    if covariance in PROTOTYPES:
-        raise ExplainError(
-            f"With covariance={covariance!r} most rows of a matrix belong to class averages "
-            "and not to channels. Use covariance='sample' to see channels."
-        )
-    if model.tokenizer_.delays:
-        raise ExplainError(
-            f"With delays={model.tokenizer_.delays} a matrix has several rows for each channel, "
-            "one of them the channel's past. Use no delays to see channels."
-        )
-    return torch.from_numpy(model.tokenizer_.covariances(X))
+    classifier = token_classifier(model)
+    before = [step for _, step in model.steps[:-1]] if isinstance(model, Pipeline) else []
+    for step in before:
+        estimator, delays = getattr(step, "estimator", None), getattr(step, "delays", ())
+        if estimator in PROTOTYPES:
+            raise ExplainError(
+                f"With estimator={estimator!r} most rows of a matrix belong to class averages and "
+                "not to channels. Use estimator='sample' to see channels."
+            )
+        if delays:
+            raise ExplainError(
+                f"With delays={delays} a matrix has several rows for each channel, one of them the "
+                "channel's past. Use no delays to see channels."
+            )
+        X = step.transform(X)
+    assert classifier.embedding_ is not None
+    return torch.from_numpy(classifier.embedding_.scaled(classifier.embedding_.checked(X)))
 
 
-def transformers(model: SPDTokenClassifier) -> list[SPDTokenTransformer]:
-    """The networks of a fitted model."""
-    return [n for n in model.networks_ if isinstance(n, SPDTokenTransformer)]
+def token_classifier(model: BaseEstimator) -> Explained:
+    """The classifier of a fitted decoder.
+
+    Raises
+    ------
+    ExplainError
+        If there is none that can be explained.
+    """
+    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    if not isinstance(last, Explained) or last.embedding_ is None:
+        raise ExplainError(
+            "Only token classifiers over matrices can be explained (TokenDiscriminantClassifier, "
+            f"TokenTransformerClassifier), not {type(last).__name__}."
+        )
+    return last
 
 
 class _Ensemble(nn.Module):
-    """Covariances (n, tokens, d, d) to the logarithms of a classifier's probabilities."""
+    """Covariances (n, m, d, d) to the logarithms of a classifier's probabilities."""
 
-    def __init__(self, model: SPDTokenClassifier) -> None:
+    def __init__(self, classifier: Explained) -> None:
         super().__init__()
-        made = model.tokenizer_
-        d = int(made.n_features_in_)
+        assert classifier.embedding_ is not None
+        embedding = classifier.embedding_.embedding_
+        if isinstance(classifier, TokenDiscriminantClassifier):
+            linear = _Linear(classifier.coef_, classifier.intercept_)
+            self.members = nn.ModuleList([_Scores(embedding, linear)])
+            return
         self.members = nn.ModuleList(
-            TrialTransformer(d, n_tokens=made.n_tokens_, embedding=made.embedding_, network=network)
-            if isinstance(network, SPDTokenTransformer) and isinstance(made.embedding_, Embedding)
-            else _Scores(made.embedding_, network)
-            for network in model.networks_
+            TrialTransformer(
+                classifier.n_features_in_,
+                n_tokens=classifier.embedding_.n_tokens_,
+                embedding=embedding,
+                network=network,
+            )
+            if isinstance(embedding, Embedding)
+            else _Scores(embedding, network)
+            for network in classifier.networks_
         )
 
     def forward(self, C: Tensor) -> Tensor:
@@ -142,8 +170,19 @@ class _Ensemble(nn.Module):
         return logs.logsumexp(0)
 
 
+class _Linear(nn.Module):
+    """Scores that are linear in all tokens of a trial."""
+
+    def __init__(self, weight: NDArray[np.float64], bias: NDArray[np.float64]) -> None:
+        super().__init__()
+        self.weight, self.bias = torch.from_numpy(weight), torch.from_numpy(bias)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return tokens.flatten(1) @ self.weight.flatten(0, 1) + self.bias
+
+
 class _Scores(nn.Module):
-    """Covariances (n, matrices, d, d) to the scores of whatever takes their tokens."""
+    """Covariances (n, m, d, d) to the scores of whatever takes their tokens."""
 
     def __init__(self, embedding: Embedding | Several, network: nn.Module) -> None:
         super().__init__()

@@ -8,9 +8,7 @@ from typing import Literal
 
 from torch import nn
 
-from spdtokens.models.config import STANDARD
 from spdtokens.models.matt import MAtt, original_config
-from spdtokens.models.mlp import SPDTokenMLP, matching_width
 from spdtokens.models.raw import (
     ATCNet,
     DeepNet,
@@ -21,7 +19,6 @@ from spdtokens.models.raw import (
 )
 from spdtokens.models.spdnet import SPDNet
 from spdtokens.models.spdtransnet import SPDTransNet
-from spdtokens.models.transformer import SPDTokenTransformer
 from spdtokens.models.tsmnet import TSMNet
 from spdtokens.spd import token_dim
 
@@ -76,14 +73,6 @@ class Network:
     extra: str | None = None
 
 
-def _token_mlp(shape: TrialShape) -> nn.Module:
-    features = token_dim(shape.n_chans)
-    alike = SPDTokenTransformer(features, shape.n_tokens, shape.n_outputs, STANDARD)
-    parameters = sum(p.numel() for p in alike.parameters())
-    width = matching_width(features * shape.n_tokens, shape.n_outputs, parameters)
-    return SPDTokenMLP(features, shape.n_tokens, shape.n_outputs, width=width)
-
-
 def _matt(shape: TrialShape) -> nn.Module:
     config = original_config(shape.n_chans)
     return MAtt(shape.n_chans, shape.n_times, shape.n_outputs, config)
@@ -121,7 +110,6 @@ NETWORKS = {
         ),
         Network("matt", SPD, "Pan et al. 2022", "raw", _matt),
         Network("tsmnet", SPD, "Kobler et al. 2022", "raw", _raw(TSMNet), extra="baselines"),
-        Network("spd-token-mlp", SPD, "the paper's ablation", "tokens", _token_mlp),
         Network("eegnet", RAW, "Lawhern et al. 2018", "raw", _raw(EEGNet)),
         Network("shallownet", RAW, "Schirrmeister et al. 2017", "raw", _raw(ShallowNet)),
         Network("deepnet", RAW, "Schirrmeister et al. 2017", "raw", _raw(DeepNet)),

@@ -19,20 +19,21 @@ from spdtokens.signal.covariance import (
     relative_regularisation,
     sample_covariance,
 )
+from spdtokens.signal.filterbank import FilterBankCovariances
 from spdtokens.signal.filters import zero_phase_tensor
 from spdtokens.signal.plan import TokenPlan, Window, plan_tokens, refuse_short_windows
-from spdtokens.signal.tokenizer import Tokenizer
-from spdtokens.spd import Embedding, Floor, get_embedding, token_dim
+from spdtokens.spd import Embedding, Floor, TokenEmbedding, get_embedding, token_dim
 from spdtokens.spd.embeddings import Several
 
 
 class TrialTransformer(nn.Module):
     """Raw trials or covariances in, class scores out, differentiable to the input.
 
-    The steps are those of :class:`~spdtokens.signal.Tokenizer` (zero-phase bands, windows, sample
-    covariance, regularisation, embedding), then :class:`SPDTokenTransformer`. Everything up to the
-    tokens is computed in float64; tokens are cast to the dtype of the network. The names of the
-    first parameters are braindecode's, so that its ``EEGClassifier`` can fill them in.
+    The steps are those of :class:`~spdtokens.FilterBankCovariances` (zero-phase bands, windows,
+    sample covariance, regularisation) and :class:`~spdtokens.TokenEmbedding`, then
+    :class:`SPDTokenTransformer`. Everything up to the tokens is computed in float64; tokens are
+    cast to the dtype of the network. The names of the first parameters are braindecode's, so that
+    its ``EEGClassifier`` can fill them in.
 
     Parameters
     ----------
@@ -46,8 +47,8 @@ class TrialTransformer(nn.Module):
         One entry a channel; only counted (braindecode passes it for MNE epochs).
     n_tokens : int, optional
         Matrices of a trial, when these are the input; 1 by default.
-    bands, windows, tmin, stimulus_frequencies, regularisation, unit_in_volts
-        As in :class:`~spdtokens.signal.Tokenizer`.
+    bands, windows, tmin, stimulus_hz, regularisation, unit_in_volts
+        As in :class:`~spdtokens.FilterBankCovariances`.
     scale : float
         What covariances are divided by. For signals in volts give 1e-12, which makes them
         microvolts: BN-Embed adds 1e-5 to a variance, in which square-root and raw tokens would
@@ -70,8 +71,8 @@ class TrialTransformer(nn.Module):
     Tokens are computed anew in every epoch. To train many runs fast, compute tokens once, train on
     them and put the result together with :meth:`from_parts`.
 
-    Values are not searched for flat or doubled channels, as ``Tokenizer`` does: do it once, before
-    training.
+    Values are not searched for flat or doubled channels, as ``FilterBankCovariances`` does: do it
+    once, before training.
 
     Gradients can be taken once (see :func:`spdtokens.spd.spectral`). With geometric attention they
     do not flow through the distances between a trial's matrices, which count as constants.
@@ -91,7 +92,7 @@ class TrialTransformer(nn.Module):
         bands: BandSpec | None = None,
         windows: Sequence[Window] | None = None,
         tmin: float = 0.0,
-        stimulus_frequencies: Sequence[float] = (),
+        stimulus_hz: Sequence[float] = (),
         embedding: str | Embedding = "log_euclidean",
         regularisation: float | Literal["paper"] = 1e-6,
         unit_in_volts: float | None = None,
@@ -125,7 +126,7 @@ class TrialTransformer(nn.Module):
                 bands=bands,
                 windows=windows,
                 tmin=tmin,
-                stimulus_frequencies=stimulus_frequencies,
+                stimulus_hz=stimulus_hz,
             )
             refuse_short_windows(self.plan, self.n_chans)
             self.n_tokens = _agreed("n_tokens", n_tokens, len(self.plan.names))
@@ -144,13 +145,20 @@ class TrialTransformer(nn.Module):
         self.network = network
 
     @classmethod
-    def from_parts(cls, tokenizer: Tokenizer, network: SPDTokenTransformer) -> Self:
-        """One module of a fitted tokenizer and a network trained on its tokens.
+    def from_parts(
+        cls,
+        filterbank: FilterBankCovariances | None,
+        embedding: TokenEmbedding,
+        network: SPDTokenTransformer,
+    ) -> Self:
+        """One module of fitted steps and a network trained on their tokens.
 
         Parameters
         ----------
-        tokenizer : Tokenizer
-            Fitted, with zero-phase filters and the sample covariance if its trials are raw.
+        filterbank : FilterBankCovariances, or None
+            Fitted, with zero-phase filters and the sample covariance; None for matrices.
+        embedding : TokenEmbedding
+            Fitted, of one kind of tokens.
         network : SPDTokenTransformer
             Used, not copied: the module is in training mode if the network is.
 
@@ -159,40 +167,34 @@ class TrialTransformer(nn.Module):
         ModelError
             Naming the step through which no gradient can be taken.
         """
-        check_is_fitted(tokenizer)
-        if isinstance(tokenizer.embedding_, Several):
+        check_is_fitted(embedding)
+        if isinstance(embedding.embedding_, Several):
             raise ModelError(
-                f"The tokenizer has {len(tokenizer.embedding_.members)} embeddings of each matrix, "
-                "and a module has one: give the tokenizer the name of one, not a list."
+                f"There are {len(embedding.names)} embeddings of each matrix, and a module has "
+                "one: pass the name of one, not a list."
             )
-        if tokenizer.delays:
-            raise ModelError(
-                f"The tokenizer has delays={tokenizer.delays}, and a module has none: leave them "
-                "out."
+        parts: dict[str, Any] = {
+            "embedding": embedding.embedding_,
+            "scale": embedding.scale_,
+            "network": network,
+        }
+        if filterbank is None:
+            module = cls(embedding.n_features_in_, n_tokens=embedding.n_tokens_, **parts)
+        else:
+            check_is_fitted(filterbank)
+            _refuse_undifferentiable(filterbank)
+            paper = filterbank.estimator == "paper"
+            module = cls(
+                filterbank.n_features_in_,
+                n_times=filterbank.n_samples_,
+                sfreq=filterbank.sfreq,
+                bands=filterbank.bands_,
+                windows=filterbank.windows_,
+                tmin=filterbank.tmin,
+                regularisation="paper" if paper else filterbank.regularisation,
+                unit_in_volts=filterbank.unit_in_volts,
+                **parts,
             )
-        raw = tokenizer.sfreq is not None
-        for name, differentiable in (("filtering", "zero-phase"), ("covariance", "sample")):
-            found = getattr(tokenizer, name)
-            if raw and found != differentiable:
-                raise ModelError(
-                    f"The tokenizer has {name}={found!r}, through which no gradient can be taken: "
-                    f"only {name}={differentiable!r} can become part of a module. For gradients "
-                    "to covariances, build the module on matrices: leave out sfreq."
-                )
-        module = cls(
-            tokenizer.n_features_in_,
-            n_times=tokenizer.n_samples_ if raw else None,
-            sfreq=tokenizer.sfreq,
-            n_tokens=tokenizer.n_tokens_,
-            bands=tokenizer.bands_,
-            windows=tokenizer.windows_,
-            tmin=tokenizer.tmin,
-            embedding=tokenizer.embedding_,
-            regularisation=tokenizer.regularisation,
-            unit_in_volts=tokenizer.unit_in_volts,
-            scale=tokenizer.scale_,
-            network=network,
-        )
         module.training = network.training
         return module
 
@@ -203,7 +205,8 @@ class TrialTransformer(nn.Module):
             C = X if X.ndim == 4 else X[:, None]
         else:
             assert self.sfreq is not None
-            pieces = self.plan.cut(zero_phase_tensor(X, self.plan.bands, self.sfreq))
+            bands = zero_phase_tensor(X, self.plan.bands, self.sfreq)
+            pieces = [band[..., a:b] for band in bands for a, b in self.plan.slices]
             C = torch.stack([sample_covariance(piece) for piece in pieces], 1)
         if self.regularisation == "paper":
             C = paper_regularisation(C, self.unit_in_volts)
@@ -271,6 +274,27 @@ def _agreed(name: str, given: int | None, found: int | None) -> int:
     return value
 
 
+def _refuse_undifferentiable(filterbank: FilterBankCovariances) -> None:
+    """Refuse steps through which no gradient can be taken."""
+    if filterbank.delays:
+        raise ModelError(
+            f"The filter bank has delays={filterbank.delays}, and a module has none: leave them "
+            "out."
+        )
+    for name, differentiable in (
+        ("filtering", ("zero-phase",)),
+        ("estimator", ("sample", "paper")),
+        ("decimate", (False,)),
+    ):
+        found = getattr(filterbank, name)
+        if found not in differentiable:
+            raise ModelError(
+                f"The filter bank has {name}={found!r}, through which no gradient can be taken: "
+                f"only {name}={differentiable[0]!r} can become part of a module. For gradients to "
+                "covariances, build the module on matrices."
+            )
+
+
 def _refuse_raw(n_times: int | None, n_chans: int) -> None:
     # braindecode reports the last axis as n_times, whatever it holds.
     if n_times is not None and n_times != n_chans:
@@ -287,8 +311,8 @@ def _check_reference(
     if reference is None:
         raise ModelError(
             f"The embedding {embedding.name!r} needs a reference learnt from training trials. Pass "
-            f"embedding=get_embedding({embedding.name!r}).fit(covariances), or fit a Tokenizer and "
-            "use TrialTransformer.from_parts."
+            f"embedding=get_embedding({embedding.name!r}).fit(covariances), or fit a "
+            "TokenEmbedding and use TrialTransformer.from_parts."
         )
     d = (n_chans, n_chans)
     if reference.shape not in (d, (n_tokens, *d)):

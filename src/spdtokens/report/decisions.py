@@ -7,19 +7,20 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
 
 from spdtokens._errors import UserError
+from spdtokens.classifiers import TokenTransformerClassifier
 from spdtokens.evaluation.answer import Evaluation
 from spdtokens.evaluation.plan import Source
 from spdtokens.evaluation.runs import RunResult
 from spdtokens.explain import band_attention, channel_importance
+from spdtokens.explain.importance import Explained
 from spdtokens.report.refit import median_run, refit
-from spdtokens.training.methods import get_method
 
 #: Methods of a section that are looked into: each costs the training of a run.
 MOST = 3
-TRANSFORMER = "token transformer"
-FAMILIES = (TRANSFORMER, "token discriminant")
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ Tell = Callable[[str], None]
 def decisions(answer: Evaluation, source: Source, tell: Tell) -> list[Decision | Unexplained]:
     """Look into the token methods of highest test score, one run of each."""
     found: list[Decision | Unexplained] = []
-    chosen = best_token_methods(answer)
+    chosen = best_token_methods(answer, source)
     for number, method in enumerate(chosen, 1):
         run = median_run(answer.results[method], answer.rows[0].metric)
         tell(f"What decides: refitting {method}, {told(run)} ({number} of {len(chosen)})")
@@ -79,15 +80,19 @@ def decisions(answer: Evaluation, source: Source, tell: Tell) -> list[Decision |
     return found
 
 
-def best_token_methods(answer: Evaluation, most: int = MOST) -> list[str]:
+def best_token_methods(answer: Evaluation, source: Source, most: int = MOST) -> list[str]:
     """Token methods by test score, the best first; honest ones before leaky ones."""
     rows = [
         row
         for row in answer.rows
-        if get_method(answer.results[row.method][0].spec.method).family in FAMILIES
-        and np.isfinite(row.score)
+        if np.isfinite(row.score)
+        and isinstance(_last(source.estimator(answer.results[row.method][0].spec)), Explained)
     ]
     return [row.method for row in sorted(rows, key=lambda r: (bool(r.leaky), -r.score))[:most]]
+
+
+def _last(estimator: BaseEstimator) -> BaseEstimator:
+    return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
 
 
 def told(run: RunResult) -> str:
@@ -100,6 +105,6 @@ def _decision(method: str, run: RunResult, source: Source) -> Decision:
     again = refit(run, source)
     X = again.test.X
     importance = channel_importance(again.model, X)
-    attends = get_method(run.spec.method).family == TRANSFORMER and len(importance) > 1
+    attends = isinstance(_last(again.model), TokenTransformerClassifier) and len(importance) > 1
     attention = band_attention(again.model, X) if attends else None
     return Decision(method, run, again.names, importance, attention, again.changed, again.apart)

@@ -99,7 +99,7 @@ def facts_of(planned: Plan, store: RunStore) -> list[Facts]:
                 tuple(map(str, dataset.classes)),
                 len({spec.key for spec in specs}),
                 dataset.ch_names,
-                parameters_of(answer, dataset),
+                parameters_of(answer, planned.source, dataset),
             )
         )
     return found

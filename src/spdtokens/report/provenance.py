@@ -77,7 +77,7 @@ def question_table(facts: Facts) -> Table:
 def configurations(facts: Facts) -> dict[str, Any]:
     """What every method was given in full, by its name in tables."""
     return {
-        name: {**runs[0].spec.configuration, "settings": runs[0].spec.settings}
+        name: {**runs[0].spec.estimator, **runs[0].spec.about}
         for name, runs in facts.answer.results.items()
         if runs
     }

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
+from spdtokens.classifiers import fit_together
 from spdtokens.data import Dataset
-from spdtokens.evaluation.access import get_access
-from spdtokens.evaluation.execute import HELD_BACK, open_fold, weights_for
-from spdtokens.evaluation.parts import Part, prepare
+from spdtokens.evaluation.estimators import steps_of, with_seed
+from spdtokens.evaluation.execute import open_run
+from spdtokens.evaluation.parts import Part, split_front
 from spdtokens.evaluation.plan import Source
-from spdtokens.evaluation.runs import RunResult, RunSpec
-from spdtokens.report.errors import ReportError
+from spdtokens.evaluation.runs import RunResult
 from spdtokens.runtime.threads import one_thread
-from spdtokens.signal.plan import plan_tokens
-from spdtokens.training.methods import Settings, get_method
-from spdtokens.training.spd_classifier import SPDTokenClassifier
+from spdtokens.signal import FilterBankCovariances
+from spdtokens.signal.plan import plan_tokens, resolve_windows
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Refitted:
 
     Attributes
     ----------
-    model : SPDTokenClassifier
+    model : estimator
     test : Part
         Test trials as the model takes them.
     names : tuple of str
@@ -37,7 +37,7 @@ class Refitted:
         The largest difference of a probability to the stored one.
     """
 
-    model: SPDTokenClassifier
+    model: BaseEstimator
     test: Part
     names: tuple[str, ...]
     changed: int
@@ -62,47 +62,39 @@ def refit(run: RunResult, source: Source) -> Refitted:
 
     On the same machine, with the same code, the model is the same bit by bit; whether its
     predictions are is counted, not taken for granted.
-
-    Raises
-    ------
-    ReportError
-        For a run whose epoch was chosen by validation trials of the protocol.
     """
     spec = run.spec
-    method, settings = get_method(spec.method), Settings(**spec.settings)
-    fold, trials = open_fold(spec, source)
+    estimator = source.estimator(spec)
     # In the order of one thread, as the study did.
     with one_thread():
-        parts = prepare(spec, fold, get_access(spec.access), trials, method, settings)
-        train, matrices = parts.train, parts.train.X.ndim == 4
-        options = {} if matrices else method.options(trials.dataset, settings)
-        model = method.build(options, replace(settings, seed=spec.seed or 0))
-        if method.has_seed and settings.resolved_preset().recipe.needs_validation:
-            if parts.validation is not None:
-                raise ReportError(
-                    "the epoch was chosen by validation trials of the protocol, which a classifier "
-                    "cannot be given"
-                )
-            model.set_params(validation=HELD_BACK)
-        weights = weights_for(method, fold, trials, parts)
-        model.fit(train.X, train.y, groups=train.groups, **weights)
-        probabilities = model.predict_proba(parts.test.X)
+        opened = open_run(spec, source, estimator)
+        _, rest = split_front(estimator)
+        model = with_seed(rest, spec.seed)
+        fit_together([model], [opened.data], [opened.params(rest)])
+        test = opened.parts.test
+        probabilities = model.predict_proba(test.X)
     return Refitted(
         model,
-        parts.test,
-        token_names(spec, trials.dataset, settings),
+        test,
+        matrix_names(estimator, opened.trials.dataset),
         int((probabilities.argmax(1) != run.probabilities.argmax(1)).sum()),
         float(np.abs(probabilities - run.probabilities).max()),
     )
 
 
-def token_names(spec: RunSpec, dataset: Dataset, settings: Settings) -> tuple[str, ...]:
+def matrix_names(estimator: BaseEstimator, dataset: Dataset) -> tuple[str, ...]:
     """What the matrices of a run are; of a data set of matrices only that they are matrices."""
-    if dataset.is_covariance:
+    first = next(steps_of(estimator))
+    if dataset.is_covariance or not isinstance(first, FilterBankCovariances):
         return ("all bands",)
-    found = get_method(spec.method).options(dataset, settings)
-    names = ("sfreq", "bands", "windows", "tmin", "stimulus_frequencies")
-    options = {name: found[name] for name in names}
-    end = max(right for _, right in options["windows"])
-    plan = plan_tokens(n_samples=round((end - options["tmin"]) * options["sfreq"]), **options)
+    windows = resolve_windows(first.windows, *dataset.window)
+    n_samples = round((max(right for _, right in windows) - first.tmin) * first.sfreq)
+    plan = plan_tokens(
+        sfreq=first.sfreq,
+        n_samples=n_samples,
+        bands=first.bands,
+        windows=windows,
+        tmin=first.tmin,
+        stimulus_hz=first.stimulus_hz,
+    )
     return tuple(plan.names)

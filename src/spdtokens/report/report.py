@@ -167,7 +167,7 @@ def report_of(
         tuple(map(str, dataset.classes)),
         len(runs),
         dataset.ch_names,
-        parameters_of(answer, dataset),
+        parameters_of(answer, source, dataset),
     )
     return Report(
         name=name,

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import DecoderError
-from .matrices import Array, congruence, inverse_root, towards
+from .matrices import Array
 from .networks import Network
+from .recentring import follow
 from .signals import Front
 from .threads import one_thread
 from .tokens import Tokens
@@ -165,9 +166,9 @@ class Session:
         if self.reference is None:
             return self.decoder.probabilities(C[None])[0]
         with np.errstate(all="ignore"):
-            seen = congruence(C, inverse_root(self.reference))
+            seen, moved = follow(self.reference, C, self.count)
             decision = self.decoder.probabilities(seen[None])[0]
             if learn:
-                self.reference = towards(self.reference, C, 1 / (self.count + 1))
+                self.reference = moved
                 self.count += 1
         return decision

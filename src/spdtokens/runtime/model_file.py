@@ -181,7 +181,13 @@ def _front_out(
     # What could not be read is not written.
     rows = channels * (1 + len(front.delays))
     check_trials(front.n_samples, front.length, front.filtering, front.sections, rows, shape)
+    if front.other is not None:
+        raise DecoderError(
+            f"A model with estimator={front.covariance!r} cannot be saved: model files have "
+            f"{', '.join(ESTIMATORS)}."
+        )
     fields = asdict(front)
+    del fields["other"]
     for i, sos in enumerate(front.sections):
         if sos is not None:
             arrays[f"filter.{i}"] = sos

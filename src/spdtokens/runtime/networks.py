@@ -45,8 +45,12 @@ class Discriminant:
 
     def probabilities(self, tokens: Array, C: Array) -> Array:  # noqa: ARG002
         """Class probabilities (n, classes) of tokens (n, tokens, features)."""
+        return softmax(self.scores(tokens))
+
+    def scores(self, tokens: Array) -> Array:
+        """Scores (n, classes) of tokens (n, tokens, features)."""
         flat = self.weight.reshape(-1, len(self.bias))
-        return softmax(tokens.reshape(len(tokens), -1) @ flat + self.bias)
+        return tokens.reshape(len(tokens), -1) @ flat + self.bias
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from .matrices import Array
 ESTIMATORS = ("sample", "scm", "oas", "erp", "xdawn")
 #: Bytes of the trials that are worked on at once.
 PART = 16_000_000
+#: Samples of which covariances are computed in one call, at most.
+BATCH_SAMPLES = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,10 @@ class Prototype:
             X = self.filters @ X
         P = np.broadcast_to(self.averages, (len(X), *self.averages.shape))
         return np.concatenate([P, X], axis=1)
+
+    def covariances(self, X: Array) -> Array:
+        """Covariances (n, d, d) of averages and trials (n, channels, samples)."""
+        return oas(self.beside(X)) * self.scale**2
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,9 @@ class Front:
         What covariances are divided by.
     decimated : sequence of int, optional
         Of each band, to how many of the ``length`` samples it is decimated; not at all by default.
+    other : callable, optional
+        Instead of an estimator of this runtime: from signals (n, channels, samples) to covariances.
+        A model with one cannot be saved.
     """
 
     n_samples: int
@@ -94,6 +104,7 @@ class Front:
     absolute: float
     scale: float
     decimated: Sequence[int] | None = None
+    other: Callable[[Array], Array] | None = None
 
     def __post_init__(self) -> None:
         gains = [None if sos is None else self._gain(sos) for sos in self.sections]
@@ -111,31 +122,56 @@ class Front:
         """Covariance matrices (n, matrices, d, d) of trials (n, channels, samples)."""
         X = np.asarray(X)
         _check(X)
-        return np.concatenate([self._covariances(part) for part in in_parts(X)])
+        return np.concatenate([self.estimate(part) for part in in_parts(X)])
 
-    def _covariances(self, X: NDArray[Any]) -> Array:
-        X = np.asarray(X, dtype=np.float64)
-        made: list[Array] = []
+    def estimate(self, X: NDArray[Any]) -> Array:
+        """The same of trials that are known to be usable, all at once."""
+        pieces = self.pieces(X)
+        made = self._beside_averages(pieces) if self.prototypes else self._in_batches(pieces)
+        return self.regularised(np.stack(made, axis=1))
+
+    def regularised(self, C: Array) -> Array:
+        """Covariances (n, matrices, d, d) with a ridge, in the model's unit; ``C`` is changed."""
+        variances = np.einsum("...ii->...i", C)
+        variances += self.relative * variances.mean(-1, keepdims=True) + self.absolute
+        return C if self.scale == 1 else C / self.scale
+
+    def pieces(self, X: NDArray[Any]) -> Iterator[Array]:
+        """Signals (n, channels, samples) of every matrix: windows run faster than bands."""
         # One band at a time: all together would be as many times the trial.
-        for band in self._filtered(X):
+        for band in self._filtered(np.asarray(X, dtype=np.float64)):
             rate = band.shape[-1] / self.n_samples
             late = with_delays(band, self.delays)
             for start, stop in self.slices:
-                piece = late[..., round(start * rate) : round(stop * rate)]
-                made.append(self._estimate(piece, stop - start, len(made)))
-        C = np.stack(made, axis=1)
-        variances = np.einsum("...ii->...i", C)
-        variances += self.relative * variances.mean(-1, keepdims=True) + self.absolute
-        return C / self.scale
+                yield late[..., round(start * rate) : round(stop * rate)]
 
-    def _estimate(self, piece: Array, samples: int, number: int) -> Array:
-        """Covariances (n, d, d) of the signals of one matrix, of so many samples of a trial."""
-        if self.prototypes:
-            prototype = self.prototypes[number]
-            return oas(prototype.beside(piece)) * prototype.scale**2
-        return (
-            oas(piece, samples) if self.covariance == "oas" else _ESTIMATES[self.covariance](piece)
-        )
+    def _beside_averages(self, pieces: Iterator[Array]) -> list[Array]:
+        pairs = zip(pieces, self.prototypes, strict=True)
+        return [prototype.covariances(piece) for piece, prototype in pairs]
+
+    def _in_batches(self, pieces: Iterator[Array]) -> list[Array]:
+        """Covariances (n, d, d) of every piece; of few trials several at a time, to save calls."""
+        found: list[Array] = []
+        batch: list[Array] = []
+        samples = cycle(stop - start for start, stop in self.slices)
+        last = 0
+        for piece, n in zip(pieces, samples, strict=False):
+            full = piece.size * len(batch) > BATCH_SAMPLES
+            if batch and (full or n != last or piece.shape != batch[0].shape):
+                found += self._estimates(batch, last)
+                batch = []
+            batch.append(piece)
+            last = n
+        return found + self._estimates(batch, last)
+
+    def _estimates(self, pieces: list[Array], samples: int) -> list[Array]:
+        """Covariances of signals that stand for so many samples of a trial."""
+        X = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+        if self.other is not None:
+            C = self.other(X)
+        else:
+            C = oas(X, samples) if self.covariance == "oas" else _ESTIMATES[self.covariance](X)
+        return [C] if len(pieces) == 1 else np.split(C, len(pieces))
 
     def _filtered(self, X: Array) -> Iterator[Array]:
         gains = self._gains  # type: ignore[attr-defined]

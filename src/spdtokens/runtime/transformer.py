@@ -100,6 +100,17 @@ class FoldedTransformer:
         self.d_ff = len(blocks[0].expand)
         self.dtype = project.dtype
 
+    def astype(self, dtype: DTypeLike) -> FoldedTransformer:
+        """A copy with matrices of another dtype."""
+        return FoldedTransformer(
+            stored(self.project, dtype),
+            stored(self.offsets, dtype),
+            tuple(block.astype(dtype) for block in self.blocks),
+            stored(self.head, dtype),
+            self.n_heads,
+            self.needs_bias,
+        )
+
     def scores(self, tokens: Array, bias: Array | None = None) -> Array:
         """Class scores (n, classes) of tokens.
 

@@ -43,6 +43,12 @@ DEFAULT = "broadband"
 #: Half the width in Hz of the bands around stimulus frequencies, and the harmonics taken.
 STIMULUS_HALF_WIDTH = 0.5
 STIMULUS_HARMONICS = (1, 2)
+#: Of the bands ``'ssvep'``: Hz at each side of a stimulus frequency and its harmonics (the line,
+#: and the line with its surroundings), and the bands in which attention and rest show.
+SSVEP_HALF_WIDTHS = (0.25, 1.0)
+SSVEP_CONTEXT = (Band(4.0, 8.0), Band(8.0, 13.0), Band(13.0, 30.0), Band(30.0, 45.0))
+#: Names of bands that depend on the stimulus frequencies.
+OF_STIMULI = ("stimulus", "ssvep")
 
 BandSpec = str | Sequence[tuple[float | None, float | None] | Band]
 
@@ -69,29 +75,56 @@ def stimulus_bands(
     )
 
 
-def resolve_bands(bands: BandSpec, stimulus_frequencies: Sequence[float] = ()) -> tuple[Band, ...]:
-    """Bands of a preset's name or of a list of (low, high) pairs.
+def ssvep_bands(frequencies: Sequence[float], seconds: float) -> tuple[Band, ...]:
+    """Bands of two widths around each stimulus frequency and its harmonic, and four wide ones.
+
+    Parameters
+    ----------
+    frequencies : sequence of float
+        Flicker frequencies in Hz.
+    seconds : float
+        Length of the window; bands are a little wider than it resolves.
+    """
+    least = 0.5001 / seconds  # whatever rounding does
+    widths = dict.fromkeys(max(width, least) for width in SSVEP_HALF_WIDTHS)
+    narrow = [stimulus_bands(frequencies, half_width=width) for width in widths]
+    return (*(band for bands in narrow for band in bands), *SSVEP_CONTEXT)
+
+
+def resolve_bands(
+    bands: BandSpec, stimulus_hz: Sequence[float] = (), seconds: float = float("inf")
+) -> tuple[Band, ...]:
+    """Bands of a preset's name, of text such as ``'8-13,13-30'``, or of (low, high) pairs.
 
     Parameters
     ----------
     bands : str or sequence of pairs
-        ``'none'``, ``'broadband'``, ``'paper3'``, ``'filterbank'``, ``'stimulus'``, or pairs in Hz
-        with None for no limit.
-    stimulus_frequencies : sequence of float
-        Needed by ``'stimulus'``.
+        ``'none'``, ``'broadband'``, ``'paper3'``, ``'filterbank'``, ``'stimulus'``, ``'ssvep'``,
+        or edges in Hz: as text, or as pairs with None for no limit.
+    stimulus_hz : sequence of float
+        Needed by ``'stimulus'`` and ``'ssvep'``.
+    seconds : float, optional
+        Length of the window, for ``'ssvep'``.
     """
     if isinstance(bands, str):
-        if bands == "stimulus":
-            if not stimulus_frequencies:
+        if bands in OF_STIMULI:
+            if not len(stimulus_hz):
                 raise SignalError(
-                    "The bands 'stimulus' need the flicker frequencies: pass "
-                    "stimulus_frequencies=(13, 17, 21), say."
+                    f"bands={bands!r} needs the flicker frequencies: pass stimulus_hz=(13, 17, 21)."
                 )
-            return stimulus_bands(stimulus_frequencies)
-        if bands not in PRESETS:
-            known = ", ".join([*PRESETS, "stimulus"])
-            raise SignalError(f"There are no bands {bands!r}. Choose from {known}, or give a list.")
-        return PRESETS[bands]
+            if bands == "ssvep":
+                return ssvep_bands(stimulus_hz, seconds)
+            return stimulus_bands(stimulus_hz)
+        if bands in PRESETS:
+            return PRESETS[bands]
+        pairs = [part.split("-") for part in bands.split(",")]
+        if not bands[:1].isdigit() or any(len(pair) != 2 for pair in pairs):
+            known = ", ".join([*PRESETS, *OF_STIMULI])
+            raise SignalError(
+                f"There are no bands {bands!r}. Choose from {known}, or give edges in Hz such as "
+                "'8-13,13-30'."
+            )
+        bands = [(low, high) for low, high in pairs]  # type: ignore[misc]
     resolved = tuple(band if isinstance(band, Band) else _pair(band) for band in bands)
     if not resolved:
         raise SignalError("The list of bands is empty; use 'none' for no filtering.")
@@ -110,7 +143,7 @@ def _pair(pair: tuple[float | None, float | None]) -> Band:
 
 
 def cut_bands(
-    bands: BandSpec, sfreq: float, seconds: float, stimulus_frequencies: Sequence[float] = ()
+    bands: BandSpec, sfreq: float, seconds: float, stimulus_hz: Sequence[float] = ()
 ) -> tuple[BandSpec, list[str]]:
     """What a recording can carry of bands that nobody asked for.
 
@@ -125,8 +158,8 @@ def cut_bands(
         Samples per second.
     seconds : float
         Length of the window.
-    stimulus_frequencies : sequence of float
-        Needed by ``'stimulus'``.
+    stimulus_hz : sequence of float
+        Needed by ``'stimulus'`` and ``'ssvep'``.
 
     Returns
     -------
@@ -141,7 +174,7 @@ def cut_bands(
         If nothing is left.
     """
     nyquist = sfreq / 2
-    wanted, kept, changes = resolve_bands(bands, stimulus_frequencies), [], []
+    wanted, kept, changes = resolve_bands(bands, stimulus_hz, seconds), [], []
     for band in wanted:
         if band.high is None or band.high < nyquist:
             kept.append(band)
@@ -161,10 +194,10 @@ def cut_bands(
 
 
 def default_bands(
-    bands: BandSpec, sfreq: float, seconds: float, stimulus_frequencies: Sequence[float] = ()
+    bands: BandSpec, sfreq: float, seconds: float, stimulus_hz: Sequence[float] = ()
 ) -> BandSpec:
     """Bands of :func:`cut_bands`, with a warning that tells what was changed."""
-    kept, changes = cut_bands(bands, sfreq, seconds, stimulus_frequencies)
+    kept, changes = cut_bands(bands, sfreq, seconds, stimulus_hz)
     if changes:
         warnings.warn(f"Default bands: {cut_note(changes, sfreq)}.", stacklevel=2)
     return kept

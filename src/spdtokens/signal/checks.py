@@ -5,9 +5,35 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from spdtokens.signal.bands import SignalError
+
+
+def as_trials(X: ArrayLike) -> NDArray[Any]:
+    """An array of trials (n, channels, samples) from whatever can be made one.
+
+    Raises
+    ------
+    SignalError
+        For another shape, no trials, or values that are not real numbers.
+    """
+    X = np.asarray(X)
+    if X.dtype.kind in "OUS":
+        try:
+            X = X.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise SignalError(f"Trials must be real numbers, got {X.dtype}: {error}.") from error
+    if X.dtype.kind not in "fiub":
+        raise SignalError(
+            f"Trials must be real numbers, got {X.dtype}. Complex data not supported."
+        )
+    if X.ndim != 3 or 0 in X.shape:
+        raise SignalError(
+            f"Expected trials (n, channels, samples), none of them 0, got shape {X.shape}. Reshape "
+            "your data."
+        )
+    return X
 
 
 def _names(channels: NDArray[np.int64], ch_names: tuple[str, ...] | None) -> str:

@@ -7,7 +7,7 @@ bands. Live it is applied forwards only and keeps its state between chunks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -18,8 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spdtokens.runtime.signals import Front
 from spdtokens.signal.bands import UNFILTERED, Band
-from spdtokens.spd.arrays import as_tensor
 
 ORDER = 4
 #: What a filter may pass of frequencies that a decimated signal cannot carry.
@@ -52,7 +52,56 @@ def reach(bands: Sequence[Band], sfreq: float, samples: int) -> int:
     return max((_ringing(band, sfreq, samples) for band in real), default=0)
 
 
-def zero_phase(X: NDArray[Any], bands: Sequence[Band], sfreq: float) -> list[FloatArray]:
+def make_front(
+    bands: Sequence[Band],
+    sfreq: float,
+    n_samples: int,
+    *,
+    filtering: str = "zero-phase",
+    decimate: bool = False,
+    slices: Sequence[tuple[int, int]] | None = None,
+    **more: Any,
+) -> Front:
+    """All that turns trials of so many samples into matrices, in the words of the runtime.
+
+    Parameters
+    ----------
+    bands : sequence of Band
+    sfreq : float
+        Samples per second.
+    n_samples : int
+        Of a trial.
+    filtering : {'zero-phase', 'causal'}, default='zero-phase'
+    decimate : bool, default=False
+        Sample every band at the rate that carries it (:func:`decimated_length`).
+    slices : sequence of pairs of int, optional
+        Windows in samples; the whole trial by default.
+    **more
+        Other fields of :class:`~spdtokens.runtime.signals.Front`.
+    """
+    pad = reach(bands, sfreq, n_samples)
+    if filtering == "zero-phase":
+        length = transform_length(n_samples, pad)
+    else:  # a causal filter has no samples to continue into: room for the products to end
+        length = int(scipy.fft.next_fast_len(2 * n_samples, real=True))
+    rest: dict[str, Any] = {"delays": (), "covariance": "sample", "prototypes": ()}
+    rest |= {"relative": 0.0, "absolute": 0.0, "scale": 1.0}
+    return Front(
+        n_samples=n_samples,
+        filtering=filtering,
+        sections=[None if band == UNFILTERED else butterworth(band, sfreq) for band in bands],
+        passes_offset=[band.low is None for band in bands],
+        pad=pad,
+        length=length,
+        decimated=[decimated_length(band, sfreq, length) for band in bands] if decimate else None,
+        slices=((0, n_samples),) if slices is None else slices,
+        **rest | more,
+    )
+
+
+def zero_phase(
+    X: NDArray[Any], bands: Sequence[Band], sfreq: float, *, decimate: bool = False
+) -> list[FloatArray]:
     """Filter signals into bands without shifting them in time.
 
     Parameters
@@ -60,35 +109,26 @@ def zero_phase(X: NDArray[Any], bands: Sequence[Band], sfreq: float) -> list[Flo
     X : ndarray, shape (..., samples)
     bands : sequence of Band
     sfreq : float
+        Samples per second.
+    decimate : bool, default=False
+        Sample every band at the rate that carries it (:func:`decimated_length`). The first sample
+        stays where it is; the number of samples tells the rate.
 
     Returns
     -------
     filtered : list of ndarray, shape (..., samples)
-        One a band. Ends are padded by odd reflection, as ``scipy.signal.sosfiltfilt`` does.
+        One per band. Ends are padded by odd reflection, as ``scipy.signal.sosfiltfilt`` does.
     """
-    return list(each_zero_phase(X, bands, sfreq))
-
-
-def each_zero_phase(
-    X: NDArray[Any], bands: Sequence[Band], sfreq: float, decimate: bool = False
-) -> Iterator[FloatArray]:
-    """:func:`zero_phase`, one band after another: of many bands, only one is held at a time.
-
-    Parameters
-    ----------
-    X, bands, sfreq
-        As for :func:`zero_phase`.
-    decimate : bool, default=False
-        Sample every band at the rate that carries it (:func:`decimated_length`). The first sample
-        stays where it is; the number of samples tells the rate.
-    """
-    X = np.asarray(X, dtype=np.float64)
-    for filtered in _each_band(as_tensor(X), bands, sfreq, decimate):
-        yield filtered.numpy()
+    X = np.asarray(X)
+    front = make_front(bands, sfreq, X.shape[-1], decimate=decimate)
+    whole = X.reshape(-1, 1, X.shape[-1])
+    return [piece.reshape(*X.shape[:-1], -1) for piece in front.pieces(whole)]
 
 
 def zero_phase_tensor(X: Tensor, bands: Sequence[Band], sfreq: float) -> list[Tensor]:
     """:func:`zero_phase` for tensors, through which gradients flow.
+
+    The reference is :func:`zero_phase`.
 
     Parameters
     ----------
@@ -102,7 +142,24 @@ def zero_phase_tensor(X: Tensor, bands: Sequence[Band], sfreq: float) -> list[Te
     -------
     filtered : list of Tensor of float64, shape (..., samples)
     """
-    return list(_each_band(X, bands, sfreq))
+    X = X.double()
+    if all(band == UNFILTERED for band in bands):
+        return [X for _ in bands]
+    samples = X.shape[-1]
+    # A constant offset passes through reflection untouched but would ring: take it out first.
+    offset = X.mean(-1, keepdim=True)
+    pad = reach(bands, sfreq, samples)
+    length = transform_length(samples, pad)
+    spectrum = torch.fft.rfft(_odd_reflection(X - offset, pad), length)
+    found = []
+    for band in bands:
+        if band == UNFILTERED:
+            found.append(X)
+            continue
+        gain = torch.from_numpy(_zero_phase_gain(band, sfreq, length)).to(X.device)
+        out = torch.fft.irfft(spectrum * gain, length)[..., pad : pad + samples]
+        found.append(out + offset if band.low is None else out)
+    return found
 
 
 def transform_length(samples: int, pad: int) -> int:
@@ -121,39 +178,6 @@ def decimated_length(band: Band, sfreq: float, length: int) -> int:
     # In steps of sqrt 2, so that neighbouring bands have the same length and go together.
     halvings = max(0, int(2 * np.log2(length / (2 * (int(passed[-1]) + 1))))) / 2
     return min(length, int(scipy.fft.next_fast_len(int(np.ceil(length / 2**halvings)), real=True)))
-
-
-def _each_band(
-    X: Tensor, bands: Sequence[Band], sfreq: float, decimate: bool = False
-) -> Iterator[Tensor]:
-    X = X.double()
-    samples = X.shape[-1]
-    if all(band == UNFILTERED for band in bands):
-        yield from (X for _ in bands)
-        return
-    # A constant offset passes through reflection untouched but would ring: take it out first.
-    offset = X.mean(-1, keepdim=True)
-    pad = reach(bands, sfreq, samples)
-    padded = _odd_reflection(X - offset, pad)
-    length = transform_length(samples, pad)
-    # torch's transform shares its threads with the matrix products that follow.
-    spectrum = torch.fft.rfft(padded, length)
-    if decimate:  # the trial first, so that it begins with a sample at every rate
-        bins = torch.arange(spectrum.shape[-1], dtype=X.dtype, device=X.device)
-        spectrum = spectrum * torch.exp(2j * torch.pi * pad / length * bins)
-        pad = 0
-    for band in bands:
-        if band == UNFILTERED:
-            yield X
-            continue
-        gain = torch.from_numpy(_zero_phase_gain(band, sfreq, length)).to(X.device)
-        new = decimated_length(band, sfreq, length) if decimate else length
-        # What is at half the rate itself cannot be told apart from its mirror image.
-        kept, used = samples * new // length, (new + 1) // 2 if decimate else new // 2 + 1
-        out = torch.fft.irfft(spectrum[..., :used] * gain[:used], new)[..., pad : pad + kept]
-        if new < length:
-            out = out * (new / length)
-        yield out + offset if band.low is None else out
 
 
 @lru_cache(maxsize=1024)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from spdtokens.signal.bands import (
     DEFAULT,
@@ -17,6 +16,40 @@ from spdtokens.signal.bands import (
 )
 
 Window = tuple[float, float]
+#: Windows by name: parts of the whole trial.
+WINDOWS: dict[str, tuple[Window, ...]] = {
+    "whole": ((0.0, 1.0),),
+    # Where potentials are looked for.
+    "nested": ((0.0, 1.0), (0.0, 0.75)),
+}
+WindowSpec = str | Sequence[Window]
+
+
+def resolve_windows(windows: WindowSpec | None, begin: float, end: float) -> tuple[Window, ...]:
+    """Windows of a name, within a stretch of time, or as they are given.
+
+    Parameters
+    ----------
+    windows : str or sequence of pairs, optional
+        ``'whole'`` (the default), ``'nested'`` (the whole stretch, and its first three quarters),
+        or pairs in seconds.
+    begin, end : float
+        The stretch, in seconds.
+    """
+    if windows is None or isinstance(windows, str):
+        if windows is not None and windows not in WINDOWS:
+            raise SignalError(
+                f"There are no windows {windows!r}. Choose from {', '.join(WINDOWS)}, or give "
+                "pairs in seconds such as [(0.5, 2.5)]."
+            )
+        parts = WINDOWS[windows or "whole"]
+        return tuple((begin + a * (end - begin), begin + b * (end - begin)) for a, b in parts)
+    try:
+        return tuple((float(left), float(right)) for left, right in windows)
+    except (TypeError, ValueError) as error:
+        raise SignalError(
+            f"windows must be pairs in seconds such as [(0.5, 2.5)], got {windows!r}."
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -49,25 +82,15 @@ class TokenPlan:
             for left, right in self.windows
         ]
 
-    def cut(self, filtered: Iterable[Any]) -> Iterator[Any]:
-        """Signals (..., samples) of every token, given those of every band: windows run fastest.
-
-        The number of a signal's samples tells its rate, if that is not the rate of the trials.
-        """
-        for signal in filtered:
-            rate = signal.shape[-1] / self.n_samples
-            for start, stop in self.slices:
-                yield signal[..., round(start * rate) : round(stop * rate)]
-
 
 def plan_tokens(
     *,
     sfreq: float,
     n_samples: int,
     bands: BandSpec | None = None,
-    windows: Sequence[Window] | None = None,
+    windows: WindowSpec | None = None,
     tmin: float = 0.0,
-    stimulus_frequencies: Sequence[float] = (),
+    stimulus_hz: Sequence[float] = (),
 ) -> TokenPlan:
     """Resolve bands and windows, and refuse what the signal cannot carry.
 
@@ -77,14 +100,19 @@ def plan_tokens(
         Samples a second.
     n_samples : int
         Of a trial.
-    bands, windows, tmin, stimulus_frequencies
-        As in :class:`~spdtokens.signal.Tokenizer`.
+    bands, windows, tmin, stimulus_hz
+        As in :class:`~spdtokens.FilterBankCovariances`.
     """
     end = tmin + n_samples / sfreq
-    chosen = tuple(windows) if windows is not None else ((tmin, end),)
+    chosen = resolve_windows(windows, tmin, end)
+    shortest = min((right - left for left, right in chosen), default=0.0)
+    if shortest <= 0:
+        raise SignalError(f"windows must be one or more, each ending after it begins: {windows!r}.")
     if bands is None:
-        bands = default_bands(DEFAULT, sfreq, min(right - left for left, right in chosen))
-    resolved = resolve_bands(bands, stimulus_frequencies)
+        bands = default_bands(DEFAULT, sfreq, shortest)
+    elif bands == "ssvep":  # made for the data by us: what the rate cannot carry is left out
+        bands = default_bands(bands, sfreq, shortest, stimulus_hz)
+    resolved = resolve_bands(bands, stimulus_hz, shortest)
     slices = []
     for left, right in chosen:
         start, stop = (round((t - tmin) * sfreq) for t in (left, right))
@@ -106,5 +134,5 @@ def refuse_short_windows(plan: TokenPlan, n_channels: int) -> None:
             raise SignalError(
                 f"The window {left:g}-{right:g} s has {stop - start} samples for "
                 f"{n_channels} channels: such a covariance is singular. Use a longer window, "
-                "or a shrinkage estimator such as covariance='oas'."
+                "or a shrinkage estimator such as estimator='oas'."
             )

@@ -64,11 +64,6 @@ class Prototypes:
         """Covariances (n, d, d) of trials that were not trained on."""
         return self._covariances(self.made, X / self.scale)
 
-    def state(self) -> list[Any]:
-        """All that was learnt."""
-        filters = [self.made.Xd_.filters_] if self.kind == "xdawn" else []
-        return [self.scale, self.made.P_, *filters]
-
     def _xdawn(self, noise: Array) -> XdawnCovariances:
         # Averages have no noise to speak of: to shrink their covariance would blur the filters.
         return XdawnCovariances(
@@ -79,6 +74,11 @@ class Prototypes:
         # As made.transform(X) gives them, all trials at once: a tenth of the time.
         filters = made.Xd_.filters_ if self.kind == "xdawn" else None
         return oas(Prototype(made.P_, filters, 1.0).beside(X)) * self.scale**2
+
+    def prototype(self) -> Prototype:
+        """What new trials need of all that was learnt."""
+        filters = self.made.Xd_.filters_ if self.kind == "xdawn" else None
+        return Prototype(np.asarray(self.made.P_), filters, self.scale)
 
 
 def turned(fold: XdawnCovariances, full: XdawnCovariances, noise: Array) -> XdawnCovariances:

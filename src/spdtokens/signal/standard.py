@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from spdtokens.runtime.threads import one_thread
 from spdtokens.signal.bands import BandSpec, SignalError
-from spdtokens.signal.checks import check_trials
-from spdtokens.signal.filters import zero_phase
-from spdtokens.signal.plan import plan_tokens
-from spdtokens.signal.tokenizer import Window
+from spdtokens.signal.checks import as_trials, check_trials
+from spdtokens.signal.filters import make_front
+from spdtokens.signal.plan import WindowSpec, plan_tokens
 
 
 class StandardTrials(TransformerMixin, BaseEstimator):
@@ -27,14 +26,29 @@ class StandardTrials(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     sfreq : float
-    bands : str or sequence of pairs, optional
-        One band, or ``'none'``; by default that of :class:`~spdtokens.signal.Tokenizer`.
-    windows : sequence of pairs, optional
+        Sampling rate in Hz.
+    bands : str or sequence of pairs, default=None
+        One band, or ``'none'``; by default that of :class:`~spdtokens.FilterBankCovariances`.
+    windows : sequence of pairs, default=None
         One window, in seconds on the clock of ``tmin``; the whole trial by default.
-    tmin : float
-        Time of a trial's first sample.
-    stimulus_frequencies : sequence of float
-        Not used but to name a band.
+    tmin : float, default=0.0
+        Time of a trial's first sample in seconds.
+
+    Attributes
+    ----------
+    mean_, scale_ : ndarray, shape (channels, 1)
+    n_features_in_ : int
+        Number of channels.
+    n_samples_ : int
+        Samples of a trial, before the window is cut.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens import StandardTrials
+    >>> X = np.random.default_rng(0).standard_normal((10, 4, 500))
+    >>> StandardTrials(250, windows=[(0.5, 1.5)]).fit_transform(X).shape
+    (10, 4, 250)
     """
 
     def __init__(
@@ -42,37 +56,40 @@ class StandardTrials(TransformerMixin, BaseEstimator):
         sfreq: float,
         *,
         bands: BandSpec | None = None,
-        windows: Sequence[Window] | None = None,
+        windows: WindowSpec | None = None,
         tmin: float = 0.0,
-        stimulus_frequencies: Sequence[float] = (),
     ) -> None:
         self.sfreq = sfreq
         self.bands = bands
         self.windows = windows
         self.tmin = tmin
-        self.stimulus_frequencies = stimulus_frequencies
+
+    def __sklearn_tags__(self) -> Tags:
+        """Say that input is three-dimensional."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = False
+        tags.input_tags.three_d_array = True
+        return tags
 
     @one_thread()
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:  # noqa: ARG002
         """Learn mean and standard deviation of every channel of trials (n, channels, samples)."""
-        X = np.asarray(X)
-        if X.ndim != 3 or not len(X):
-            raise SignalError(f"Expected trials (n, channels, samples), got shape {X.shape}.")
-        self.n_features_in_, self.n_samples_ = X.shape[1:]
-        self._token_plan = plan_tokens(
+        X = as_trials(X)
+        plan = plan_tokens(
             sfreq=self.sfreq,
-            n_samples=self.n_samples_,
+            n_samples=X.shape[-1],
             bands=self.bands,
             windows=self.windows,
             tmin=self.tmin,
-            stimulus_frequencies=self.stimulus_frequencies,
         )
-        if len(self._token_plan.names) != 1:
+        if len(plan.names) != 1:
             raise SignalError(
-                f"A network on raw trials takes one band and one window, not these: "
-                f"{', '.join(self._token_plan.names)}."
+                f"A network on raw trials takes one band and one window, got {len(plan.names)}: "
+                f"{', '.join(plan.names)}."
             )
         check_trials(X)
+        self.n_features_in_, self.n_samples_ = X.shape[1:]
+        self._front = make_front(plan.bands, self.sfreq, X.shape[-1], slices=plan.slices)
         cut = self._cut(X)
         self.mean_ = cut.mean((0, 2), keepdims=True)[0]
         self.scale_ = cut.std((0, 2), keepdims=True)[0]
@@ -82,16 +99,16 @@ class StandardTrials(TransformerMixin, BaseEstimator):
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """Standard trials (n, channels, samples of the window)."""
         check_is_fitted(self)
-        X = np.asarray(X)
-        if X.ndim != 3 or X.shape[1:] != (self.n_features_in_, self.n_samples_):
+        X = as_trials(X)
+        if X.shape[1:] != (self.n_features_in_, self.n_samples_):
             raise SignalError(
-                f"Fitted to trials of {self.n_features_in_} channels and {self.n_samples_} "
-                f"samples, got an array of shape {X.shape}."
+                f"{type(self).__name__} was fitted to trials of {self.n_features_in_} channels and "
+                f"{self.n_samples_} samples, got {X.shape[1]} and {X.shape[2]}."
             )
         check_trials(X)
         standard: NDArray[np.float64] = (self._cut(X) - self.mean_) / self.scale_
         return standard
 
     def _cut(self, X: NDArray[Any]) -> NDArray[np.float64]:
-        (piece,) = self._token_plan.cut(zero_phase(X, self._token_plan.bands, self.sfreq))
-        return np.asarray(piece)
+        (piece,) = self._front.pieces(X)
+        return piece

@@ -25,6 +25,7 @@ from spdtokens.spd.scalar_functions import (
     SpectralFunction,
     power_function,
 )
+from spdtokens.spd.tokens import TokenEmbedding
 from spdtokens.spd.triangle import matrix_dim, token_dim, unvech, vech
 from spdtokens.spd.validation import NotSPDError, check_spd
 
@@ -39,6 +40,7 @@ __all__ = [
     "Floor",
     "NotSPDError",
     "SpectralFunction",
+    "TokenEmbedding",
     "barycenter_bures_wasserstein",
     "check_spd",
     "distance_bures_wasserstein",

@@ -7,14 +7,15 @@ from dataclasses import fields
 from typing import Any, get_args
 
 from spdtokens._errors import UserError
+from spdtokens.classifiers import DecodingPipeline
+from spdtokens.classifiers.methods import METHODS, PRESETS, Method, RecipeName, Settings
+from spdtokens.evaluation.estimators import CLASS, build
 from spdtokens.evaluation.plan import Choice
 from spdtokens.models.config import TransformerConfig
 from spdtokens.signal.bands import PRESETS as BANDS_BY_NAME
 from spdtokens.signal.bands import resolve_bands
 from spdtokens.signal.covariance import ESTIMATORS, PROTOTYPES
 from spdtokens.study.reading import BANDS, NUMBER, PAIR, TABLE, TEXT, TRUTH, WHOLE, Kind, Table
-from spdtokens.training.methods import METHODS, Method, RecipeName, Settings
-from spdtokens.training.presets import PRESETS, resolve_preset
 from spdtokens.training.recipe import Recipe
 
 KEYS = ("name", "label", "bands", "covariance", "preset", "changes", "recipe", "epochs", "device")
@@ -28,6 +29,8 @@ CHANGEABLE = {
 
 def read_choice(table: Table) -> Choice:
     """A method with its settings; what is wrong is added to the table's problems."""
+    if CLASS in table.values or "steps" in table.values:
+        return _spelled_out(table)
     table.only(KEYS)
     table.needs("name")
     name = table.choice("name", METHODS, "", what="method")
@@ -45,6 +48,30 @@ def read_choice(table: Table) -> Choice:
     if settings.epochs is not None and "epochs" in settings.changes:
         table.wrong("epochs is given twice: leave it out of the changes.")
     return Choice(name, settings, table.get("label", TEXT, ""))
+
+
+def _spelled_out(table: Table) -> Choice:
+    """An estimator by its class and parameters, or a pipeline by its steps."""
+    label = table.get("label", TEXT, "")
+    values = {key: value for key, value in table.values.items() if key != "label"}
+    steps = values.pop("steps", None)
+    try:
+        if steps is None:
+            return Choice(build(values), label=label)
+        if values:
+            raise UserError(f"steps and {next(iter(values))} are given: a pipeline has only steps")
+        if not isinstance(steps, list) or not all(
+            isinstance(step, dict) and CLASS in step for step in steps
+        ):
+            raise UserError("[[methods.steps]] are tables, each with a class and its parameters")
+        made = [build(step) for step in steps]
+        names = [type(step).__name__.lower() for step in made]
+        known = {"filterbankcovariances": "filterbank"}
+        names = [known.get(name, name) for name in names[:-1]] + ["classifier"]
+        return Choice(DecodingPipeline(list(zip(names, made, strict=True))), label=label)
+    except (UserError, TypeError) as error:
+        table.wrong(str(error))
+        return Choice("", label=label)
 
 
 def _refuse_idle(table: Table, method: Method) -> None:
@@ -102,7 +129,7 @@ def _changes(table: Table) -> dict[str, Any]:
     preset = table.values.get("preset", "paper")
     if len(table.problems) == before and isinstance(preset, str) and preset in PRESETS:
         try:
-            resolve_preset(preset, **values)
+            Settings(preset=preset, changes=values).transformer()
         except UserError as error:
             changes.wrong(str(error))
     return values

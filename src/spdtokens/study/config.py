@@ -10,7 +10,9 @@ tables, every data set being combined with every protocol, and every method run 
     that all recordings have), ``resample`` (a rate in Hz).
 ``[[methods]]``
     ``name``, ``label``, ``bands``, ``device``; of networks ``epochs`` and ``recipe``; of token
-    transformers ``preset`` and ``[methods.changes]``, values of the preset to replace.
+    transformers ``preset`` and ``[methods.changes]``, parameters to replace. Or an estimator
+    spelled out: ``class`` (of spdtokens, or a dotted path to any scikit-learn estimator) and its
+    parameters; or ``[[methods.steps]]``, each such a table, for a pipeline.
 ``[[protocols]]``
     ``name``, the protocol's options, ``access``, ``alignment``, ``domain``.
 
@@ -26,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from spdtokens._errors import UserError
+from spdtokens.classifiers.methods import get_method
 from spdtokens.evaluation.access import ACCESS
 from spdtokens.evaluation.alignment import ALIGNMENTS
 from spdtokens.evaluation.metrics import METRICS
@@ -37,7 +40,6 @@ from spdtokens.study.datasets import read_dataset
 from spdtokens.study.errors import StudyError
 from spdtokens.study.reading import ANYTHING, TEXT, TOP, Table, shown, tables
 from spdtokens.training.device import resolve_device
-from spdtokens.training.methods import get_method
 from spdtokens.training.recipe import SEEDS, STABILITY_SEEDS
 
 
@@ -125,14 +127,14 @@ def check_study(study: Study, source: Source | None = None) -> None:
             except UserError as error:
                 problems[str(error)] = None
         for choice in question.choices:
-            method = get_method(choice.method)
-            reason = method.why_not(dataset)
-            if reason is not None:
-                problems[f"{reason}. Leave it out."] = None
-                continue
+            if isinstance(choice.method, str):
+                reason = get_method(choice.method).why_not(dataset)
+                if reason is not None:
+                    problems[f"{reason}. Leave it out."] = None
+                    continue
             try:
                 resolve_device(choice.settings.device)
-                method.options(dataset, choice.settings)
+                choice.make(dataset)
             except UserError as error:
                 problems[f"{choice.title} on {dataset.name}: {error}"] = None
     if problems:

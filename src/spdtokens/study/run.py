@@ -167,7 +167,7 @@ def run_study(
     tell(progress)
 
     def still_missing() -> Iterator[Batch]:
-        for batch in batches(missing):
+        for batch in batches(missing, planned.source):
             done = store.done([spec.key for spec in batch], planned.code)
             left = [spec for spec in batch if spec.key not in done]
             progress.elsewhere += len(batch) - len(left)

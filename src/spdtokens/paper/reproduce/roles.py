@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from spdtokens.training.methods import Settings
+from spdtokens.classifiers.methods import Settings
 
 Data = Literal["sim", "real"]
 

@@ -14,6 +14,7 @@ from spdtokens.data import Selection
 from spdtokens.evaluation.origin import code_digest
 from spdtokens.evaluation.plan import Choice, Question, Source, plan
 from spdtokens.evaluation.summary import summarise
+from spdtokens.models.networks import NETWORKS
 from spdtokens.paper.reproduce.experiments import Cell, Experiment
 from spdtokens.paper.reproduce.roles import ROLES, Data
 from spdtokens.study.config import Study
@@ -21,7 +22,6 @@ from spdtokens.study.executors import Executor
 from spdtokens.study.run import Plan, Progress, run_study
 from spdtokens.study.store import RunStore
 from spdtokens.training.engine import Listener
-from spdtokens.training.methods import get_method
 from spdtokens.training.recipe import SEEDS
 
 
@@ -208,8 +208,7 @@ class Reproduction:
         )
 
     def _shortened(self, choice: Choice) -> Choice:
-        method = get_method(choice.method)
-        if self.extent.network_epochs is None or method.together or not method.has_seed:
+        if self.extent.network_epochs is None or choice.name not in NETWORKS:
             return choice
         return replace(choice, settings=replace(choice.settings, epochs=self.extent.network_epochs))
 

@@ -9,17 +9,17 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from spdtokens.classifiers import TokenTransformerClassifier
+from spdtokens.classifiers.methods import get_method
 from spdtokens.data import Selection
 from spdtokens.evaluation.folds import check_fold
-from spdtokens.evaluation.parts import covariances
+from spdtokens.evaluation.parts import matrices, split_front
 from spdtokens.evaluation.plan import Source
 from spdtokens.evaluation.protocols import get_protocol
-from spdtokens.models import SPDTokenTransformer
 from spdtokens.paper.reproduce.roles import Data, Role
-from spdtokens.signal import Tokenizer
+from spdtokens.spd import TokenEmbedding
 from spdtokens.training import Pool, RunPlan, TrainedRun, train_runs
 from spdtokens.training.labels import held_back
-from spdtokens.training.methods import get_method
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,17 @@ class Watched:
         trials = self.source.trials(name, Selection(), (who,))
         fold = get_protocol(self.role.protocol).folds(trials.table, who)[0]
         check_fold(fold, trials)
-        method = get_method(f"token-{self.embedding}")
-        options = method.covariance_options(dataset, settings)
-        assert options is not None
+        front, _ = split_front(get_method(f"token-{self.embedding}").make(dataset, settings))
+        assert front is not None
         parts = {name: rows for name, rows in fold.parts().items() if len(rows)}
         if "validation" not in parts:  # only to draw a curve: nothing is chosen by it
             own = held_back(42, trials.table.y[fold.train], None, 0.125)
             assert own.validation is not None
             parts["validation"] = fold.train[own.validation]
             parts["train"] = fold.train[own.train]
-        C = {part: covariances(trials, rows, options) for part, rows in parts.items()}
-        tokenizer = Tokenizer(self.embedding.replace("-", "_"), unit_free=True).fit(C["train"])
-        tokens = torch.from_numpy(np.concatenate([tokenizer.transform(C[p]) for p in C])).float()
+        C = {part: matrices(trials, front, rows) for part, rows in parts.items()}
+        first = TokenEmbedding(self.embedding.replace("-", "_"), unit_free=True).fit(C["train"])
+        tokens = torch.from_numpy(np.concatenate([first.tokens(C[part]) for part in C])).float()
         edges = np.cumsum([0, *(len(C[part]) for part in C)])
         places = {part: np.arange(edges[i], edges[i + 1]) for i, part in enumerate(C)}
         y = np.concatenate([trials.table.y[parts[part]] for part in C])
@@ -96,9 +95,9 @@ class Watched:
 
         The curves of the test trials are for looking: the last epoch is kept whatever they say.
         """
-        preset = self.role.settings(epochs=epochs).resolved_preset()
+        network = TokenTransformerClassifier(**self.role.settings(epochs=epochs).transformer())
         n_tokens, n_features = self.tokens.shape[1:]
-        model = SPDTokenTransformer(n_features, n_tokens, len(self.classes), preset.config)
+        model = network._module(n_features, n_tokens, len(self.classes))
         plans = [
             RunPlan(
                 seed,
@@ -108,4 +107,5 @@ class Watched:
             )
             for seed in seeds
         ]
-        return train_runs(model, Pool(self.tokens, torch.from_numpy(self.y)), plans, preset.recipe)
+        pool = Pool(self.tokens, torch.from_numpy(self.y))
+        return train_runs(model, pool, plans, network._recipe())

@@ -1,0 +1,147 @@
+"""What the classifiers share: labels, seeds, trials held back, decisions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from spdtokens.spd.tokens import TokenEmbedding, as_matrices, matrix_tags
+from spdtokens.training.labels import encode
+from spdtokens.training.recipe import TrainingError
+
+Array = NDArray[np.float64]
+Codes = NDArray[np.int64]
+#: Names of embeddings, an embedding, or None for ready tokens.
+EmbeddingSpec = str | list[str] | tuple[str, ...] | TokenEmbedding | None
+
+
+class TokenClassifier(ClassifierMixin, BaseEstimator):
+    """Base of the classifiers whose first layer is an embedding.
+
+    Subclasses have the parameter ``embedding``: what :class:`TokenEmbedding` takes, one of these
+    itself, or None if the input is tokens (n, features) or (n, tokens, features).
+    """
+
+    embedding: EmbeddingSpec
+
+    def __sklearn_tags__(self) -> Tags:
+        """Say that matrices are three-dimensional, unless the input is tokens."""
+        tags = super().__sklearn_tags__()
+        return tags if self.embedding is None else matrix_tags(tags)
+
+    def _embedding(self) -> TokenEmbedding | None:
+        """The first layer, not fitted."""
+        if self.embedding is None:
+            return None
+        if isinstance(self.embedding, TokenEmbedding):
+            return TokenEmbedding(**self.embedding.get_params())
+        return TokenEmbedding(self.embedding, unit_free=True)
+
+    def _checked_for_fit(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Codes]:
+        """Matrices (n, m, d, d) or tokens (n, tokens, features), and labels coded 0, 1, ..."""
+        if self.embedding is None:
+            tokens, y = validate_data(
+                self, X, y, allow_nd=True, ensure_all_finite=False, dtype=np.float64
+            )
+            self.token_shape_ = tokens.shape[1:]
+            found = _as_tokens(tokens)
+        else:
+            found = as_matrices(X)
+            self.n_features_in_ = found.shape[-1]
+        self.classes_, codes = encode(y, len(found))
+        return found, codes
+
+    def _checked(self, X: ArrayLike) -> Array:
+        """The same of trials to predict, which must be like those of ``fit``."""
+        check_is_fitted(self)
+        if self.embedding_ is not None:
+            return self.embedding_.checked(X)
+        tokens = validate_data(
+            self, X, reset=False, allow_nd=True, ensure_all_finite=False, dtype=np.float64
+        )
+        if tokens.shape[1:] != self.token_shape_:
+            raise TrainingError(
+                f"The classifier was fitted to trials of shape {self.token_shape_}, got "
+                f"{tokens.shape[1:]}."
+            )
+        return _as_tokens(tokens)
+
+    def _tokens_of(self, C: Array) -> Array:
+        """Tokens (n, tokens, features) of what :meth:`_checked` gave."""
+        return C if self.embedding_ is None else self.embedding_.of_matrices(C)
+
+    embedding_: TokenEmbedding | None
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predict the most probable class of each trial.
+
+        Parameters
+        ----------
+        X : array, as for ``fit``
+
+        Returns
+        -------
+        y : ndarray, shape (n,)
+        """
+        return self.classes_[self.predict_proba(X).argmax(1)]
+
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Predict class probabilities.
+
+        Parameters
+        ----------
+        X : array, as for ``fit``
+
+        Returns
+        -------
+        probabilities : ndarray, shape (n, classes)
+            In the order of ``classes_``.
+        """
+        scores = self.decision_function(X)  # subclasses override this or that
+        return softmax(scores if scores.ndim == 2 else np.stack([0 * scores, scores], 1), axis=1)
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Compute decision values: logarithms of probabilities, up to a constant per trial.
+
+        Parameters
+        ----------
+        X : array, as for ``fit``
+
+        Returns
+        -------
+        values : ndarray, shape (n, classes), or (n,) for two classes
+        """
+        logs = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
+        return as_decisions(logs)
+
+
+def as_decisions(scores: Array) -> Array:
+    """Scores (n, classes) as scikit-learn has them: of two classes their difference (n,)."""
+    return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+
+def check_finite(tokens: NDArray[Any]) -> None:
+    """Refuse trials with values that are not numbers."""
+    bad = np.flatnonzero(~np.isfinite(tokens).all(axis=tuple(range(1, tokens.ndim))))
+    if len(bad):
+        shown = ", ".join(map(str, bad[:5])) + (", ..." if len(bad) > 5 else "")
+        raise TrainingError(
+            f"Input X contains NaN or infinity in {len(bad)} of {len(tokens)} trials ({shown}). "
+            "Remove these trials, or look where the values come from."
+        )
+
+
+def _as_tokens(X: NDArray[Any]) -> Array:
+    if X.ndim > 3:
+        raise TrainingError(
+            f"With embedding=None, expected tokens (n, features) or (n, tokens, features), got "
+            f"shape {X.shape}."
+        )
+    check_finite(X)
+    return np.asarray(X if X.ndim == 3 else X[:, None, :])

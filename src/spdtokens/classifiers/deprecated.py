@@ -1,0 +1,114 @@
+"""Names of the first edition, for one release."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import Pipeline
+
+from spdtokens.classifiers.decoder import DecodingPipeline, make_decoder
+from spdtokens.classifiers.methods import PRESETS, RECOMMENDED
+from spdtokens.classifiers.transformer import TokenTransformerClassifier
+from spdtokens.signal import FilterBankCovariances
+from spdtokens.spd import TokenEmbedding
+from spdtokens.training.recipe import TrainingError
+
+#: Parameters of the filter bank, by their names of the first edition.
+_FILTERBANK = {
+    "bands": "bands",
+    "windows": "windows",
+    "tmin": "tmin",
+    "stimulus_frequencies": "stimulus_hz",
+    "filtering": "filtering",
+    "covariance": "estimator",
+    "n_filters": "n_filters",
+    "cross_fit": "cross_fit",
+    "delays": "delays",
+    "decimate": "decimate",
+    "regularisation": "regularisation",
+    "unit_in_volts": "unit_in_volts",
+}
+
+
+def _renamed(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of the filter bank, taken out of those given."""
+    found = {new: options.pop(old) for old, new in _FILTERBANK.items() if old in options}
+    found = {name: value for name, value in found.items() if value is not None}
+    if found.get("regularisation") == "paper":
+        del found["regularisation"]
+        found["estimator"] = "paper"
+    return found
+
+
+def _warn(old: str, new: str) -> None:
+    text = f"{old} is deprecated and goes in 0.3: use {new} (docs/migration.md)."
+    warnings.warn(text, FutureWarning, stacklevel=3)
+
+
+def Tokenizer(
+    embedding: str | Sequence[str] = "log_euclidean", *, sfreq: float | None = None, **options: Any
+) -> Pipeline:
+    """Make a pipeline from trials to tokens.
+
+    .. deprecated:: 0.2
+       Use :class:`spdtokens.FilterBankCovariances` and :class:`spdtokens.TokenEmbedding`.
+    """
+    _warn("Tokenizer", "FilterBankCovariances and TokenEmbedding in a pipeline")
+    filterbank = _renamed(options)
+    steps: list[tuple[str, BaseEstimator]] = [("tokens", TokenEmbedding(embedding, **options))]
+    if sfreq is not None:
+        steps.insert(0, ("filterbank", FilterBankCovariances(sfreq, **filterbank)))
+    return Pipeline(steps)
+
+
+def SPDTokenClassifier(
+    embedding: str | Sequence[str] | None = None,
+    *,
+    sfreq: float | None = None,
+    paradigm: str | None = None,
+    preset: str = RECOMMENDED,
+    **options: Any,
+) -> DecodingPipeline:
+    """Make a decoder from the parameters of the first edition.
+
+    .. deprecated:: 0.2
+       Use :func:`spdtokens.make_decoder`, or :class:`spdtokens.TokenTransformerClassifier` behind
+       :class:`spdtokens.FilterBankCovariances`.
+    """
+    _warn("SPDTokenClassifier", "make_decoder or TokenTransformerClassifier")
+    filterbank = _renamed(options)
+    tokens = {name: options.pop(name) for name in ("isometric", "floor") if name in options}
+    if preset == RECOMMENDED:
+        frequencies = filterbank.get("stimulus_hz", ())
+        kind = paradigm or ("ssvep" if len(frequencies) else "mi")
+        windows = filterbank.get("windows")
+        decoder = make_decoder(
+            kind,
+            sfreq=sfreq,
+            tmin=filterbank.get("tmin", 0.0),
+            window=windows[0] if windows and len(windows) == 1 else None,
+            stimulus_hz=frequencies,
+        )
+        if kind == "erp" and windows and len(windows) == 1:
+            del filterbank["windows"]  # of which the decoder makes two
+        if sfreq is not None:
+            decoder["filterbank"].set_params(**filterbank)
+        options = {name: value for name, value in options.items() if value is not None}
+    elif preset in PRESETS:
+        first = [("filterbank", FilterBankCovariances(sfreq, **filterbank))] if sfreq else []
+        classifier = TokenTransformerClassifier(**PRESETS[preset])
+        decoder = DecodingPipeline([*first, ("classifier", classifier)])
+        options = {name: value for name, value in options.items() if value is not None}
+    else:
+        known = ", ".join((RECOMMENDED, *PRESETS))
+        raise TrainingError(f"There is no preset {preset!r}. There are: {known}.")
+    classifier = decoder["classifier"]
+    if embedding is not None:
+        classifier.set_params(embedding=embedding)
+    if tokens:
+        classifier.set_params(embedding=TokenEmbedding(embedding or "log_euclidean", **tokens))
+    classifier.set_params(**options)
+    return decoder

@@ -1,0 +1,438 @@
+"""Every method of the comparison, by name: a function from a data set to an estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sklearn.base import BaseEstimator
+
+from spdtokens._errors import UserError
+from spdtokens._extras import how_to_install, is_installed
+from spdtokens.classifiers.decoder import (
+    POTENTIALS,
+    RHYTHMS,
+    DecodingPipeline,
+    filterbank_options,
+)
+from spdtokens.classifiers.discriminant import EMBEDDINGS as RECOMMENDED_EMBEDDINGS
+from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
+from spdtokens.classifiers.networks import NetworkClassifier
+from spdtokens.classifiers.transformer import TokenMLPClassifier, TokenTransformerClassifier
+from spdtokens.data import Dataset
+from spdtokens.models import SPDTokenTransformer, TransformerConfig, classical
+from spdtokens.models.config import SMALL
+from spdtokens.models.networks import NETWORKS, SPD, Input, TrialShape
+from spdtokens.signal import FilterBankCovariances, StandardTrials
+from spdtokens.signal.bands import DEFAULT, OF_STIMULI, BandSpec, cut_bands
+from spdtokens.signal.covariance import ESTIMATORS, PROTOTYPES
+from spdtokens.spd import EMBEDDINGS, TokenEmbedding, token_dim
+from spdtokens.training.recipe import Recipe
+
+RecipeName = Literal["published", "common"]
+RECOMMENDED = "recommended"
+#: By name, parameters of the token transformer that replace its defaults: the paper's for BCI2a and
+#: BCIcha, and for MAMEM.
+PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "paper-small": {
+        "d_model": SMALL.d_model,
+        "n_layers": SMALL.n_layers,
+        "n_heads": SMALL.n_heads,
+        "d_ff": SMALL.d_ff,
+        "batch_size": 32,
+    },
+}
+#: Share of training trials held back where a recipe needs validation and the protocol has none.
+HELD_BACK = 0.125
+#: What can be changed of ``recommended``: on the way to matrices, and after.
+FILTERBANK_CHANGES = ("windows", "delays", "cross_fit", "decimate", "n_filters", "filtering")
+CLASSIFIER_CHANGES = ("embedding", "isometric", "ridge", "gains")
+CHANGES = (*FILTERBANK_CHANGES, *CLASSIFIER_CHANGES)
+
+
+class MethodError(UserError):
+    """A method that does not exist or does not apply; the message says what does."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What may be changed of methods by those who only name them.
+
+    Attributes
+    ----------
+    bands : str or sequence of pairs
+        ``'auto'`` for the method's own or what suits the paradigm; anything else replaces them.
+    covariance : str
+        Estimator, as in :class:`spdtokens.FilterBankCovariances`; ``'auto'`` for the sample
+        covariance of networks and OAS shrinkage, or Xdawn for potentials, of classical methods.
+    preset : str
+        Of the token transformers: one of ``PRESETS``.
+    changes : mapping
+        Parameters of the token transformer: ``{"n_layers": 2}``; of ``recommended`` any of
+        ``CHANGES``.
+    recipe : {'published', 'common'}
+        Of the other networks.
+    epochs : int, optional
+        Instead of those of preset and recipe.
+    device : str
+    """
+
+    bands: BandSpec = "auto"
+    covariance: str = "auto"
+    preset: str = "paper"
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    recipe: RecipeName = "published"
+    epochs: int | None = None
+    device: str = "auto"
+
+    def transformer(self) -> dict[str, Any]:
+        """Parameters of the token transformer, checked.
+
+        Raises
+        ------
+        UserError
+            For an unknown preset or parameter, or a value out of range.
+        """
+        if self.preset not in PRESETS:
+            raise MethodError(
+                f"There is no preset {self.preset!r}. There are: {', '.join(PRESETS)}."
+            )
+        given = PRESETS[self.preset] | {"epochs": self.epochs} | dict(self.changes)
+        given = {name: value for name, value in given.items() if value is not None}
+        known = TokenTransformerClassifier().get_params(deep=False)
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            raise MethodError(
+                f"The token transformer has no {unknown[0]!r}. It has: {', '.join(known)}."
+            )
+        model = TokenTransformerClassifier(**given)
+        model._config()
+        if model._recipe().needs_validation and model.validation is None:
+            given["validation"] = HELD_BACK
+        return given
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method of the comparison.
+
+    Attributes
+    ----------
+    name, family, reference : str
+    input : {'raw', 'covariance', 'tokens'}
+        What its classifier works on, in the end.
+    steps : callable
+        From the options of the first step (None for a data set of matrices) and the settings to the
+        estimator.
+    has_seed : bool
+        Whether chance plays a part.
+    needs_signals : bool
+        Whether covariance matrices are not enough.
+    only_for : str, optional
+        The one paradigm it is made for.
+    bands : str, optional
+        Its own where the user names none, for all paradigms but SSVEP, whose bands are around the
+        stimuli.
+    own_covariances : bool
+        Whether it makes covariances of its own kind from signals.
+    takes_minutes : bool
+        Whether a run without chance in it is so long that it is stored by itself.
+    extra : str, optional
+        Ours, without which it does not run.
+    parameters : callable, optional
+        From the shape of trials, and the configuration of token transformers, to the number of
+        weights.
+    """
+
+    name: str
+    family: str
+    reference: str
+    input: Input
+    steps: Callable[[dict[str, Any] | None, Settings], BaseEstimator]
+    has_seed: bool = False
+    needs_signals: bool = False
+    only_for: str | None = None
+    bands: str | None = None
+    own_covariances: bool = False
+    takes_minutes: bool = False
+    extra: str | None = None
+    parameters: Callable[[TrialShape, TransformerConfig], int] | None = None
+
+    @property
+    def installed(self) -> bool:
+        """Whether all that it needs is installed."""
+        return is_installed(self.extra)
+
+    def why_not(self, dataset: Dataset) -> str | None:
+        """Why the method does not apply to a data set, or is not there; None if it can be used."""
+        if self.needs_signals and dataset.is_covariance:
+            return f"{self.name} needs signals, and {dataset.name} holds covariance matrices"
+        if self.only_for not in (None, dataset.paradigm):
+            return f"{self.name} is made for {self.only_for}, and {dataset.name} is not"
+        if self.extra is not None and not self.installed:
+            return f"{self.name} is not installed (it comes with {how_to_install(self.extra)})"
+        return None
+
+    def make(self, dataset: Dataset, settings: Settings | None = None) -> BaseEstimator:
+        """The estimator for the trials of a data set, not fitted.
+
+        Raises
+        ------
+        MethodError
+            If the method does not apply, or its extra is not installed.
+        """
+        settings = settings or Settings()
+        reason = self.why_not(dataset)
+        if reason is not None:
+            raise MethodError(f"{reason[0].upper()}{reason[1:]}.")
+        return self.steps(self._options(dataset, settings), settings)
+
+    def bands_cut(self, dataset: Dataset, settings: Settings) -> list[str]:
+        """What the sampling rate cuts of bands that nobody asked for, in words."""
+        return [] if dataset.is_covariance else self._bands(dataset, settings)[1]
+
+    def _options(self, dataset: Dataset, settings: Settings) -> dict[str, Any] | None:
+        """Options of the first step; None for a data set of matrices."""
+        if dataset.is_covariance:
+            if self.name == RECOMMENDED:
+                self._changed(settings, ())
+            return None
+        bands = self._bands(dataset, settings)[0]
+        options: dict[str, Any] = {"sfreq": dataset.sfreq, "tmin": dataset.tmin}
+        options |= {"bands": bands, "windows": [dataset.window]}
+        if self.input == "raw":
+            return options
+        if self.name == RECOMMENDED:
+            frequencies = dataset.stimulus_frequencies
+            options |= filterbank_options(dataset.paradigm, dataset.window, frequencies)
+            options["bands"] = bands
+        if bands in OF_STIMULI:
+            options["stimulus_hz"] = dataset.stimulus_frequencies
+        options["estimator"] = self._estimator(dataset, settings, options.get("estimator"))
+        if self.name == RECOMMENDED:
+            options |= self._changed(settings, FILTERBANK_CHANGES)
+        return options
+
+    def _changed(self, settings: Settings, names: tuple[str, ...]) -> dict[str, Any]:
+        """Of ``recommended``: the changes that have one of these names."""
+        unknown = [name for name in settings.changes if name not in CHANGES]
+        if unknown:
+            raise MethodError(f"{self.name} has no {unknown[0]!r}. It has: {', '.join(CHANGES)}.")
+        return {name: value for name, value in settings.changes.items() if name in names}
+
+    def _estimator(self, dataset: Dataset, settings: Settings, own: str | None) -> str:
+        """The user's; else its own; else what users of pyRiemann would choose; else the paper's."""
+        if settings.covariance != "auto":
+            known = (*ESTIMATORS, *PROTOTYPES)
+            if settings.covariance not in known:
+                raise MethodError(
+                    f"There is no covariance {settings.covariance!r}. There are: auto, "
+                    f"{', '.join(known)}."
+                )
+            return settings.covariance
+        if own is not None:
+            return own
+        if self.family != "classical":
+            return "sample"
+        return "xdawn" if dataset.paradigm == "erp" and self.bands is None else "oas"
+
+    def _bands(self, dataset: Dataset, settings: Settings) -> tuple[BandSpec, list[str]]:
+        """The user's bands; else the default ones, as far as the sampling rate carries them."""
+        if settings.bands != "auto":
+            return settings.bands, []
+        bands = self._default_bands(dataset)
+        assert dataset.sfreq is not None
+        begin, end = dataset.window
+        return cut_bands(bands, dataset.sfreq, end - begin, dataset.stimulus_frequencies)
+
+    def _default_bands(self, dataset: Dataset) -> BandSpec:
+        """Bands where the user names none.
+
+        The method's own, around the stimuli for SSVEP; else those of the paradigm: for potentials
+        1-24 Hz (nothing, if already filtered); for classical methods 8-30 Hz of motor imagery, or
+        where the paradigm is not known, and the stimuli of SSVEP; for ``recommended`` those of
+        :func:`make_decoder`; for networks, one token per trial, 4-40 Hz.
+        """
+        stimulus = dataset.paradigm == "ssvep" and dataset.stimulus_frequencies
+        if self.bands is not None:
+            return "stimulus" if stimulus else self.bands
+        if dataset.paradigm == "erp":
+            return "none" if None not in dataset.filtered else POTENTIALS
+        if self.name == RECOMMENDED:
+            options = filterbank_options(dataset.paradigm, None, dataset.stimulus_frequencies)
+            bands: BandSpec = options["bands"]
+            return bands
+        if self.family == "classical" and stimulus and not self.own_covariances:
+            return "stimulus"
+        if self.family == "classical" and dataset.paradigm in ("motor imagery", "other"):
+            return RHYTHMS  # where nothing is known, rhythms, as recommended takes it
+        return DEFAULT
+
+
+def get_method(name: str) -> Method:
+    """A method by name.
+
+    Raises
+    ------
+    MethodError
+        Listing all names.
+    """
+    if name not in METHODS:
+        raise MethodError(f"There is no method {name!r}. There are: {', '.join(METHODS)}.")
+    return METHODS[name]
+
+
+def _decoder(options: dict[str, Any] | None, classifier: BaseEstimator) -> DecodingPipeline:
+    first = [] if options is None else [("filterbank", FilterBankCovariances(**options))]
+    return DecodingPipeline([*first, ("classifier", classifier)])
+
+
+def _recommended() -> Method:
+    def steps(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
+        changes = {k: v for k, v in settings.changes.items() if k in CLASSIFIER_CHANGES}
+        if changes.pop("isometric", False):
+            names = changes.get("embedding", RECOMMENDED_EMBEDDINGS)
+            changes["embedding"] = TokenEmbedding(names, isometric=True, unit_free=True)
+        if options is not None and options["estimator"] in PROTOTYPES:
+            changes.setdefault("gains", None)  # rows are not channels
+        return _decoder(options, TokenDiscriminantClassifier(**changes))
+
+    return Method(RECOMMENDED, "token discriminant", "this package", "tokens", steps)
+
+
+def _tokens() -> list[Method]:
+    def steps(embedding: str) -> Callable[..., BaseEstimator]:
+        def made(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
+            classifier = TokenTransformerClassifier(
+                embedding, **settings.transformer(), device=settings.device
+            )
+            return _decoder(options, classifier)
+
+        return made
+
+    def count(shape: TrialShape, config: TransformerConfig) -> int:
+        features = token_dim(shape.n_chans)
+        network = SPDTokenTransformer(features, shape.n_tokens, shape.n_outputs, config)
+        return sum(p.numel() for p in network.parameters())
+
+    return [
+        Method(
+            f"token-{embedding.replace('_', '-')}{'-multiband' if bands else ''}",
+            "token transformer",
+            "Chen et al. 2026",
+            "tokens",
+            steps(embedding),
+            has_seed=True,
+            needs_signals=bands is not None,
+            bands=bands,
+            parameters=count,
+        )
+        for bands in (None, "paper3")
+        for embedding in EMBEDDINGS
+    ]
+
+
+def _classical() -> list[Method]:
+    barachant = "Barachant et al. 2012"
+    signals: dict[str, Any] = {"needs_signals": True}
+    rows: list[tuple[str, str, dict[str, Any]]] = [
+        ("mdm", barachant, {}),
+        ("fgmdm", "Barachant et al. 2010", {}),
+        ("ts-lr", barachant, {}),
+        ("ts-svm", "Barachant et al. 2013", {}),
+        ("ts-lda", barachant, {}),
+        (
+            "fb-ts-lr",
+            "Ang et al. 2008, in the tangent space",
+            signals | {"bands": "filterbank"},
+        ),
+        (
+            "xdawn-ts-lr",
+            "Barachant and Congedo 2014",
+            signals | {"only_for": "erp", "own_covariances": True},
+        ),
+        (
+            "acm-ts-svm",
+            "Carrara and Papadopoulo 2024",
+            signals | {"own_covariances": True, "takes_minutes": True},
+        ),
+    ]
+
+    def steps(name: str) -> Callable[..., BaseEstimator]:
+        make = classical.PIPELINES[name]
+        return lambda options, _settings: make(options)
+
+    return [
+        Method(name, "classical", reference, "covariance", steps(name), **more)
+        for name, reference, more in rows
+    ]
+
+
+def _networks() -> list[Method]:
+    def steps(name: str) -> Callable[..., BaseEstimator]:
+        raw = NETWORKS[name].input == "raw"
+
+        def made(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
+            classifier = NetworkClassifier(
+                name,
+                sfreq=options["sfreq"] if raw and options is not None else None,
+                recipe=settings.recipe,
+                epochs=settings.epochs,
+                device=settings.device,
+            )
+            if not raw:
+                return _decoder(options, classifier)
+            assert options is not None  # raw networks need signals
+            trials = StandardTrials(**options)
+            return DecodingPipeline([("trials", trials), ("classifier", classifier)])
+
+        return made
+
+    def count(name: str) -> Callable[[TrialShape, TransformerConfig], int]:
+        build = NETWORKS[name].build
+        return lambda shape, _config: sum(p.numel() for p in build(shape).parameters())
+
+    found = [
+        Method(
+            network.name,
+            network.family,
+            network.reference,
+            network.input,
+            steps(network.name),
+            has_seed=True,
+            needs_signals=network.input == "raw",
+            extra=network.extra,
+            parameters=count(network.name),
+        )
+        for network in NETWORKS.values()
+    ]
+    after = next(i for i, method in enumerate(found) if method.name == "eegnet")
+    return [*found[:after], _mlp(), *found[after:]]
+
+
+def _mlp() -> Method:
+    def steps(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
+        epochs = Recipe.epochs if settings.epochs is None else settings.epochs
+        return _decoder(options, TokenMLPClassifier(epochs=epochs, device=settings.device))
+
+    def count(shape: TrialShape, _config: TransformerConfig) -> int:
+        features = token_dim(shape.n_chans)
+        network = TokenMLPClassifier()._module(features, shape.n_tokens, shape.n_outputs)
+        return sum(p.numel() for p in network.parameters())
+
+    return Method(
+        "spd-token-mlp",
+        SPD,
+        "the paper's ablation",
+        "tokens",
+        steps,
+        has_seed=True,
+        parameters=count,
+    )
+
+
+METHODS: dict[str, Method] = {
+    method.name: method for method in (_recommended(), *_tokens(), *_classical(), *_networks())
+}

@@ -1,0 +1,281 @@
+"""From SPD matrices to tokens, as a scikit-learn transformer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+
+from spdtokens._errors import UserError
+from spdtokens.runtime.matrices import inverse_root
+from spdtokens.runtime.threads import one_thread
+from spdtokens.runtime.tokens import AT_REFERENCE, PRINCIPAL, Tokens
+from spdtokens.spd.embeddings import Embedding, Several, get_embeddings
+from spdtokens.spd.embeddings.principal import principal_axes
+from spdtokens.spd.floor import Floor
+from spdtokens.spd.parallel import share_out
+from spdtokens.spd.triangle import token_dim
+from spdtokens.spd.validation import check_spd
+
+#: Of EEG, in square microvolts: a signal of 10 microvolts.
+USUAL_VARIANCE = 100.0
+#: Entries of matrices that are embedded at a time.
+PART_ENTRIES = 1 << 17
+Array = NDArray[np.float64]
+
+
+def as_matrices(X: ArrayLike) -> Array:
+    """SPD matrices (n, m, d, d) from (n, d, d), (n, m, d, d) or nested lists of either.
+
+    Raises
+    ------
+    UserError
+        For another shape, no trials, or matrices that are not symmetric positive definite.
+    """
+    X = np.asarray(X)
+    if X.dtype.kind == "c":
+        raise UserError(f"Complex data not supported: matrices must be real, got {X.dtype}.")
+    try:
+        C = np.asarray(X, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise UserError(f"Matrices must be real numbers, got {X.dtype}: {error}.") from error
+    if C.ndim not in (3, 4) or 0 in C.shape:
+        raise UserError(
+            f"Expected SPD matrices (n, d, d) or (n, m, d, d), n > 0, got shape {X.shape}. Reshape "
+            "your data, or put FilterBankCovariances before the classifier."
+        )
+    check_spd(C)
+    return C if C.ndim == 4 else C[:, None]
+
+
+def matrix_tags(tags: Tags) -> Tags:
+    """Say that input is three-dimensional and positive."""
+    tags.input_tags.two_d_array = False
+    tags.input_tags.three_d_array = True
+    return tags
+
+
+class TokenEmbedding(TransformerMixin, BaseEstimator):
+    """Turn SPD matrices into tokens: the upper triangle of a function of the matrix.
+
+    The first layer of the token classifiers. By itself it puts tokens in front of any classifier.
+
+    Parameters
+    ----------
+    embedding : str or sequence of str, default='log_euclidean'
+        ``'log_euclidean'``, ``'bures_wasserstein'`` (the square root), ``'euclidean'``,
+        ``'cholesky'``, ``'log_cholesky'``; ``'affine_invariant'``, ``'whitened_root'`` or
+        ``'principal_correlation'``, which are fitted to training matrices; or ``'class_filters'``,
+        which is fitted to training matrices and labels. With several names, each matrix gives one
+        token per name: those of the first embedding come first.
+    isometric : bool, default=False
+        Multiply off-diagonal entries by sqrt 2, so that distances of tokens are those of matrices.
+    floor : {'relative', 'paper'}, default='relative'
+        Least eigenvalue: relative to the matrix, or the paper's 1e-12.
+    unit_free : bool, default=False
+        Divide all matrices by one number, so that the mean variance of the training trials is 100:
+        that of EEG in microvolts, for which the paper's network was made. Then no token depends on
+        the unit of the signal.
+
+    Attributes
+    ----------
+    embedding_ : Embedding or Several
+        As torch computes it, with gradients.
+    tokens_ : Tokens
+        As NumPy computes it: what :meth:`tokens` and model files use.
+    scale_ : float
+        What matrices are divided by; 1 unless ``unit_free``.
+    n_matrices_, n_tokens_ : int
+        Per trial.
+    n_features_in_ : int
+        Rows of a matrix.
+
+    See Also
+    --------
+    FilterBankCovariances : Makes matrices of signals.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens import TokenEmbedding
+    >>> C = np.stack([np.eye(3), 4 * np.eye(3)])
+    >>> TokenEmbedding("bures_wasserstein").fit_transform(C)
+    array([[1., 0., 0., 1., 0., 1.],
+           [2., 0., 0., 2., 0., 2.]])
+    """
+
+    def __init__(
+        self,
+        embedding: str | Sequence[str] = "log_euclidean",
+        *,
+        isometric: bool = False,
+        floor: Literal["relative", "paper"] = "relative",
+        unit_free: bool = False,
+    ) -> None:
+        self.embedding = embedding
+        self.isometric = isometric
+        self.floor = floor
+        self.unit_free = unit_free
+
+    def __sklearn_tags__(self) -> Tags:
+        """Say that input is three-dimensional, and whether labels are needed."""
+        tags = matrix_tags(super().__sklearn_tags__())
+        tags.target_tags.required = "class_filters" in self.names
+        return tags
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the embeddings."""
+        return (self.embedding,) if isinstance(self.embedding, str) else tuple(self.embedding)
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
+        """Learn the unit, references and filters from training matrices.
+
+        Parameters
+        ----------
+        X : array, shape (n, d, d) or (n, m, d, d)
+        y : array, shape (n,), optional
+            Labels, needed by ``'class_filters'``.
+
+        Returns
+        -------
+        self
+        """
+        return self.fit_matrices(as_matrices(X), y)
+
+    @one_thread()
+    def fit_matrices(self, C: Array, y: ArrayLike | None = None) -> Self:
+        """:meth:`fit` of matrices (n, m, d, d) that have been checked."""
+        if self.floor not in ("relative", "paper"):
+            raise UserError(f"floor must be 'relative' or 'paper', got {self.floor!r}.")
+        floor = Floor.paper() if self.floor == "paper" else Floor()
+        embedding = get_embeddings(self.embedding, isometric=self.isometric, floor=floor)
+        if y is None and "class_filters" in self.names:
+            raise UserError(
+                "embedding 'class_filters' requires y to be passed, but the target y is None."
+            )
+        self.scale_ = 1.0
+        if self.unit_free:
+            variances = np.trace(C, axis1=-2, axis2=-1) / C.shape[-1]
+            self.scale_ = float(variances.mean()) / USUAL_VARIANCE
+        self.n_features_in_ = C.shape[-1]
+        self.n_matrices_ = C.shape[1]
+        self.n_tokens_ = self.n_matrices_ * len(self.names)
+        self.embedding_: Embedding | Several = embedding.fit(self.scaled(C), y)
+        self.tokens_ = self._in_numpy(floor)
+        return self
+
+    def _in_numpy(self, floor: Floor) -> Tokens:
+        found = getattr(self.embedding_, "reference", None)
+        reference = None if found is None else found.numpy()
+        filters = getattr(self.embedding_, "filters", None)
+        return Tokens(
+            embeddings=self.names,
+            isometric=self.isometric,
+            relative=floor.relative,
+            absolute=floor.absolute,
+            scale=self.scale_,
+            whiteners=inverse_root(reference)  # type: ignore[arg-type]
+            if any(name in AT_REFERENCE for name in self.names)
+            else None,
+            axes=principal_axes(torch.from_numpy(reference)).numpy()
+            if PRINCIPAL in self.names
+            else None,
+            filters=None if filters is None else filters.numpy(),
+        )
+
+    def scaled(self, C: Array) -> Array:
+        """Matrices as the embedding sees them: without a unit, if that is asked for."""
+        return C / self.scale_ if self.unit_free else C
+
+    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None, **_: Any) -> Array:
+        """Fit, and return the tokens of the training matrices (n, tokens * features)."""
+        C = as_matrices(X)
+        return self.fit_matrices(C, y).of_matrices(C).reshape(len(C), -1)
+
+    def transform(self, X: ArrayLike) -> Array:
+        """Compute tokens, side by side.
+
+        Parameters
+        ----------
+        X : array, shape (n, d, d) or (n, m, d, d)
+
+        Returns
+        -------
+        tokens : ndarray, shape (n, tokens * features)
+        """
+        tokens = self.tokens(X)
+        return tokens.reshape(len(tokens), -1)
+
+    def tokens(self, X: ArrayLike) -> Array:
+        """Compute tokens.
+
+        Parameters
+        ----------
+        X : array, shape (n, d, d) or (n, m, d, d)
+
+        Returns
+        -------
+        tokens : ndarray, shape (n, tokens, features)
+        """
+        check_is_fitted(self)
+        return self.of_matrices(self.checked(X))
+
+    def checked(self, X: ArrayLike) -> Array:
+        """Matrices (n, m, d, d) like those of :meth:`fit`; others are refused."""
+        C = as_matrices(X)
+        if C.shape[1:3] != (self.n_matrices_, self.n_features_in_):
+            raise UserError(
+                f"Fitted to {self.n_matrices_} matrices of {self.n_features_in_} rows per trial, "
+                f"got {C.shape[1]} of {C.shape[2]}."
+            )
+        return C
+
+    @one_thread()
+    def of_matrices(self, C: Array) -> Array:
+        """:meth:`tokens` of matrices (n, m, d, d) that have been checked."""
+        size = max(1, PART_ENTRIES // C[0].size)
+        if len(C) <= size:
+            return self.tokens_(C)
+        tokens = np.empty((len(C), self.n_tokens_, token_dim(C.shape[-1])))
+
+        def work(start: int) -> None:
+            tokens[start : start + size] = self.tokens_(C[start : start + size])
+
+        share_out(work, range(0, len(C), size))
+        return tokens
+
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> NDArray[Any]:
+        """Names of the tokens' entries.
+
+        Parameters
+        ----------
+        input_features : sequence of str, optional
+            Names of a trial's matrices, as :class:`FilterBankCovariances` gives them;
+            ``'matrix 0'``, ... by default.
+
+        Returns
+        -------
+        names : ndarray of str, shape (tokens * features,)
+            Such as ``'8-13 Hz log_euclidean[0,1]'``.
+        """
+        check_is_fitted(self)
+        matrices = input_features
+        if matrices is None or len(matrices) != self.n_matrices_:
+            matrices = [f"matrix {i}" for i in range(self.n_matrices_)]
+        entries = list(zip(*np.triu_indices(self.n_features_in_), strict=True))
+        return np.array(
+            [
+                f"{matrix} {name}[{i},{j}]"
+                for name in self.names
+                for matrix in matrices
+                for i, j in entries
+            ],
+            dtype=object,
+        )
