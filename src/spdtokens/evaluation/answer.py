@@ -70,8 +70,8 @@ class Evaluation:
     >>> from spdtokens import evaluate
     >>> result = evaluate("sim-mi", ["ts-lr", "mdm"], subjects=1)
     >>> frame = result.to_frame()
-    >>> list(frame.index), frame.loc["ts-lr", "n_test"] > 0
-    (['ts-lr', 'mdm'], True)
+    >>> frame["n_test"].to_dict()
+    {'ts-lr': 288, 'mdm': 288}
     >>> trials = result.predictions()
     >>> right = trials["truth"] == trials["predicted"]
     >>> accuracy = right.groupby(trials["method"]).mean()
@@ -229,6 +229,12 @@ def evaluate(
         ``subjects``, ``seeds``, ...) and of :class:`~spdtokens.data.Selection` (``paradigm``,
         ``stimulus_hz``, ``window``, ``classes``, ``where``, ``channels``, ``resample``).
 
+    Returns
+    -------
+    Evaluation
+        With :meth:`~Evaluation.to_frame`, :meth:`~Evaluation.predictions` and
+        :meth:`~Evaluation.compare`.
+
     Raises
     ------
     EvaluationError
@@ -237,11 +243,9 @@ def evaluate(
     Examples
     --------
     >>> from spdtokens import evaluate
-    >>> answer = evaluate("sim-mi", ["ts-lr", "mdm"], subjects=("1",))
-    >>> [row.method for row in answer.rows]
-    ['ts-lr', 'mdm']
-    >>> answer.rows[0].score > answer.rows[0].chance_bound
-    True
+    >>> frame = evaluate("sim-mi", ["ts-lr", "mdm"], subjects=1).to_frame()
+    >>> (frame["score"] > frame["chance_bound"]).to_dict()
+    {'ts-lr': True, 'mdm': True}
     """
     if not isinstance(dataset, str | Path | Dataset):
         dataset = _from_arrays(dataset, sfreq, tmin)
