@@ -79,7 +79,7 @@ def made_decision(run: RunResult, bands: int = 3, changed: int = 0, apart: float
 def made_facts(results: dict[str, list[RunResult]], *, metric="accuracy", more=0, **asked) -> Facts:
     """Of runs by method; ``more`` of them are missing."""
     question = Question("sim-mi", tuple(map(Choice, results)), **asked)
-    answer = Evaluation(question, results, summarise(results, metric))
+    answer = Evaluation(question, results, summarise(results, metric), CLASSES)
     return Facts(1, answer, "sim-mi", CLASSES, sum(map(len, results.values())) + more)
 
 

@@ -46,6 +46,6 @@ def test_a_row_has_weights_median_time_and_least_memory() -> None:
 def test_weights_are_those_of_the_network(method: str, settings: dict, weights: int | None) -> None:
     run = made_run(method)
     run = replace(run, spec=replace(run.spec, settings=settings))
-    answer = Evaluation(Question("sim-mi", ()), {"name": [run], "none yet": []}, [])
+    answer = Evaluation(Question("sim-mi", ()), {"name": [run], "none yet": []}, [], ("a", "b"))
     expected = {} if weights is None else {"name": weights}
     assert parameters_of(answer, load_dataset("sim-mi")) == expected

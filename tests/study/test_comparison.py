@@ -37,7 +37,7 @@ def answer(scores: np.ndarray, **more: str) -> Evaluation:
         ]
         for m, method in enumerate(METHODS[: len(scores)])
     }
-    return Evaluation(question, results, summarise(results, "accuracy"))
+    return Evaluation(question, results, summarise(results, "accuracy"), ("a", "b"))
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,10 +20,27 @@ from spdtokens.evaluation.execute import execute
 from spdtokens.evaluation.metrics import default_metric, get_metric
 from spdtokens.evaluation.plan import Choice, Question, Source, plan
 from spdtokens.evaluation.runs import RunResult, RunSpec, as_text
-from spdtokens.evaluation.summary import Row, summarise
+from spdtokens.evaluation.show import summary_html, summary_text
+from spdtokens.evaluation.summary import Row, compare_methods, summarise
 from spdtokens.evaluation.trials import Index, Trials
 from spdtokens.training.engine import Listener
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+#: Columns of :meth:`Evaluation.to_frame` and :meth:`Evaluation.compare`, and which are text.
+_ROW = (
+    *("method", "metric", "score", "std", "std_over", "train_score", "chance", "chance_bound"),
+    *("n_test", "n_independent", "n_train", "n_runs", "n_subjects", "n_folds", "n_seeds"),
+    *("p_value", "p_holm", "test", "effect", "no_p_because", "leaky", "note"),
+    *("validation_score", "std_seeds", "std_folds", "std_subjects", "majority"),
+    *("calibration_error", "log_loss", "confidence", "seconds"),
+)
+_PAIR = (
+    *("method", "reference", "difference", "p_value", "p_holm", "test", "n", "effect"),
+    "no_p_because",
+)
+_TEXT = ("method", "reference", "metric", "std_over", "test", "no_p_because", "leaky", "note")
 #: Names, estimators, or a mapping of titles to either.
 Methods: TypeAlias = (
     str | BaseEstimator | Choice | Sequence[str | BaseEstimator | Choice] | Mapping[str, Any]
@@ -32,22 +49,152 @@ Methods: TypeAlias = (
 Bar = Callable[[str, int], Listener | None]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
-    """A question and its answer.
+    """Scores, predictions and comparisons of the methods that were evaluated.
+
+    Printed, it is a summary of a few lines; in a notebook, a table.
 
     Attributes
     ----------
     question : Question
+        What was evaluated: data set, methods, protocol.
     results : dict of str to list of RunResult
-        Runs of each method, by the name that tables show.
+        Runs of each method, by its title.
     rows : list of Row
-        One a method.
+        Summary of each method that has runs.
+    classes : tuple of str
+        Names of the classes, in the order of the probabilities.
+
+    See Also
+    --------
+    spdtokens.evaluate : Evaluate methods on a data set.
+
+    Examples
+    --------
+    >>> from spdtokens import evaluate
+    >>> result = evaluate("sim-mi", ["ts-lr", "mdm"], subjects=1)
+    >>> frame = result.to_frame()
+    >>> frame["n_test"].to_dict()
+    {'ts-lr': 288, 'mdm': 288}
+    >>> trials = result.predictions()
+    >>> right = trials["truth"] == trials["predicted"]
+    >>> accuracy = right.groupby(trials["method"]).mean()
+    >>> bool(abs(accuracy["mdm"] - frame.loc["mdm", "score"]) < 1e-12)
+    True
+    >>> result.compare()[["method", "reference"]].values.tolist()
+    [['mdm', 'ts-lr']]
     """
 
     question: Question
     results: dict[str, list[RunResult]]
     rows: list[Row]
+    classes: tuple[str, ...]
+
+    def to_frame(self) -> pd.DataFrame:
+        """Summarise in a frame with one row per method.
+
+        Returns
+        -------
+        DataFrame
+            Indexed by method. The columns are the values that ``spdtokens evaluate --json``
+            prints, explained at :class:`~spdtokens.evaluation.summary.Row`: ``score`` (of the test
+            trials), ``std``, ``train_score``, ``chance``, ``chance_bound``, ``n_test``, ``p_holm``
+            (against the first method), and more. What is not known is NaN or None.
+        """
+        return _frame([row.values() for row in self.rows], _ROW).set_index("method")
+
+    def predictions(self) -> pd.DataFrame:
+        """Return the predictions of all test trials.
+
+        Returns
+        -------
+        DataFrame
+            One row per test trial and run, with the columns ``method``, ``subject``, ``fold``,
+            ``seed`` (missing for methods without one), ``trial`` (its name,
+            ``'subject/session/number'``), ``truth``, ``predicted``, and the probability
+            ``p(NAME)`` of each class.
+        """
+        import pandas as pd
+
+        names = np.array(self.classes)
+        p = [f"p({name})" for name in self.classes]
+        parts = [
+            pd.DataFrame(
+                {
+                    "method": title,
+                    "subject": run.spec.subject,
+                    "fold": run.spec.fold,
+                    "seed": pd.array([run.spec.seed] * len(run.y), "Int64"),
+                    "trial": run.ids,
+                    "truth": names[run.y],
+                    "predicted": names[run.probabilities.argmax(1)],
+                    **dict(zip(p, run.probabilities.T, strict=True)),
+                }
+            )
+            for title, runs in self.results.items()
+            for run in runs
+        ]
+        if not parts:
+            given = ("method", "subject", "fold", "seed", "trial", "truth", "predicted")
+            return pd.DataFrame(columns=[*given, *p])
+        return pd.concat(parts, ignore_index=True)
+
+    def compare(self, reference: str | None = None) -> pd.DataFrame:
+        """Compare methods in pairs.
+
+        Scores are paired by subject if there are several (sign-flip permutation test), else by
+        fold (corrected resampled t-test), else by trial (McNemar's exact test, or a permutation
+        test over trials).
+
+        Parameters
+        ----------
+        reference : str, default None
+            Title of the method that all others are compared with. None compares all pairs.
+
+        Returns
+        -------
+        DataFrame
+            One row per pair: ``method`` and ``reference``; ``difference``, the score of the method
+            minus that of the reference; ``p_value``, and ``p_holm``, Holm-corrected for the number
+            of rows; ``test`` and ``n``, how many pairs of scores or trials it was computed from;
+            ``effect``, Hedges' g of the differences (Cohen's g for McNemar's test); and
+            ``no_p_because``, why there is no p-value.
+
+        Raises
+        ------
+        EvaluationError
+            If no method with runs has the title ``reference``.
+
+        See Also
+        --------
+        spdtokens.evaluation.statistics.compare : Tests on paired scores.
+        spdtokens.evaluation.statistics.holm : Correction for the number of tests.
+        """
+        titles = [row.method for row in self.rows]
+        if reference is not None and reference not in titles:
+            raise EvaluationError(
+                f"reference must be one of the methods evaluated ({', '.join(titles)}), "
+                f"got {reference!r}."
+            )
+        pairs = compare_methods(self.results, self.rows[0].metric, reference) if self.rows else []
+        return _frame([pair.values() for pair in pairs], _PAIR)
+
+    def __repr__(self) -> str:
+        return summary_text(self.rows, self.question)
+
+    def _repr_html_(self) -> str:
+        return summary_html(self.to_frame(), self.rows, self.question)
+
+
+def _frame(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+    """Plain values as a frame, in which an unknown number is NaN."""
+    import pandas as pd
+
+    frame = pd.DataFrame(rows, columns=list(columns))
+    numbers = [name for name in columns if name not in _TEXT]
+    frame[numbers] = frame[numbers].apply(pd.to_numeric)
+    return frame
 
 
 def as_choices(methods: Methods) -> tuple[Choice, ...]:
@@ -102,6 +249,12 @@ def evaluate(
         ``subjects``, ``seeds``, ...) and of :class:`~spdtokens.data.Selection` (``paradigm``,
         ``stimulus_hz``, ``window``, ``classes``, ``where``, ``channels``, ``resample``).
 
+    Returns
+    -------
+    Evaluation
+        With :meth:`~Evaluation.to_frame`, :meth:`~Evaluation.predictions` and
+        :meth:`~Evaluation.compare`.
+
     Raises
     ------
     EvaluationError
@@ -110,11 +263,9 @@ def evaluate(
     Examples
     --------
     >>> from spdtokens import evaluate
-    >>> answer = evaluate("sim-mi", ["ts-lr", "mdm"], subjects=("1",))
-    >>> [row.method for row in answer.rows]
-    ['ts-lr', 'mdm']
-    >>> answer.rows[0].score > answer.rows[0].chance_bound
-    True
+    >>> frame = evaluate("sim-mi", ["ts-lr", "mdm"], subjects=1).to_frame()
+    >>> (frame["score"] > frame["chance_bound"]).to_dict()
+    {'ts-lr': True, 'mdm': True}
 
     Any classifier of your own beside ours:
 
@@ -236,7 +387,7 @@ def evaluation_of(
         for title, mine in by_choice(question, dataset, specs).items()
     }
     metric = metric or suited_metric(dataset, source, specs)
-    return Evaluation(question, grouped, summarise(grouped, metric))
+    return Evaluation(question, grouped, summarise(grouped, metric), dataset.classes)
 
 
 def suited_metric(dataset: Dataset, source: Source, specs: Sequence[RunSpec]) -> str:

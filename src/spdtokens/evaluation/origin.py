@@ -18,7 +18,7 @@ import spdtokens
 from spdtokens._code import digest_of
 
 #: Rooms whose code can change a result: those that evaluations import.
-ROOMS = ("runtime", "spd", "signal", "data", "models", "training", "evaluation")
+ROOMS = ("runtime", "spd", "signal", "data", "models", "training", "classifiers", "evaluation")
 PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "pyriemann", "mne", "spd_learn")
 
 

@@ -1,19 +1,25 @@
-"""Summaries as a table and as plain values."""
+"""Summaries as a table, as text, as HTML and as plain values."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from html import escape as html_escape
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich import box
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from spdtokens._words import counted
 from spdtokens.evaluation.metrics import METRICS, UNEQUAL
 from spdtokens.evaluation.plan import Question
 from spdtokens.evaluation.summary import Row
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 #: Metrics that are shares and shown in percent.
 PERCENT = ("accuracy", "balanced_accuracy", "f1")
@@ -25,13 +31,22 @@ TESTS = {
 }
 
 
+#: Columns of :meth:`spdtokens.evaluation.Evaluation.to_frame` that notebooks show, with headings.
+_SHORT = {
+    "train_score": "train",
+    "score": "test",
+    "std": "±",
+    "chance": "chance",
+    "n_test": "n",
+    "n_runs": "runs",
+    "p_holm": "p",
+}
+
+
 def summary_table(rows: Sequence[Row], question: Question, name: str) -> Table:
     """For people: train beside test, and what the numbers mean."""
-    seen = question.access + (
-        "" if question.alignment == "none" else f", {question.alignment} by {question.domain}"
-    )
     table = Table(
-        title=f"{escape(name)}: {question.protocol}, target access {seen}",
+        title=f"{escape(name)}: {_setting(question)}",
         caption=_caption(rows),
         box=box.SIMPLE,
         pad_edge=False,
@@ -57,9 +72,83 @@ def summary_table(rows: Sequence[Row], question: Question, name: str) -> Table:
     return table
 
 
+def summary_text(rows: Sequence[Row], question: Question) -> str:
+    """Summarise in a few lines: the setting, the chance level, and one line per method.
+
+    Parameters
+    ----------
+    rows : sequence of Row
+        One per method.
+    question : Question
+
+    Returns
+    -------
+    str
+    """
+    head = f"Evaluation of {question.dataset}: {_setting(question)}"
+    if not rows:
+        return f"{head}\nNo runs."
+    row = rows[0]
+    title = METRICS[row.metric].title
+    tested = f"{counted(row.n_subjects, 'subject')}, {counted(row.n_folds, 'fold')}, "
+    tested += f"{row.n_test} test trials"
+    width = max(len(row.method) for row in rows)
+    lines = [
+        f"  {row.method:<{width}}  test {score_said(row.score, row.metric)}, "
+        f"train {score_said(row.train_score, row.metric)}: {_verdict(row)}"
+        for row in rows
+    ]
+    about = f"{title[0].upper()}{title[1:]}, {tested}. {chance_said(row)}"
+    return "\n".join((head, about, *lines))
+
+
+def summary_html(frame: pd.DataFrame, rows: Sequence[Row], question: Question) -> str:
+    """Summarise as a table for notebooks, with the caption of the table in the terminal.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        As :meth:`Evaluation.to_frame <spdtokens.evaluation.Evaluation.to_frame>` returns it.
+    rows : sequence of Row
+        The same rows, one per method.
+    question : Question
+
+    Returns
+    -------
+    str
+        HTML.
+    """
+    head = f"<p><b>{html_escape(question.dataset)}</b>: {_setting(question)}</p>"
+    caption = f"<p>{html_escape(Text.from_markup(_caption(rows)).plain)}</p>"
+    if not rows:
+        return head + caption
+    shown = frame[list(_SHORT)].rename(columns=_SHORT).reset_index()
+    shown["verdict"] = [_verdict(row) for row in rows]
+    formatters: dict[str, Any] = {"p": _p_value}
+    for name in ("train", "test", "±", "chance"):
+        formatters[name] = partial(_number, metric=rows[0].metric)
+    table = shown.to_html(index=False, border=0, na_rep="-", formatters=formatters)
+    return head + table + caption
+
+
 def as_json(rows: Sequence[Row]) -> dict[str, Any]:
     """Every row as plain values."""
     return {"results": [row.values() for row in rows]}
+
+
+def _setting(question: Question) -> str:
+    """Protocol, target access and alignment."""
+    aligned = "" if question.alignment == "none" else f", {question.alignment} by {question.domain}"
+    return f"{question.protocol}, target access {question.access}{aligned}"
+
+
+def _verdict(row: Row) -> str:
+    """Whether the score is above chance, and whether it is leaky."""
+    if not np.isfinite(row.chance_bound):
+        text = "no chance bound"
+    else:
+        text = "above chance" if row.score > row.chance_bound else "not above chance"
+    return f"{text}, leaky" if row.leaky else text
 
 
 def _number(value: float, metric: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -155,8 +156,46 @@ class Row:
         }
 
 
+@dataclass(frozen=True)
+class Pair:
+    """Two methods compared.
+
+    Attributes
+    ----------
+    method, reference : str
+        Titles of the two methods. Differences are ``method - reference``.
+    comparison : Comparison or None
+        None if they do not have the same folds.
+    p_holm : float
+        P-value, Holm-corrected for the number of pairs compared together.
+    no_p_because : str
+        Why there is no p-value; empty if there is one.
+    """
+
+    method: str
+    reference: str
+    comparison: Comparison | None
+    p_holm: float
+    no_p_because: str
+
+    def values(self) -> dict[str, Any]:
+        """As plain values; what is not known is None."""
+        found = self.comparison
+        return {
+            "method": self.method,
+            "reference": self.reference,
+            "difference": None if found is None else _plain(found.mean_difference),
+            "p_value": None if found is None else _plain(found.p_value),
+            "p_holm": _plain(self.p_holm),
+            "test": None if found is None else found.test,
+            "n": None if found is None else found.n,
+            "effect": None if found is None else _plain(found.effect),
+            "no_p_because": self.no_p_because or None,
+        }
+
+
 def summarise(results: Mapping[str, Sequence[RunResult]], metric: str) -> list[Row]:
-    """One row a method.
+    """Summarise each method in a row and compare it with the first.
 
     Parameters
     ----------
@@ -164,22 +203,36 @@ def summarise(results: Mapping[str, Sequence[RunResult]], metric: str) -> list[R
         Runs of each method, of one data set under one protocol; the first is compared with.
     metric : str
     """
-    tables = {name: _Scores(runs, metric) for name, runs in results.items() if runs}
-    if not tables:
-        return []
-    first = next(iter(tables.values()))
-    compared = {
-        name: None if table is first else table.compared_with(first)
-        for name, table in tables.items()
-    }
-    p = holm([NAN if found is None else found.p_value for found in compared.values()])
-    why = {
-        name: "" if table is first else _why_not(compared[name]) for name, table in tables.items()
-    }
+    tables = _tables(results, metric)
+    pairs = {pair.method: pair for pair in _compared(tables, next(iter(tables), None))}
     return [
-        _row(name, metric, table, compared[name], float(corrected), why[name])
-        for (name, table), corrected in zip(tables.items(), p, strict=True)
+        _row(metric, table, pairs.get(name, Pair(name, name, None, NAN, "")))
+        for name, table in tables.items()
     ]
+
+
+def compare_methods(
+    results: Mapping[str, Sequence[RunResult]], metric: str, reference: str | None = None
+) -> list[Pair]:
+    """Compare methods in pairs.
+
+    Scores are paired by subject if there are several, else by fold, else by trial.
+
+    Parameters
+    ----------
+    results : mapping of str to sequence of RunResult
+        Runs of each method, of one data set under one protocol. Methods without runs are left out.
+    metric : str
+        A key of :data:`~spdtokens.evaluation.metrics.METRICS`.
+    reference : str, default None
+        The method, one with runs, that all others are compared with. None compares each method
+        with every method before it.
+
+    Returns
+    -------
+    list of Pair
+    """
+    return _compared(_tables(results, metric), reference)
 
 
 def unit_scores(
@@ -189,7 +242,7 @@ def unit_scores(
 
     Only subjects, or folds, of which every method has a run.
     """
-    tables = {name: _Scores(runs, metric) for name, runs in results.items() if runs}
+    tables = _tables(results, metric)
     shared = set.intersection(*(set(table.folds) for table in tables.values()))
     order = [fold for fold in next(iter(tables.values())).folds if fold in shared]
     subjects = list(dict.fromkeys(subject for subject, _ in order))
@@ -276,18 +329,31 @@ def compare_trials(
     return trial_permutation(metric, y, a, b, chain)
 
 
-def _why_not(comparison: Comparison | None) -> str:
-    return "not the same folds" if comparison is None else comparison.why_not
+def _tables(results: Mapping[str, Sequence[RunResult]], metric: str) -> dict[str, _Scores]:
+    return {name: _Scores(runs, metric) for name, runs in results.items() if runs}
 
 
-def _row(
-    name: str,
-    metric: str,
-    table: _Scores,
-    comparison: Comparison | None,
-    p_holm: float,
-    why: str,
-) -> Row:
+def _compared(tables: Mapping[str, _Scores], reference: str | None) -> list[Pair]:
+    """All pairs of methods, or all others with the reference."""
+    if reference is None:
+        pairs = [(method, before) for before, method in combinations(tables, 2)]
+    else:
+        pairs = [(method, reference) for method in tables if method != reference]
+    found = [tables[method].compared_with(tables[before]) for method, before in pairs]
+    p = holm([NAN if comparison is None else comparison.p_value for comparison in found])
+    return [
+        Pair(
+            method,
+            before,
+            comparison,
+            float(corrected),
+            "not the same folds" if comparison is None else comparison.why_not,
+        )
+        for (method, before), comparison, corrected in zip(pairs, found, p, strict=True)
+    ]
+
+
+def _row(metric: str, table: _Scores, pair: Pair) -> Row:
     runs = table.runs
     n_classes = runs[0].probabilities.shape[1]
     once = list({(run.spec.subject, run.spec.fold): run for run in runs}.values())
@@ -299,7 +365,7 @@ def _row(
     subjects = table.by_subject(table.test)
     error, loss, confidence = _calibration(runs)
     return Row(
-        method=name,
+        method=pair.method,
         metric=metric,
         score=table.mean("test"),
         train_score=table.mean("train"),
@@ -320,9 +386,9 @@ def _row(
         n_subjects=len(table.subjects),
         n_folds=len(table.folds),
         n_seeds=len(table.seeds),
-        comparison=comparison,
-        p_holm=p_holm,
-        no_p_because=why,
+        comparison=pair.comparison,
+        p_holm=pair.p_holm,
+        no_p_because=pair.no_p_because,
         leaky="; ".join(sorted({run.leaky for run in runs} - {""})),
         seconds=float(np.mean([run.seconds for run in runs])),
         note=_note(runs[0].spec),

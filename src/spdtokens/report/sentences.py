@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import numpy as np
 
 from spdtokens._words import counted
 from spdtokens.evaluation.access import ACCESS
 from spdtokens.evaluation.metrics import METRICS
 from spdtokens.evaluation.show import chance_said
-from spdtokens.evaluation.statistics import Comparison, holm
-from spdtokens.evaluation.summary import Row, summarise
+from spdtokens.evaluation.statistics import Comparison
+from spdtokens.evaluation.summary import Row, compare_methods
 from spdtokens.report.facts import Facts
 from spdtokens.report.numbers import gap_text, listed, p_said, said
 from spdtokens.report.tables import winner
@@ -140,14 +138,9 @@ def _limit(comparison: Comparison) -> str:
 
 def _pair(facts: Facts, one: str, other: str) -> tuple[Comparison | None, float, int]:
     """Two methods compared, p corrected for all pairs of methods, and how many pairs there are."""
-    results = {row.method: facts.answer.results[row.method] for row in facts.rows}
-    found = {
-        (a, b): summarise({a: results[a], b: results[b]}, facts.metric)[1].comparison
-        for a, b in combinations(results, 2)
-    }
-    p = holm([np.nan if c is None else c.p_value for c in found.values()])
-    at = next(i for i, pair in enumerate(found) if set(pair) == {one, other})
-    return list(found.values())[at], float(p[at]), len(found)
+    pairs = compare_methods(facts.answer.results, facts.metric)
+    found = next(pair for pair in pairs if {pair.method, pair.reference} == {one, other})
+    return found.comparison, found.p_holm, len(pairs)
 
 
 def _above_chance(facts: Facts) -> str:

@@ -56,8 +56,7 @@ def unpack(spec: str, rest: str, blob: bytes) -> RunResult:
         If they are not what :func:`pack` gave, or contradict each other.
     """
     values: dict[str, Any] = json.loads(rest)
-    digest = values.pop("digest", None)  # stores before version 2 have none
-    if digest is not None and digest != _digest(spec, values, blob):
+    if values.pop("digest") != _digest(spec, values, blob):
         raise ValueError("it is not what was stored: its checksum is another")
     stream = io.BytesIO(zlib.decompress(blob))
 
@@ -68,20 +67,13 @@ def unpack(spec: str, rest: str, blob: bytes) -> RunResult:
     checked(y, probabilities)
     if len(ids) != len(y):
         raise ValueError(f"it has {len(ids)} trials but {len(y)} labels")
-    test = DerivedScores(y, probabilities)
-    for name, stored in values.pop("test", {}).items():  # of stores before version 2
-        if name in test and not np.isclose(stored, test[name], rtol=0, atol=1e-9, equal_nan=True):
-            raise ValueError(
-                f"its stored test score ({name} {stored:.6g}) contradicts its probabilities "
-                f"({test[name]:.6g})"
-            )
     return RunResult(
         spec=RunSpec.of(json.loads(spec)),
         ids=ids,
         y=y,
         probabilities=probabilities,
         curves={name: array() for name in values.pop("curves")},
-        test=test,
+        test=DerivedScores(y, probabilities),
         **values,
     )
 

@@ -20,8 +20,8 @@ from spdtokens.study.packing import pack, unpack
 
 #: In the header of the file, so that no other SQLite file is taken for a store: "SPDt".
 APPLICATION = 0x53504474
-#: Since 2, scores of test trials are derived from what is stored. Version 1 is read too.
-SCHEMA = 2
+#: Since 3, a run is identified by its estimator's parameters. Earlier versions are refused.
+SCHEMA = 3
 #: Seconds to wait for another process that writes.
 PATIENCE = 60.0
 
@@ -87,7 +87,7 @@ class RunStore:
         if said != "ok":
             raise _damaged(self.path, said)
         (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-        if version != SCHEMA:  # new, or older: what is added now an older spdtokens cannot read
+        if version != SCHEMA:  # new
             self._connection.execute(f"PRAGMA user_version = {SCHEMA}")
 
     def add(self, results: Iterable[RunResult]) -> int:
@@ -243,6 +243,12 @@ def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
         raise StudyError(
             f"{path} was made by a later spdtokens (stores of version {version}, this one knows "
             f"{SCHEMA}). Update spdtokens, or begin a new store."
+        )
+    if 0 < version < SCHEMA:
+        new = shlex.quote(str(path.with_name(f"{path.stem}-0.2{path.suffix}")))
+        raise StudyError(
+            f"{path} was made by spdtokens 0.1, which identifies runs by other values. It was left "
+            f"as it is. Begin a new store: --store {new}; or read this one with spdtokens 0.1."
         )
     return False
 
