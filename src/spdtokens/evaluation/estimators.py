@@ -174,7 +174,8 @@ def _decides_alone(estimator: BaseEstimator) -> bool:
     """Whether an estimator has a seed that it does not use."""
     if isinstance(estimator, LogisticRegression):
         return bool(estimator.solver in ("lbfgs", "newton-cg", "newton-cholesky"))
-    return isinstance(estimator, SVC) and not estimator.probability
+    # Whose default is a word since scikit-learn 1.8.
+    return isinstance(estimator, SVC) and estimator.probability is not True
 
 
 def with_seed(estimator: BaseEstimator, seed: int | None) -> BaseEstimator:
