@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from spdtokens.classifiers.methods import Settings
 from spdtokens.data import Selection, load_dataset
 from spdtokens.evaluation.plan import Choice, Source, check_question, plan
 from spdtokens.study.config import Study, check_study
 from spdtokens.study.errors import StudyError
-from spdtokens.training.methods import Settings
 from spdtokens.training.recipe import SEEDS, STABILITY_SEEDS
 from tests.study.files import SHORT, long, problems, read
 
