@@ -300,7 +300,7 @@ def _spec(
         domain=question.domain,
         subject=fold.subject,
         fold=fold.name,
-        method=choice.name,
+        method=choice.name if isinstance(choice.method, str) else choice.title,
         seed=seed,
         data_hash=data_hash,
         **made,
