@@ -81,7 +81,7 @@ def test_runs_can_be_planned(tmp_path: Path) -> None:
     check_question(question, source.dataset(question.dataset, question.selection))
     specs = plan(question, source)
     assert len({spec.key for spec in specs}) == 2 * 5
-    assert specs[0].configuration["recipe"]["betas"] == (0.8, 0.9)
+    assert source.estimator(specs[0])["classifier"].betas == (0.8, 0.9)
 
 
 @pytest.mark.parametrize(
