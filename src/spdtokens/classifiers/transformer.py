@@ -489,7 +489,7 @@ def fit_together(
     for estimator, (X, y), given in zip(estimators, data, more, strict=True):
         given = {name: value for name, value in given.items() if value is not None}
         if not offers_together(estimator):
-            estimator.fit(X, y, **given)
+            estimator.fit(X, y, **_addressed(estimator, given))
             if listener:
                 listener(1.0)
             continue
@@ -513,21 +513,38 @@ def fit_together(
     return list(estimators)
 
 
+def _addressed(estimator: BaseEstimator, given: dict[str, Any]) -> dict[str, Any]:
+    """What ``fit`` is told: a plain pipeline is told for which step it is."""
+    if not isinstance(estimator, Pipeline) or has_fit_parameter(estimator, "groups"):
+        return given
+    last = estimator.steps[-1][0]
+    told = {f"{last}__{k}" if "__" not in k else k: v for k, v in given.items() if k != "groups"}
+    if "groups" in given:
+        takes = [name for name, step in estimator.steps if has_fit_parameter(step, "groups")]
+        told |= {f"{name}__groups": given["groups"] for name in takes}
+    if "validation" in given:
+        held, labels = given["validation"]
+        # Transformed when the steps before are fitted.
+        told[f"{last}__validation"] = lambda: (estimator[:-1].transform(held), labels)
+    return told
+
+
 def _before_last(
     pipeline: Pipeline, X: ArrayLike, y: ArrayLike, given: dict[str, Any], known: dict[Any, Any]
 ) -> tuple[ArrayLike, dict[str, Any]]:
     """Fit all steps but the last; what the last is given. Pipelines that are alike share both."""
     steps = pipeline.steps[:-1]
-    same = (id(X), id(y), *map(id, given.values()), *(repr(step.get_params()) for _, step in steps))
+    active = [step for _, step in steps if step not in (None, "passthrough")]
+    same = (id(X), id(y), *map(id, given.values()), *(repr(step.get_params()) for step in active))
     if same not in known:
         rest = dict(given)
         made: Any = X
-        for _, step in steps:
+        for step in active:
             takes = "groups" in given and has_fit_parameter(step, "groups")
             made = step.fit_transform(made, y, **({"groups": given["groups"]} if takes else {}))
         if "validation" in rest:
             held, labels = rest["validation"]
-            for _, step in steps:
+            for step in active:
                 held = step.transform(held)
             rest["validation"] = (held, labels)
         known[same] = (steps, made, rest)
