@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.pipeline import Pipeline
@@ -226,6 +226,14 @@ def _function(path: str) -> Any:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise EstimatorError(f"There is no function {path}: {error}.") from error
+
+
+def can_classify(value: Any) -> bool:
+    """Whether a value is an estimator that predicts, as far as it says so before it is fitted."""
+    if isinstance(value, type) or not (hasattr(value, "get_params") and hasattr(value, "fit")):
+        return False
+    # A stack has no ``predict`` before it is fitted; what has one need not be called a classifier.
+    return hasattr(value, "predict") or (isinstance(value, BaseEstimator) and is_classifier(value))
 
 
 def open_seeds(estimator: BaseEstimator) -> list[str]:
