@@ -187,23 +187,20 @@ def test_chance_is_that_of_the_seeds(estimator: Pipeline) -> None:
     np.testing.assert_array_equal(run.probabilities, runs[1].probabilities)
 
 
-def groups_and_weights() -> list[Any]:
+def grouped() -> list[Any]:
     front: dict[str, Any] = {"estimator": "xdawn", "cross_fit": 3}
     return [
-        pytest.param(pipeline, classifier, filterbank, id=f"{name}-{kind.__name__}")
+        pytest.param(kind, classifier, filterbank, id=f"{name}-{kind.__name__}")
         for name, classifier, filterbank in (
             ("discriminant", TokenDiscriminantClassifier(), {}),
             ("xdawn", TokenDiscriminantClassifier(gains=None), front),
             ("held back", TokenTransformerClassifier(validation=0.25, random_state=0, **TINY), {}),
         )
-        for kind, pipeline in (
-            (Pipeline, Pipeline),
-            (DecodingPipeline, DecodingPipeline),
-        )
+        for kind in (Pipeline, DecodingPipeline)
     ]
 
 
-@pytest.mark.parametrize(("kind", "classifier", "options"), groups_and_weights())
+@pytest.mark.parametrize(("kind", "classifier", "options"), grouped())
 def test_groups_reach_every_step_of_any_pipeline(
     kind: type[Pipeline], classifier: BaseEstimator, options: dict[str, Any]
 ) -> None:
@@ -378,7 +375,7 @@ def test_support_vector_machines_of_pairs() -> None:
     assert run.test["accuracy"] > 0.5
 
 
-def test_a_class_that_was_not_trained_on_is_never_predicted() -> None:
+def test_a_class_without_training_trials_is_refused() -> None:
     def only_two(recording: Recording) -> Recording:
         y = recording.y * 2 if recording.session == "a" else np.arange(len(recording)) % 3
         return replace(recording, y=y)
@@ -588,7 +585,7 @@ def test_failures_are_those_of_the_estimator() -> None:
     """Nothing is made up for a classifier that fails."""
 
     class Failing(Parity):
-        def predict(self, X: np.ndarray) -> np.ndarray:
+        def predict(self, X: np.ndarray) -> np.ndarray:  # noqa: ARG002
             raise RuntimeError("no idea")
 
     with pytest.raises(RuntimeError, match="no idea"):
