@@ -1,17 +1,26 @@
-"""The discriminant against direct computations and scikit-learn."""
+"""The discriminant against direct computations and scikit-learn, and what the classifier adds."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from scipy.special import log_softmax, softmax
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedKFold
 
-from spdtokens.models import ModelError
-from spdtokens.models.discriminant import RIDGE, Refit, fit_discriminant
+from spdtokens import FilterBankCovariances, TokenDiscriminantClassifier, TokenEmbedding
+from spdtokens._errors import UserError
+from spdtokens.classifiers.discriminant import (
+    EMBEDDINGS,
+    GAINS,
+    RIDGE,
+    WITHOUT_LABELS,
+    Refit,
+    fit_discriminant,
+    gain_drift,
+)
+from spdtokens.models.config import ModelError
 
 
 def made(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -23,8 +32,12 @@ def made(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return tokens, y
 
 
-def scores(head, tokens: np.ndarray) -> np.ndarray:
-    found = head(torch.from_numpy(tokens)).numpy()
+Head = tuple[np.ndarray, np.ndarray]
+
+
+def scores(head: Head, tokens: np.ndarray) -> np.ndarray:
+    weight, bias = head
+    found = np.tensordot(tokens, weight, 2) + bias
     return found - found.mean(1, keepdims=True)
 
 
@@ -69,8 +82,8 @@ def test_what_drifts_is_not_listened_to() -> None:
     drift[0, 0, 0] = 1e3  # where classes differ
     size = {}
     for name, changes in {"plain": None, "held": drift}.items():
-        weight = fit_discriminant(tokens, y, drift=changes).weight
-        size[name] = float(weight[0, 0].abs().max() / weight.abs().max())
+        weight = np.abs(fit_discriminant(tokens, y, drift=changes)[0])
+        size[name] = weight[0, 0].max() / weight.max()
     assert size["plain"] > 0.5
     assert size["held"] < 1e-3
 
@@ -85,9 +98,8 @@ def test_with_one_token_and_this_ridge_scikit_learn_agrees() -> None:
     lda = LinearDiscriminantAnalysis(
         solver="eigen", shrinkage=None, covariance_estimator=_Fixed(S, shrinkage)
     ).fit(X, y)
-    assert (
-        fit_discriminant(tokens, y)(torch.from_numpy(tokens)).numpy().argmax(1) == lda.predict(X)
-    ).all()
+    found = scores(fit_discriminant(tokens, y), tokens)
+    np.testing.assert_array_equal(found.argmax(1), lda.predict(X))
 
 
 class _Fixed:
@@ -121,7 +133,7 @@ def test_a_token_that_never_changes_says_nothing() -> None:
     tokens, y = made()
     dead = np.concatenate([tokens, np.full((60, 1, 40), 7.0)], 1)
     head = fit_discriminant(dead, y)
-    assert (head.weight[2] == 0).all()
+    assert (head[0][2] == 0).all()
     np.testing.assert_allclose(
         scores(head, dead), scores(fit_discriminant(tokens, y), tokens), atol=1e-9
     )
@@ -220,8 +232,8 @@ def test_groups_are_not_split_between_the_folds_of_the_temperature() -> None:
     copies = np.tile(np.arange(40), 5)
     size = {}
     for name, groups in {"apart": None, "together": copies}.items():
-        head = fit_discriminant(tokens[copies], y[copies], groups=groups)
-        size[name] = float(head.weight.abs().max())
+        weight, _ = fit_discriminant(tokens[copies], y[copies], groups=groups)
+        size[name] = np.abs(weight).max()
     assert size["together"] < 0.1 * size["apart"]
 
 
@@ -237,3 +249,185 @@ def test_groups_are_not_split_between_the_folds_of_the_temperature() -> None:
 def test_bad_weights_are_refused(weight: np.ndarray, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         fit_discriminant(*made(), weight)
+
+
+# The classifier.
+
+
+def rhythms(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Covariances of two classes that differ in the strength of 10 Hz in one of five channels."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    t = np.arange(256) / 128
+    X = rng.standard_normal((n, 5, 256))
+    waves = np.sin(2 * np.pi * 10 * t + rng.uniform(0, 6.3, (n, 1)))
+    X[:, 2] += (0.5 + 1.5 * y[:, None]) * waves
+    C = FilterBankCovariances(128, bands="8-30", estimator="oas").fit_transform(1e-5 * X)
+    return C, np.array(["rest", "task"])[y]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_it_is_the_discriminant_of_its_tokens(weighted: bool) -> None:
+    C, y = rhythms()
+    weight = np.random.default_rng(0).uniform(0.5, 2, 60) if weighted else None
+    model = TokenDiscriminantClassifier("log_euclidean", ridge=0.1, gains=None)
+    model.fit(C, y, sample_weight=weight)
+    tokens = TokenEmbedding("log_euclidean", unit_free=True).fit(C).tokens(C)
+    head = fit_discriminant(tokens, (y == "task").astype(int), weight, 0.1)
+    np.testing.assert_allclose(model.coef_, head[0], rtol=1e-12)
+    np.testing.assert_allclose(model.intercept_, head[1], rtol=1e-12)
+    found = scores(head, tokens)
+    np.testing.assert_allclose(model.predict_proba(C), softmax(found, axis=1), rtol=1e-9)
+    np.testing.assert_allclose(model.decision_function(C), found[:, 1] - found[:, 0], rtol=1e-9)
+    np.testing.assert_array_equal(model.predict(C), model.classes_[found.argmax(1)])
+
+
+def test_it_decodes_whatever_the_unit() -> None:
+    (C, y), (test, labels) = rhythms(), rhythms(seed=1)
+    model = TokenDiscriminantClassifier().fit(C, y)
+    assert model.score(test, labels) > 0.9
+    assert model.embedding_.names == EMBEDDINGS
+    np.testing.assert_array_equal(model.classes_, ["rest", "task"])
+    volts = TokenDiscriminantClassifier().fit(1e-12 * C, y).predict_proba(1e-12 * test)
+    np.testing.assert_allclose(volts, model.predict_proba(test), atol=1e-6)
+
+
+def test_three_classes_have_three_decision_values() -> None:
+    C, _ = rhythms()
+    y = np.arange(60) % 3
+    model = TokenDiscriminantClassifier().fit(C, y)
+    assert model.decision_function(C).shape == (60, 3)
+    found = softmax(model.decision_function(C), axis=1)
+    np.testing.assert_allclose(found, model.predict_proba(C), rtol=1e-9)
+
+
+def test_ready_tokens_need_no_matrices() -> None:
+    C, y = rhythms()
+    tokens = TokenEmbedding(unit_free=True).fit(C).tokens(C)
+    of_matrices = TokenDiscriminantClassifier("log_euclidean", gains=None).fit(C, y)
+    for X in (tokens, tokens[:, 0]):
+        model = TokenDiscriminantClassifier(None).fit(X, y)
+        assert model.embedding_ is None
+        np.testing.assert_allclose(model.predict_proba(X), of_matrices.predict_proba(C), rtol=1e-9)
+
+
+def test_an_embedding_with_its_own_parameters() -> None:
+    C, y = rhythms()
+    model = TokenDiscriminantClassifier(TokenEmbedding("euclidean", isometric=True), gains=None)
+    model.set_params(embedding__floor="paper").fit(C, y)
+    assert model.embedding_.get_params() == model.embedding.get_params()
+    assert not hasattr(model.embedding, "tokens_")  # parameters are not fitted
+    assert model.embedding_.scale_ == 1  # nobody asked for another
+    assert TokenDiscriminantClassifier("euclidean").fit(C, y).embedding_.unit_free
+
+
+def test_scores_listen_less_to_gains_that_may_change() -> None:
+    C, y = rhythms()
+    heard = {}
+    for expected in (0.0, 0.06, 0.6):
+        model = TokenDiscriminantClassifier(gains=(0.0, expected)).fit(C, y)
+        embedding = model.embedding_
+        drift = gain_drift(embedding, embedding.embedding_.reference.numpy(), 0.0, 0.06)
+        effects = np.tensordot(drift, model.coef_[..., 1] - model.coef_[..., 0], 2)
+        heard[expected] = np.linalg.norm(effects) / model.decision_function(C).std()
+    assert heard[0.6] < heard[0.06] < heard[0.0]
+
+
+def test_drift_is_what_gains_do_to_tokens() -> None:
+    C, y = rhythms()
+    embedding = TokenEmbedding(EMBEDDINGS, unit_free=True).fit(C, y)
+    middle = embedding.embedding_.reference.numpy()
+    drift = gain_drift(embedding, middle, 0.2, 0.3)
+    assert drift.shape == (6, 4, 15)
+    one = np.ones(5)
+    one[1] = np.exp(0.3)
+    still = embedding.embedding_.to_token(middle[None])[0]
+    for row, factor in ((0, np.full(5, np.exp(0.2))), (2, one)):
+        moved = embedding.embedding_.to_token((middle * factor[:, None] * factor)[None])[0]
+        np.testing.assert_allclose(drift[row], moved - still, atol=1e-9)
+
+
+def test_by_default_gains_are_expected_to_change() -> None:
+    (C, y), (test, _) = rhythms(), rhythms(seed=1)
+
+    def found(**options: object) -> np.ndarray:
+        return TokenDiscriminantClassifier(**options).fit(C, y).predict_proba(test)
+
+    np.testing.assert_array_equal(found(gains=GAINS), found())
+    np.testing.assert_array_equal(found(gains=(0.0, 0.0)), found(gains=None))
+    assert np.abs(found(gains=None) - found()).max() > 1e-3
+    assert np.abs(found(embedding="euclidean", gains=None) - found(embedding="euclidean")).max() > 0
+
+
+def test_of_few_trials_there_are_neither_filters_nor_gains() -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(8) % 2
+    C = rng.standard_normal((8, 8, 40))
+    C[y == 1, 3] *= 2
+    C = C @ C.swapaxes(-1, -2) / 40
+    few = TokenDiscriminantClassifier().fit(C, y)
+    assert few.embedding_.names == WITHOUT_LABELS
+    plain = TokenDiscriminantClassifier(WITHOUT_LABELS, gains=None).fit(C, y)
+    np.testing.assert_array_equal(few.predict_proba(C), plain.predict_proba(C))
+    assert TokenDiscriminantClassifier().fit(C[:, :7, :7], y).embedding_.names == EMBEDDINGS
+    # Whoever names them gets them.
+    asked = TokenDiscriminantClassifier(EMBEDDINGS, gains=GAINS).fit(C, y)
+    assert asked.embedding_.n_tokens_ == 4
+    assert np.abs(asked.predict_proba(C) - few.predict_proba(C)).max() > 1e-3
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_temperature_is_fitted_with_filters_that_have_not_seen_a_fold(weighted: bool) -> None:
+    """The folds by hand: filters of classes are fitted in each. There is nothing to be found."""
+    C, y = rhythms()
+    y = np.random.default_rng(1).permutation(y)
+    codes = (y == "task").astype(int)
+    weight = np.random.default_rng(0).uniform(0.5, 2, 60) if weighted else None
+    names = ("affine_invariant", "class_filters")
+    model = TokenDiscriminantClassifier(names, gains=GAINS).fit(C, y, sample_weight=weight)
+    whole = TokenEmbedding(names, unit_free=True).fit(C, codes)
+    middle = whole.embedding_.reference.numpy()
+    refits = []
+    for train, test in StratifiedKFold(5).split(C, y):
+        part = TokenEmbedding("class_filters").fit(whole.scaled(C)[train], codes[train])
+        tokens = part.tokens(whole.scaled(C))
+        refits.append(Refit(train, test, tokens, gain_drift(part, middle, *GAINS)))
+    head = fit_discriminant(
+        whole.tokens(C),
+        codes,
+        weight,
+        drift=gain_drift(whole, middle, *GAINS),
+        refitted=np.array([False, True]),
+        refits=refits,
+    )
+    np.testing.assert_allclose(model.coef_, head[0], rtol=1e-9)
+    seen = fit_discriminant(whole.tokens(C), codes, weight, drift=gain_drift(whole, middle, *GAINS))
+    # Who looks is more certain.
+    assert np.linalg.norm(seen[0]) > 1.01 * np.linalg.norm(model.coef_)
+
+
+def test_probabilities_of_noise_are_not_confident() -> None:
+    """What sees labels, common spatial patterns above all, is fitted within the folds."""
+    confidence = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((180, 32, 100))
+        C = X @ X.swapaxes(-1, -2) / 100
+        model = TokenDiscriminantClassifier().fit(C[:80], rng.permutation(np.arange(80) % 2))
+        confidence.append(model.predict_proba(C[80:]).max(1).mean())
+    assert np.mean(confidence) < 0.57
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"ridge": 0.0}, ModelError, "ridge must be > 0"),
+        ({"gains": (0.1,)}, ModelError, r"gains.*\(0\.1,\)"),
+        ({"gains": (0.1, -1.0)}, ModelError, "gains"),
+        ({"gains": (0.1, np.nan)}, ModelError, "gains"),
+        ({"embedding": "best"}, UserError, "no embedding 'best'"),
+    ],
+)
+def test_bad_settings_are_refused(options: dict, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        TokenDiscriminantClassifier(**options).fit(*rhythms(20))
