@@ -11,6 +11,8 @@ from io import StringIO
 import numpy as np
 import pytest
 from rich.console import Console
+from spdtokens.training.methods import METHODS, Method, MethodError, Settings, get_method
+from spdtokens.training.network_classifier import NetworkClassifier
 
 from spdtokens._errors import UserError
 from spdtokens._extras import how_to_install
@@ -19,8 +21,6 @@ from spdtokens.evaluation import Choice, evaluate
 from spdtokens.evaluation.show import summary_table
 from spdtokens.signal import SignalError, resolve_bands
 from spdtokens.signal.bands import check_band
-from spdtokens.training.methods import METHODS, Method, MethodError, Settings, get_method
-from spdtokens.training.network_classifier import NetworkClassifier
 from spdtokens.training.recipe import TrainingError
 
 SFREQ, CHANNELS = 128.0, 8

@@ -10,13 +10,6 @@ import pytest
 from scipy.special import logit
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
-
-from spdtokens import SPDTokenClassifier, evaluate, load_dataset
-from spdtokens.data import Dataset, Recording
-from spdtokens.models import ModelError
-from spdtokens.signal.bands import SignalError
-from spdtokens.signal.folds import folds_in_time
-from spdtokens.training import TrainingError
 from spdtokens.training.methods import MethodError, Settings, get_method
 from spdtokens.training.recommended import (
     EMBEDDINGS,
@@ -25,6 +18,13 @@ from spdtokens.training.recommended import (
     paradigm_of,
     recommended_tokens,
 )
+
+from spdtokens import SPDTokenClassifier, evaluate, load_dataset
+from spdtokens.data import Dataset, Recording
+from spdtokens.models import ModelError
+from spdtokens.signal.bands import SignalError
+from spdtokens.signal.folds import folds_in_time
+from spdtokens.training import TrainingError
 
 SFREQ = 128.0
 
