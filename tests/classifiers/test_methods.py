@@ -11,7 +11,7 @@ from io import StringIO
 import numpy as np
 import pytest
 from rich.console import Console
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 
 from spdtokens import NetworkClassifier, TokenMLPClassifier, load_dataset, make_decoder
 from spdtokens._errors import UserError
@@ -359,3 +359,42 @@ def test_settings_of_other_networks() -> None:
         model = get_method(name).make(dataset, settings)["classifier"]
         assert (model.epochs, model.device) == (7, "cpu")
         assert isinstance(model, TokenMLPClassifier) or model.recipe == "common"
+
+
+def two_people() -> Dataset:
+    """Two subjects with two sessions each."""
+
+    def read(subject: str, session: str) -> Recording:
+        X, y = (array[:40] for array in oscillations(10 * int(subject) + int(session)))
+        order = np.random.default_rng(int(session)).permutation(40)
+        X = X[:, ::-1] if subject == "2" else X
+        return Recording(subject, session, X[order], y[order], np.full(40, "0"), np.arange(40))
+
+    return Dataset(
+        name="two people",
+        description="",
+        paradigm="motor imagery",
+        classes=("weak", "strong"),
+        ch_names=tuple("ABCDEFGH"),
+        sfreq=SFREQ,
+        tmin=0.0,
+        window=(0.0, 1.5),
+        index={"1": ("1", "2"), "2": ("1", "2")},
+        read=read,
+    )
+
+
+def test_own_trials_count_for_as_much_as_those_of_all_others() -> None:
+    dataset = two_people()
+    answer = evaluate(dataset, ["recommended"], protocol="leave-one-subject-out-calibrated")
+    run = next(r for r in answer.results["recommended"] if r.spec.subject == "2")
+    (mine,) = (dataset.load("2", s) for s in ("1", "2") if s != run.spec.fold)
+    others = [dataset.load("1", s) for s in ("1", "2")]
+    X, y = (np.concatenate([getattr(r, name) for r in (*others, mine)]) for name in ("X", "y"))
+    weight = np.repeat([1.0, 2.0], [80, 40])
+    test = dataset.load("2", run.spec.fold).X
+    model = get_method("recommended").make(dataset)
+    expected = model.fit(X, y, sample_weight=weight).predict_proba(test)
+    np.testing.assert_allclose(run.probabilities, expected, atol=1e-9)
+    plain = clone(model).fit(X, y).predict_proba(test)
+    assert np.abs(plain - expected).max() > 1e-3
