@@ -1,15 +1,17 @@
-"""What the classifiers share: labels, seeds, trials held back, decisions."""
+"""What the classifiers share: labels, decisions, and what ``fit`` is told of trials."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from spdtokens.spd.tokens import TokenEmbedding, as_matrices, matrix_tags
 from spdtokens.training.labels import encode
@@ -119,6 +121,32 @@ class TokenClassifier(ClassifierMixin, BaseEstimator):
         """
         logs = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
         return as_decisions(logs)
+
+
+def shared_out(pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What the ``fit`` of each step is told of trials, by the name of the step.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+    given : mapping
+        By name, for all steps that take it, or as ``step__name`` for one.
+
+    Raises
+    ------
+    TrainingError
+        For what no step takes.
+    """
+    steps = {name: step for name, step in pipeline.steps if hasattr(step, "fit")}
+    told: dict[str, dict[str, Any]] = {name: {} for name in steps}
+    for key, value in given.items():
+        step, separator, name = key.partition("__")
+        takers = [step] if separator else [s for s in steps if has_fit_parameter(steps[s], key)]
+        if not takers or takers[0] not in steps:
+            raise TrainingError(f"No step of this decoder takes {key}: leave it out.")
+        for taker in takers:
+            told[taker][name if separator else key] = value
+    return told
 
 
 def as_decisions(scores: Array) -> Array:

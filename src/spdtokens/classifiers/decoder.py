@@ -12,6 +12,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from spdtokens.classifiers.base import shared_out
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
 from spdtokens.data.base import Paradigm
 from spdtokens.data.select import PARADIGMS
@@ -213,22 +214,18 @@ class DecodingPipeline(Pipeline):
         TrainingError
             If no step takes what is passed.
         """
-        given = {"groups": groups, "sample_weight": sample_weight, "domains": domains}
-        for name, value in given.items():
-            if value is None:
-                continue
-            steps = [step for step, made in self.steps if has_fit_parameter(made, name)]
-            if not steps:
-                raise TrainingError(f"No step of this decoder takes {name}: leave it out.")
-            params |= {f"{step}__{name}": value for step in steps}
-        last = self.steps[-1][0]
+        last, classifier = self.steps[-1]
+        given: dict[str, Any] = {"groups": groups, "sample_weight": sample_weight}
+        given["domains"] = domains
         if validation is not None:
             held, labels = validation
             # Transformed when the steps before are fitted.
-            params[f"{last}__validation"] = lambda: (self._before(held), labels)
+            given["validation"] = lambda: (self._before(held), labels)
         first = self.steps[0][1]
-        if getattr(first, "needs_labels", False) and has_fit_parameter(self.steps[-1][1], "refit"):
-            params[f"{last}__refit"] = lambda folds: self._first().refitted(X, y, folds, groups)
+        if getattr(first, "needs_labels", False) and has_fit_parameter(classifier, "refit"):
+            given[f"{last}__refit"] = lambda folds: self._first().refitted(X, y, folds, groups)
+        told = shared_out(self, {key: v for key, v in given.items() if v is not None})
+        params |= {f"{step}__{name}": v for step, of in told.items() for name, v in of.items()}
         super().fit(X, y, **params)
         return self
 
@@ -237,9 +234,7 @@ class DecodingPipeline(Pipeline):
 
     def _before(self, X: ArrayLike) -> Any:
         """What the last step is given of trials."""
-        for _, step in self.steps[:-1]:
-            X = step.transform(X)
-        return X
+        return self[:-1].transform(X) if len(self.steps) > 1 else X
 
     def fit_predict(self, X: ArrayLike, y: ArrayLike | None = None, **params: Any) -> Any:
         """Fit, and predict the training trials."""

@@ -180,7 +180,7 @@ class TokenDiscriminantClassifier(TokenClassifier):
             return None if few else GAINS
         if self.gains is None:
             return None
-        if len(self.gains) != 2 or not min(self.gains) >= 0:
+        if len(self.gains) != 2 or not all(gain >= 0 for gain in self.gains):
             raise ModelError(f"gains must be two numbers >= 0, got {self.gains!r}.")
         overall, single = self.gains
         return (float(overall), float(single)) if max(self.gains) > 0 else None
