@@ -494,7 +494,7 @@ def fit_together(
     for estimator, (X, y), given in zip(estimators, data, more, strict=True):
         given = {name: value for name, value in given.items() if value is not None}
         if not offers_together(estimator):
-            estimator.fit(X, y, **given)
+            estimator.fit(X, y, **_addressed(estimator, given))
             if listener:
                 listener(1.0)
             continue
@@ -517,6 +517,22 @@ def fit_together(
     for jobs in families.values():
         _train(jobs, listener)
     return list(estimators)
+
+
+def _addressed(estimator: BaseEstimator, given: dict[str, Any]) -> dict[str, Any]:
+    """What ``fit`` is told: a plain pipeline is told for which step it is."""
+    if not isinstance(estimator, Pipeline) or has_fit_parameter(estimator, "groups"):
+        return given
+    last = estimator.steps[-1][0]
+    told = {f"{last}__{k}" if "__" not in k else k: v for k, v in given.items() if k != "groups"}
+    if "groups" in given:
+        takes = [name for name, step in estimator.steps if has_fit_parameter(step, "groups")]
+        told |= {f"{name}__groups": given["groups"] for name in takes}
+    if "validation" in given:
+        held, labels = given["validation"]
+        # Transformed when the steps before are fitted.
+        told[f"{last}__validation"] = lambda: (estimator[:-1].transform(held), labels)
+    return told
 
 
 def _before_last(

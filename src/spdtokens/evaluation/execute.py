@@ -132,17 +132,19 @@ def class_probabilities(
 ) -> NDArray[np.float64]:
     """Probabilities (n, classes), or where there are none a softmax of decision values.
 
-    The largest is that of the predicted class. Of a classifier that gives neither, 1 for the
-    predicted class.
+    The largest is that of the predicted class. Of a classifier that gives neither, or decision
+    values of pairs of classes, 1 for the predicted class.
     """
+    found: NDArray[np.float64] | None = None
     if hasattr(classifier, "predict_proba"):
-        found: NDArray[np.float64] = np.asarray(classifier.predict_proba(X), dtype=np.float64)
+        found = np.asarray(classifier.predict_proba(X), dtype=np.float64)
     elif hasattr(classifier, "decision_function"):
         values = np.asarray(classifier.decision_function(X), dtype=np.float64)
         if values.ndim == 1:
             values = np.stack([-values / 2, values / 2], axis=1)
-        found = softmax(values, axis=1)
-    else:
+        if values.shape[1] == len(classifier.classes_):
+            found = softmax(values, axis=1)
+    if found is None:
         return np.eye(n_classes)[np.asarray(classifier.predict(X))]
     # A class without training trials is never predicted.
     whole = np.zeros((len(found), n_classes))

@@ -17,16 +17,25 @@ from spdtokens.classifiers.methods import (
     Settings,
     get_method,
 )
+from spdtokens.classifiers.networks import NetworkClassifier
+from spdtokens.classifiers.transformer import TokenNetworkClassifier, TokenTransformerClassifier
 from spdtokens.data import Dataset, Selection, load_dataset, select
 from spdtokens.evaluation.access import get_access
 from spdtokens.evaluation.alignment import ALIGNMENTS, get_alignment
 from spdtokens.evaluation.errors import EvaluationError
-from spdtokens.evaluation.estimators import build, describe, open_seeds, steps_of
+from spdtokens.evaluation.estimators import (
+    build,
+    can_classify,
+    describe,
+    open_seeds,
+    steps_of,
+)
 from spdtokens.evaluation.folds import Fold, check_fold
 from spdtokens.evaluation.parts import check_alignment, split_front, with_access
 from spdtokens.evaluation.protocols import Protocol, get_protocol
 from spdtokens.evaluation.runs import RunSpec, as_text
 from spdtokens.evaluation.trials import Memory, Trials
+from spdtokens.signal import FilterBankCovariances, StandardTrials
 from spdtokens.training.device import check_unused_device, resolve_device
 from spdtokens.training.recipe import SEEDS, STABILITY_SEEDS
 
@@ -72,7 +81,8 @@ class Choice:
             return get_method(self.method).make(dataset, self.settings)
         estimator = clone(self.method)
         for step in steps_of(estimator):
-            if getattr(step, "estimator", None) == "paper" and step.unit_in_volts is None:
+            paper = isinstance(step, FilterBankCovariances) and step.estimator == "paper"
+            if paper and step.unit_in_volts is None:
                 step.set_params(unit_in_volts=dataset.unit_in_volts)
         return estimator
 
@@ -240,11 +250,8 @@ def check_question(question: Question, dataset: Dataset) -> None:
     for choice in question.choices:
         if isinstance(choice.method, str):
             _check_method(get_method(choice.method), choice.settings, dataset)
-        elif not (hasattr(choice.method, "fit") and hasattr(choice.method, "get_params")):
-            raise EvaluationError(
-                f"A method must be a name or a scikit-learn classifier, got "
-                f"{type(choice.method).__name__}."
-            )
+        else:
+            check_estimator(choice, dataset)
         estimator = choice.make(dataset)
         if open_seeds(estimator) and not (question.seeds and whole):
             raise EvaluationError(
@@ -252,6 +259,51 @@ def check_question(question: Question, dataset: Dataset) -> None:
                 f"{question.seeds!r}."
             )
         _check_linear(choice.title, estimator, dataset, question.alignment)
+
+
+def check_estimator(choice: Choice, dataset: Dataset) -> None:
+    """Refuse what is not a classifier, and steps of ours that do not fit the data set.
+
+    Raises
+    ------
+    UserError
+        If it is no classifier, takes signals where there are matrices or another sampling rate
+        than the data set has, or is a network with values out of range.
+    """
+    given = choice.method
+    if not can_classify(given):
+        what = f"the class {given.__name__}" if isinstance(given, type) else choice.name
+        raise EvaluationError(f"A method must be a name or a scikit-learn classifier, got {what}.")
+    known = True
+    for step in steps_of(given):
+        fronts = isinstance(step, FilterBankCovariances | StandardTrials)
+        if known and (fronts or isinstance(step, NetworkClassifier)):
+            _check_signals(step, dataset)
+        known = known and fronts  # a step of others may change the sampling rate
+        try:
+            if isinstance(step, TokenNetworkClassifier):
+                step._recipe()
+            if isinstance(step, TokenTransformerClassifier):
+                step._config()
+            if isinstance(step, NetworkClassifier):
+                step._network()
+        except TypeError as error:  # text where a number is wanted
+            raise EvaluationError(f"{type(step).__name__}: {error}.") from error
+
+
+def _check_signals(step: Any, dataset: Dataset) -> None:
+    if step.sfreq is None:
+        return
+    name = type(step).__name__
+    if dataset.sfreq is None:
+        raise EvaluationError(
+            f"{name} takes signals, and {dataset.name} holds covariance matrices. Leave it out."
+        )
+    if step.sfreq != dataset.sfreq:
+        raise EvaluationError(
+            f"{name} is for signals of sfreq={step.sfreq!r} Hz, and {dataset.name} has "
+            f"{dataset.sfreq:g} Hz. Pass that as sfreq, or resample the data set."
+        )
 
 
 def _check_method(method: Method, settings: Settings, dataset: Dataset) -> None:
@@ -300,7 +352,7 @@ def _spec(
         domain=question.domain,
         subject=fold.subject,
         fold=fold.name,
-        method=choice.name,
+        method=choice.name if isinstance(choice.method, str) else choice.title,
         seed=seed,
         data_hash=data_hash,
         **made,
