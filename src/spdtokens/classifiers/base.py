@@ -89,7 +89,8 @@ class TokenClassifier(ClassifierMixin, BaseEstimator):
         -------
         y : ndarray, shape (n,)
         """
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        probabilities = self.predict_proba(X)  # which refuses what is not fitted
+        return self.classes_[probabilities.argmax(1)]
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Predict class probabilities.

@@ -233,7 +233,8 @@ class TokenDiscriminantClassifier(TokenClassifier):
         -------
         scores : ndarray, shape (n, classes), or (n,) for two classes
         """
-        return as_decisions(self.network_.scores(self._tokens_of(self._checked(X))))
+        tokens = self._tokens_of(self._checked(X))
+        return as_decisions(self.network_.scores(tokens))
 
     @property
     def network_(self) -> Discriminant:

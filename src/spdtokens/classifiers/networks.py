@@ -194,7 +194,8 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the most probable class (n,) of each trial."""
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        probabilities = self.predict_proba(X)  # which refuses what is not fitted
+        return self.classes_[probabilities.argmax(1)]
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Logarithms of probabilities (n, classes), or their difference (n,) for two classes."""
