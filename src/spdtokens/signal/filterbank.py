@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from spdtokens._labels import as_groups, as_labels
 from spdtokens.runtime.signals import ESTIMATORS as OF_RUNTIME
 from spdtokens.runtime.signals import Front
 from spdtokens.runtime.threads import one_thread
@@ -176,9 +177,11 @@ class FilterBankCovariances(TransformerMixin, BaseEstimator):
         -------
         self
         """
-        X = self._planned(X)
+        X = self._planned(X, groups)
         if self.needs_labels:
             self._fit_averages(X, y, groups)
+        else:
+            check_trials(X)
         return self
 
     @one_thread()
@@ -196,7 +199,7 @@ class FilterBankCovariances(TransformerMixin, BaseEstimator):
         -------
         C : ndarray, shape (n, d, d), or (n, m, d, d) for several bands or windows
         """
-        X = self._planned(X)
+        X = self._planned(X, groups)
         if self.needs_labels:
             return self._single(self._fit_averages(X, y, groups))
         return self._matrices(X)
@@ -241,7 +244,7 @@ class FilterBankCovariances(TransformerMixin, BaseEstimator):
             Of all trials: those of ``train`` as :meth:`fit_transform` gives them, those of ``test``
             as :meth:`transform` does.
         """
-        y = np.asarray(y)
+        y = np.ravel(y)  # which may be a column
         pieces = list(self.front_.pieces(as_trials(X)))
         for train, test in folds:
             part = None if groups is None else np.asarray(groups)[train]
@@ -270,9 +273,10 @@ class FilterBankCovariances(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return np.array(self.matrix_names_, dtype=object)
 
-    def _planned(self, X: ArrayLike) -> NDArray[Any]:
+    def _planned(self, X: ArrayLike, groups: ArrayLike | None = None) -> NDArray[Any]:
         """Trials, once bands and windows are resolved and what they cannot carry is refused."""
         X = as_trials(X)
+        as_groups(groups, len(X), SignalError)
         if not self.sfreq > 0:
             raise SignalError(f"sfreq must be > 0, got {self.sfreq!r}.")
         known = (*ESTIMATORS, "paper", *PROTOTYPES)
@@ -334,18 +338,7 @@ class FilterBankCovariances(TransformerMixin, BaseEstimator):
         self, X: NDArray[Any], y: ArrayLike | None, groups: ArrayLike | None
     ) -> Array:
         """Covariances (n, m, d, d) of training trials, while class averages are learnt."""
-        if y is None:
-            raise SignalError(
-                f"estimator={self.estimator!r} requires y to be passed, but the target y is None: "
-                "it is fitted to trials and their labels."
-            )
-        y = np.asarray(y)
-        if len(y) != len(X):
-            raise SignalError(f"There are {len(X)} trials but {len(y)} labels.")
-        if len(np.unique(y)) < 2:
-            raise SignalError(
-                f"All labels are {y[0]!r}: estimator={self.estimator!r} needs two classes."
-            )
+        y = as_labels(y, len(X), SignalError, f"estimator={self.estimator!r}")
         check_trials(X)
         together = None if groups is None else np.asarray(groups)
         prototypes, matrices = [], []

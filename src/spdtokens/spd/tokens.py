@@ -13,12 +13,13 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from spdtokens._errors import UserError
+from spdtokens._labels import as_labels
 from spdtokens.runtime.matrices import inverse_root
 from spdtokens.runtime.threads import one_thread
 from spdtokens.runtime.tokens import AT_REFERENCE, PRINCIPAL, Tokens
 from spdtokens.spd.embeddings import Embedding, Several, find_embedding
 from spdtokens.spd.embeddings.at_reference import AtReference
-from spdtokens.spd.embeddings.class_filters import class_filters, labels_for
+from spdtokens.spd.embeddings.class_filters import class_filters
 from spdtokens.spd.embeddings.principal import principal_axes
 from spdtokens.spd.floor import Floor
 from spdtokens.spd.karcher import riemannian_mean
@@ -175,7 +176,7 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         self.reference_ = riemannian_mean(seen) if at_reference else None
         self.filters_ = None
         if any(kind.needs_labels for kind in kinds):
-            self.filters_ = class_filters(seen, labels_for(y, len(C)))
+            self.filters_ = class_filters(seen, as_labels(y, len(C), who="'class_filters'"))
         floor = self._floor()
         whitened = any(name in AT_REFERENCE for name in self.names)
         self.tokens_ = Tokens(
