@@ -139,10 +139,10 @@ def check_finite(tokens: NDArray[Any]) -> None:
 
 
 def _as_tokens(X: NDArray[Any]) -> Array:
-    if X.ndim > 3:
+    if X.ndim > 3 or 0 in X.shape:
         raise TrainingError(
-            f"With embedding=None, expected tokens (n, features) or (n, tokens, features), got "
-            f"shape {X.shape}."
+            f"With embedding=None, expected tokens (n, features) or (n, tokens, features), none of "
+            f"them 0, got shape {X.shape}."
         )
     check_finite(X)
     return np.asarray(X if X.ndim == 3 else X[:, None, :])
