@@ -235,7 +235,7 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         """Matrices as the embedding sees them: without a unit, if that is asked for."""
         return C / self.scale_ if self.unit_free else C
 
-    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None, **_: Any) -> Array:
+    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> Array:
         """Fit, and return the tokens of the training matrices (n, tokens * features)."""
         C = as_matrices(X)
         return self.fit_matrices(C, y).of_matrices(C).reshape(len(C), -1)
