@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
@@ -21,7 +21,7 @@ from spdtokens.signal.bands import BandSpec, SignalError, default_bands
 from spdtokens.signal.filterbank import FilterBankCovariances
 from spdtokens.signal.plan import Window, WindowSpec, resolve_windows
 from spdtokens.spd.alignment import congruence, mean_reference, whitener
-from spdtokens.spd.tokens import as_matrices, matrix_tags
+from spdtokens.spd.tokens import ArrayOutputMixin, as_matrices, matrix_tags
 from spdtokens.training.recipe import TrainingError
 
 Array = NDArray[np.float64]
@@ -246,7 +246,7 @@ class DecodingPipeline(Pipeline):
         return self.fit(X, y, **params).predict(X)
 
 
-class Recentring(TransformerMixin, BaseEstimator):
+class Recentring(ArrayOutputMixin, BaseEstimator):
     """Recentre SPD matrices: see every trial from the mean of its own session or person.
 
     Training trials are whitened by the Riemannian mean of their domain. A new recording has no mean

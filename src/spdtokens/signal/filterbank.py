@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -32,6 +32,7 @@ from spdtokens.signal.plan import Window, WindowSpec, plan_tokens, refuse_short_
 from spdtokens.signal.prototypes import Prototypes
 from spdtokens.spd import check_spd
 from spdtokens.spd.parallel import share_out
+from spdtokens.spd.tokens import ArrayOutputMixin
 
 #: Samples, over all channels and trials, that are filtered at a time.
 CHUNK_SAMPLES = 1 << 18
@@ -39,7 +40,7 @@ Array = NDArray[np.float64]
 Folds = Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
-class FilterBankCovariances(TransformerMixin, BaseEstimator):
+class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
     """Filter trials into bands, cut windows, and estimate a covariance matrix of each.
 
     Trials are filtered before windows are cut, so that the filters see the signal around a window.

@@ -65,6 +65,31 @@ def matrix_tags(tags: Tags) -> Tags:
     return tags
 
 
+class ArrayOutputMixin(TransformerMixin, auto_wrap_output_keys=None):
+    """A transformer whose output is trials or matrices, not a table with named columns.
+
+    It stays an array where ``set_output`` or scikit-learn's configuration ask for data frames, so
+    that these can be asked for in a pipeline whose later steps make tables.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(auto_wrap_output_keys=None, **kwargs)
+
+    def set_output(self, *, transform: str | None = None) -> Self:  # noqa: ARG002
+        """Do nothing: the output is an array of three or more dimensions, whatever is asked for.
+
+        Parameters
+        ----------
+        transform : str, optional
+            Ignored.
+
+        Returns
+        -------
+        self
+        """
+        return self
+
+
 class TokenEmbedding(TransformerMixin, BaseEstimator):
     """Turn SPD matrices into tokens: the upper triangle of a function of the matrix.
 
