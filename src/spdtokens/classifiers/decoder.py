@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.utils import Tags
+from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
@@ -173,6 +173,18 @@ class DecodingPipeline(Pipeline):
     ...     ]
     ... )
     """
+
+    def __sklearn_tags__(self) -> Tags:
+        """Say what the first step takes, and whether a step needs labels."""
+        tags = super().__sklearn_tags__()
+        try:
+            steps = [get_tags(step) for _, step in self.steps if step not in (None, "passthrough")]
+        except (ValueError, AttributeError, TypeError):
+            return tags  # `fit` refuses such steps, as in any pipeline
+        if steps:
+            tags.input_tags = steps[0].input_tags
+            tags.target_tags.required = any(step.target_tags.required for step in steps)
+        return tags
 
     # Of scikit-learn's own, only what is passed on is added.
     def fit(
