@@ -242,14 +242,14 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
         Yields
         ------
         C : ndarray, shape (n, m, d, d)
-            Of all trials: those of ``train`` as :meth:`fit_transform` gives them, those of ``test``
-            as :meth:`transform` does.
+            Of all trials: those of ``train`` as :meth:`fit_transform` gives them, all others as
+            :meth:`transform` does.
         """
         y = np.ravel(y)  # which may be a column
         pieces = list(self.front_.pieces(as_trials(X)))
-        for train, test in folds:
+        for train, _ in folds:
             part = None if groups is None else np.asarray(groups)[train]
-            yield self._refitted(pieces, y, train, test, part)
+            yield self._refitted(pieces, y, train, part)
 
     @one_thread()
     def _refitted(
@@ -257,15 +257,15 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
         pieces: list[Array],
         y: NDArray[Any],
         train: NDArray[np.int64],
-        test: NDArray[np.int64],
         groups: NDArray[Any] | None,
     ) -> Array:
         made = []
+        others = np.setdiff1d(np.arange(len(y)), train)
         for piece in pieces:
             prototypes = Prototypes(self.estimator, self.n_filters, self.cross_fit)
             mine = prototypes.fit(piece[train], y[train], groups)
             C = np.empty((len(piece), *mine.shape[1:]))
-            C[train], C[test] = mine, prototypes.transform(piece[test])
+            C[train], C[others] = mine, prototypes.transform(piece[others])
             made.append(C)
         return self._checked(self.front_.regularised(np.stack(made, axis=1)))
 
