@@ -130,7 +130,8 @@ class TokenTransformerClassifier(TokenNetworkClassifier):
         Whether projected tokens are batch-normalised (BN-Embed).
     attention : {'standard', 'geometric'}, default='standard'
         ``'geometric'`` lowers the score of two tokens by ``alpha`` times the Bures-Wasserstein
-        distance of their matrices; with one token per trial it changes nothing.
+        distance of their matrices; it takes one embedding, and with one token per trial it changes
+        nothing.
     alpha : float, default=0.5
     epochs, batch_size : int, default=50, 64
     learning_rate : float, default=1e-3
@@ -258,6 +259,12 @@ class TokenTransformerClassifier(TokenNetworkClassifier):
             raise TrainingError(
                 "attention='geometric' compares matrices, and embedding=None has only tokens: name "
                 "an embedding and pass matrices."
+            )
+        embedding = self._embedding()
+        if config.attention == "geometric" and embedding is not None and len(embedding.names) > 1:
+            raise TrainingError(
+                "attention='geometric' takes one embedding, so that every token has its matrix, got "
+                f"{', '.join(embedding.names)}."
             )
         # Its weights do not matter: every run draws its own from its seed.
         generator = torch.Generator().manual_seed(0)
