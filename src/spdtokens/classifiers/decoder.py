@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from sklearn import get_config
+from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, get_tags
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
@@ -18,7 +20,7 @@ from spdtokens.data.select import PARADIGMS
 from spdtokens.runtime.recentring import follow
 from spdtokens.runtime.threads import one_thread
 from spdtokens.signal.bands import BandSpec, SignalError, default_bands
-from spdtokens.signal.filterbank import FilterBankCovariances
+from spdtokens.signal.filterbank import FilterBankCovariances, Folds
 from spdtokens.signal.plan import Window, WindowSpec, resolve_windows
 from spdtokens.spd.alignment import congruence, mean_reference, whitener
 from spdtokens.spd.tokens import ArrayOutputMixin, as_matrices, matrix_tags
@@ -147,9 +149,12 @@ class DecodingPipeline(Pipeline):
     """A scikit-learn pipeline of our steps, which also share what ``fit`` is told of trials.
 
     ``fit(X, y, groups=..., sample_weight=...)`` hands each on to the steps that take it; as in any
-    pipeline ``classifier__sample_weight=...`` addresses one step. Where labels take part in making
-    matrices (Xdawn), the classifier's temperature is fitted to trials for which they were made
-    without their labels.
+    pipeline ``classifier__sample_weight=...`` addresses one step. With scikit-learn's metadata
+    routing each goes to the steps that request it: ``groups`` and ``domains`` are requested by our
+    estimators, ``sample_weight`` after ``set_fit_request(sample_weight=True)``.
+
+    Where labels take part in making matrices (Xdawn), the classifier's temperature is fitted to
+    trials for which they were made without their labels.
 
     Parameters
     ----------
@@ -173,6 +178,11 @@ class DecodingPipeline(Pipeline):
     ...     ]
     ... )
     """
+
+    # Under scikit-learn's metadata routing the steps request these, not the pipeline.
+    __metadata_request__fit = dict.fromkeys(
+        ("groups", "sample_weight", "domains", "validation"), UNUSED
+    )
 
     def __sklearn_tags__(self) -> Tags:
         """Say what the first step takes, and whether a step needs labels."""
@@ -225,37 +235,62 @@ class DecodingPipeline(Pipeline):
         TrainingError
             If no step takes what is passed.
         """
+        routed = get_config()["enable_metadata_routing"]
         given = {"groups": groups, "sample_weight": sample_weight, "domains": domains}
         for name, value in given.items():
             if value is None:
                 continue
-            steps = [step for step, made in self.steps if has_fit_parameter(made, name)]
+            if routed:  # to the steps that request it
+                params[name] = value
+                continue
+            steps = [step for step, made in self.steps if _takes(made, name)]
             if not steps:
                 raise TrainingError(f"No step of this decoder takes {name}: leave it out.")
             params |= {f"{step}__{name}": value for step in steps}
-        last = self.steps[-1][0]
+        last = "" if routed else f"{self.steps[-1][0]}__"
         if validation is not None:
             held, labels = validation
             # Transformed when the steps before are fitted.
-            params[f"{last}__validation"] = lambda: (self._before(held), labels)
-        first = self.steps[0][1]
-        if getattr(first, "needs_labels", False) and has_fit_parameter(self.steps[-1][1], "refit"):
-            params[f"{last}__refit"] = lambda folds: self._first().refitted(X, y, folds, groups)
+            params[f"{last}validation"] = lambda: (self._before(held), labels)
+        (name, first), classifier = self.steps[0], self.steps[-1][1]
+        if getattr(first, "needs_labels", False) and _takes(classifier, "refit"):
+            together = params.get(f"{name}__groups", groups)
+            params[f"{last}refit"] = lambda folds: self._refitted(X, y, folds, together, domains)
         super().fit(X, y, **params)
         return self
-
-    def _first(self) -> Any:
-        return self.steps[0][1]  # fitted by now; a cache may have replaced it
 
     def _before(self, X: ArrayLike) -> Any:
         """What the last step is given of trials."""
         for _, step in self.steps[:-1]:
-            X = step.transform(X)
+            X = X if step in (None, "passthrough") else step.transform(X)
         return X
+
+    def _refitted(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None,
+        folds: Folds,
+        groups: ArrayLike | None,
+        domains: ArrayLike | None,
+    ) -> Iterator[Array]:
+        """What the last step would be given of the training trials, if fitted to a part of them."""
+        # The first step is fitted by now, and a cache may have replaced it.
+        (_, first), *between = self.steps[:-1]
+        for C in first.refitted(X, y, folds, groups):
+            for _, step in between:
+                if step not in (None, "passthrough"):
+                    own = {"domains": domains} if _takes(step, "domains") else {}
+                    C = clone(step).fit_transform(C, **own)  # without labels
+            yield C
 
     def fit_predict(self, X: ArrayLike, y: ArrayLike | None = None, **params: Any) -> Any:
         """Fit, and predict the training trials."""
         return self.fit(X, y, **params).predict(X)
+
+
+def _takes(step: Any, name: str) -> bool:
+    """Whether the ``fit`` of a step has a parameter; of one that is passed through, nothing."""
+    return hasattr(step, "fit") and has_fit_parameter(step, name)
 
 
 class Recentring(ArrayOutputMixin, BaseEstimator):
@@ -280,6 +315,8 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
     >>> Recentring().fit_transform(C, domains=["a", "a", "b", "b"])[:, 0, 0].round(3)
     array([0.5, 2. , 0.5, 2. ])
     """
+
+    __metadata_request__fit: ClassVar = {"domains": True}
 
     def __sklearn_tags__(self) -> Tags:
         """Say that input is three-dimensional."""

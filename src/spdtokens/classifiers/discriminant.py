@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
-from typing import Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -91,6 +91,9 @@ class TokenDiscriminantClassifier(TokenClassifier):
     >>> TokenDiscriminantClassifier().fit(C[::2], y[::2]).score(C[1::2], y[1::2])
     1.0
     """
+
+    # Under scikit-learn's metadata routing.
+    __metadata_request__fit: ClassVar = {"groups": True, "refit": True}
 
     coef_: Array
     intercept_: Array

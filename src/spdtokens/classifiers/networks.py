@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -88,6 +88,9 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
     >>> model.predict_proba(X).shape
     (20, 2)
     """
+
+    # Under scikit-learn's metadata routing.
+    __metadata_request__fit: ClassVar = {"groups": True, "validation": True}
 
     def __init__(
         self,

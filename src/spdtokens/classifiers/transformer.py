@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -48,6 +48,9 @@ class TokenNetworkClassifier(TokenClassifier):
     Subclasses have the parameters of :class:`~spdtokens.training.recipe.Recipe`, ``validation``,
     ``ensemble``, ``random_state``, ``device``, ``verbose`` and ``checkpoint``.
     """
+
+    # Under scikit-learn's metadata routing.
+    __metadata_request__fit: ClassVar = {"groups": True, "validation": True}
 
     validation: float | None
     ensemble: int
@@ -263,8 +266,8 @@ class TokenTransformerClassifier(TokenNetworkClassifier):
         embedding = self._embedding()
         if config.attention == "geometric" and embedding is not None and len(embedding.names) > 1:
             raise TrainingError(
-                "attention='geometric' takes one embedding, so that every token has its matrix, got "
-                f"{', '.join(embedding.names)}."
+                "attention='geometric' takes one embedding, so that every token has its matrix; "
+                f"got {', '.join(embedding.names)}."
             )
         # Its weights do not matter: every run draws its own from its seed.
         generator = torch.Generator().manual_seed(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -115,6 +115,9 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
     >>> FilterBankCovariances(250, bands="8-13,13-30").fit_transform(X).shape
     (10, 2, 4, 4)
     """
+
+    # Under scikit-learn's metadata routing.
+    __metadata_request__fit: ClassVar = {"groups": True}
 
     def __init__(
         self,

@@ -65,7 +65,7 @@ def matrix_tags(tags: Tags) -> Tags:
     return tags
 
 
-class ArrayOutputMixin(TransformerMixin, auto_wrap_output_keys=None):
+class ArrayOutputMixin(TransformerMixin, auto_wrap_output_keys=None):  # type: ignore[call-arg]
     """A transformer whose output is trials or matrices, not a table with named columns.
 
     It stays an array where ``set_output`` or scikit-learn's configuration ask for data frames, so
