@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from spdtokens.spd.tokens import TokenEmbedding, as_matrices, matrix_tags
 from spdtokens.training.labels import encode
@@ -120,6 +120,11 @@ class TokenClassifier(ClassifierMixin, BaseEstimator):
         """
         logs = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
         return as_decisions(logs)
+
+
+def takes(step: Any, name: str) -> bool:
+    """Whether the ``fit`` of a step has a parameter; of one that is passed through, nothing."""
+    return hasattr(step, "fit") and bool(has_fit_parameter(step, name))
 
 
 def as_decisions(scores: Array) -> Array:

@@ -12,8 +12,9 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import UNUSED
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils.validation import check_is_fitted
 
+from spdtokens.classifiers.base import takes
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
 from spdtokens.data.base import Paradigm
 from spdtokens.data.select import PARADIGMS
@@ -243,7 +244,7 @@ class DecodingPipeline(Pipeline):
             if routed:  # to the steps that request it
                 params[name] = value
                 continue
-            steps = [step for step, made in self.steps if _takes(made, name)]
+            steps = [step for step, made in self.steps if takes(made, name)]
             if not steps:
                 raise TrainingError(f"No step of this decoder takes {name}: leave it out.")
             params |= {f"{step}__{name}": value for step in steps}
@@ -253,7 +254,7 @@ class DecodingPipeline(Pipeline):
             # Transformed when the steps before are fitted.
             params[f"{last}validation"] = lambda: (self._before(held), labels)
         (name, first), classifier = self.steps[0], self.steps[-1][1]
-        if getattr(first, "needs_labels", False) and _takes(classifier, "refit"):
+        if getattr(first, "needs_labels", False) and takes(classifier, "refit"):
             together = params.get(f"{name}__groups", groups)
             params[f"{last}refit"] = lambda folds: self._refitted(X, y, folds, together, domains)
         super().fit(X, y, **params)
@@ -279,18 +280,13 @@ class DecodingPipeline(Pipeline):
         for C in first.refitted(X, y, folds, groups):
             for _, step in between:
                 if step not in (None, "passthrough"):
-                    own = {"domains": domains} if _takes(step, "domains") else {}
+                    own = {"domains": domains} if takes(step, "domains") else {}
                     C = clone(step).fit_transform(C, **own)  # without labels
             yield C
 
     def fit_predict(self, X: ArrayLike, y: ArrayLike | None = None, **params: Any) -> Any:
         """Fit, and predict the training trials."""
         return self.fit(X, y, **params).predict(X)
-
-
-def _takes(step: Any, name: str) -> bool:
-    """Whether the ``fit`` of a step has a parameter; of one that is passed through, nothing."""
-    return hasattr(step, "fit") and has_fit_parameter(step, name)
 
 
 class Recentring(ArrayOutputMixin, BaseEstimator):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -13,7 +14,6 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor
 
 from spdtokens.classifiers.base import (
@@ -22,6 +22,7 @@ from spdtokens.classifiers.base import (
     EmbeddingSpec,
     TokenClassifier,
     check_finite,
+    takes,
 )
 from spdtokens.models import SPDTokenMLP, SPDTokenTransformer, folded, matching_width
 from spdtokens.models.config import STANDARD, Attention, TransformerConfig
@@ -527,22 +528,33 @@ def _before_last(
     pipeline: Pipeline, X: ArrayLike, y: ArrayLike, given: dict[str, Any], known: dict[Any, Any]
 ) -> tuple[ArrayLike, dict[str, Any]]:
     """Fit all steps but the last; what the last is given. Pipelines that are alike share both."""
-    steps = pipeline.steps[:-1]
-    same = (id(X), id(y), *map(id, given.values()), *(repr(step.get_params()) for _, step in steps))
+    names = [name for name, _ in pipeline.steps]
+    params: dict[str, dict[str, Any]] = {name: {} for name in names}
+    for name, value in given.items():  # step__name is for one step, name for those that take it
+        step, _, own = name.partition("__")
+        takers = [step] if own else [place for place, one in pipeline.steps if takes(one, name)]
+        for place in takers or names[-1:]:
+            params[place][own or name] = value
+    steps = [(name, one) for name, one in pipeline.steps[:-1] if one not in (None, "passthrough")]
+    same = (
+        *(id(X), id(y), *given, *map(id, given.values())),
+        *((name, type(step), repr(step.get_params())) for name, step in steps),
+    )
     if same not in known:
-        rest = dict(given)
         made: Any = X
-        for _, step in steps:
-            takes = "groups" in given and has_fit_parameter(step, "groups")
-            made = step.fit_transform(made, y, **({"groups": given["groups"]} if takes else {}))
+        for name, step in steps:
+            made = step.fit_transform(made, y, **params[name])
+        rest = params[names[-1]]
         if "validation" in rest:
             held, labels = rest["validation"]
             for _, step in steps:
                 held = step.transform(held)
             rest["validation"] = (held, labels)
         known[same] = (steps, made, rest)
+        return made, rest
     fitted, made, rest = known[same]
-    pipeline.steps[:-1] = fitted
+    of = {name: copy.deepcopy(step) for name, step in fitted}  # nobody else's when fitted again
+    pipeline.steps = [(name, of.get(name, step)) for name, step in pipeline.steps]
     return made, rest
 
 
