@@ -24,7 +24,12 @@ from spdtokens.signal.bands import BandSpec, SignalError, default_bands
 from spdtokens.signal.filterbank import FilterBankCovariances, Folds
 from spdtokens.signal.plan import Window, WindowSpec, resolve_windows
 from spdtokens.spd.alignment import congruence, mean_reference, whitener
-from spdtokens.spd.tokens import ArrayOutputMixin, as_matrices, matrix_tags
+from spdtokens.spd.tokens import (
+    ArrayOutputMixin,
+    as_matrices,
+    matrix_tags,
+    names_of_matrices,
+)
 from spdtokens.training.recipe import TrainingError
 
 Array = NDArray[np.float64]
@@ -388,3 +393,8 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
             moved, reference = follow(reference, trial, count)
             seen.append(moved)
         return np.stack(seen).reshape(np.shape(X))
+
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> NDArray[Any]:
+        """Names of the matrices, which are those of the input; ``'matrix 0'``, ... by default."""
+        check_is_fitted(self)
+        return names_of_matrices(input_features, len(self.reference_))

@@ -58,6 +58,12 @@ def as_matrices(X: ArrayLike) -> Array:
     return C if C.ndim == 4 else C[:, None]
 
 
+def names_of_matrices(given: Sequence[str] | None, n: int) -> NDArray[Any]:
+    """Names of a trial's ``n`` matrices: those given, if they are as many."""
+    names = given if given is not None and len(given) == n else [f"matrix {i}" for i in range(n)]
+    return np.array(names, dtype=object)
+
+
 def matrix_tags(tags: Tags) -> Tags:
     """Say that input is three-dimensional and positive."""
     tags.input_tags.two_d_array = False
@@ -332,9 +338,7 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
             Such as ``'8-13 Hz log_euclidean[0,1]'``.
         """
         check_is_fitted(self)
-        matrices = input_features
-        if matrices is None or len(matrices) != self.n_matrices_:
-            matrices = [f"matrix {i}" for i in range(self.n_matrices_)]
+        matrices = names_of_matrices(input_features, self.n_matrices_)
         entries = list(zip(*np.triu_indices(self.n_features_in_), strict=True))
         return np.array(
             [
