@@ -91,7 +91,8 @@ class TokenClassifier(ClassifierMixin, BaseEstimator):
         -------
         y : ndarray, shape (n,)
         """
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        probabilities = self.predict_proba(X)  # which refuses what is not fitted
+        return self.classes_[probabilities.argmax(1)]
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Predict class probabilities.
@@ -141,12 +142,17 @@ def shared_out(pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, dict[s
     told: dict[str, dict[str, Any]] = {name: {} for name in steps}
     for key, value in given.items():
         step, separator, name = key.partition("__")
-        takers = [step] if separator else [s for s in steps if has_fit_parameter(steps[s], key)]
+        takers = [step] if separator else [s for s in steps if takes(steps[s], key)]
         if not takers or takers[0] not in steps:
             raise TrainingError(f"No step of this decoder takes {key}: leave it out.")
         for taker in takers:
             told[taker][name if separator else key] = value
     return told
+
+
+def takes(step: Any, name: str) -> bool:
+    """Whether the ``fit`` of a step has a parameter; of one that is passed through, nothing."""
+    return hasattr(step, "fit") and bool(has_fit_parameter(step, name))
 
 
 def as_decisions(scores: Array) -> Array:
@@ -166,10 +172,10 @@ def check_finite(tokens: NDArray[Any]) -> None:
 
 
 def _as_tokens(X: NDArray[Any]) -> Array:
-    if X.ndim > 3:
+    if X.ndim > 3 or 0 in X.shape:
         raise TrainingError(
-            f"With embedding=None, expected tokens (n, features) or (n, tokens, features), got "
-            f"shape {X.shape}."
+            f"With embedding=None, expected tokens (n, features) or (n, tokens, features), none of "
+            f"them 0, got shape {X.shape}."
         )
     check_finite(X)
     return np.asarray(X if X.ndim == 3 else X[:, None, :])

@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -24,6 +24,7 @@ from spdtokens.classifiers.base import (
     TokenClassifier,
     check_finite,
     shared_out,
+    takes,
 )
 from spdtokens.models import SPDTokenMLP, SPDTokenTransformer, folded, matching_width
 from spdtokens.models.config import STANDARD, Attention, TransformerConfig
@@ -50,6 +51,9 @@ class TokenNetworkClassifier(TokenClassifier):
     Subclasses have the parameters of :class:`~spdtokens.training.recipe.Recipe`, ``validation``,
     ``ensemble``, ``random_state``, ``device``, ``verbose`` and ``checkpoint``.
     """
+
+    # Under scikit-learn's metadata routing.
+    __metadata_request__fit: ClassVar = {"groups": True, "validation": True}
 
     validation: float | None
     ensemble: int
@@ -132,7 +136,8 @@ class TokenTransformerClassifier(TokenNetworkClassifier):
         Whether projected tokens are batch-normalised (BN-Embed).
     attention : {'standard', 'geometric'}, default='standard'
         ``'geometric'`` lowers the score of two tokens by ``alpha`` times the Bures-Wasserstein
-        distance of their matrices; with one token per trial it changes nothing.
+        distance of their matrices; it takes one embedding, and with one token per trial it changes
+        nothing.
     alpha : float, default=0.5
     epochs, batch_size : int, default=50, 64
     learning_rate : float, default=1e-3
@@ -521,18 +526,14 @@ def fit_together(
 
 def _addressed(estimator: BaseEstimator, given: dict[str, Any]) -> dict[str, Any]:
     """What ``fit`` is told: a plain pipeline is told for which step it is."""
-    if not isinstance(estimator, Pipeline) or has_fit_parameter(estimator, "groups"):
+    if not isinstance(estimator, Pipeline) or takes(estimator, "groups"):
         return given
-    last = estimator.steps[-1][0]
-    told = {f"{last}__{k}" if "__" not in k else k: v for k, v in given.items() if k != "groups"}
-    if "groups" in given:
-        takes = [name for name, step in estimator.steps if has_fit_parameter(step, "groups")]
-        told |= {f"{name}__groups": given["groups"] for name in takes}
     if "validation" in given:
         held, labels = given["validation"]
         # Transformed when the steps before are fitted.
-        told[f"{last}__validation"] = lambda: (estimator[:-1].transform(held), labels)
-    return told
+        given = given | {"validation": lambda: (estimator[:-1].transform(held), labels)}
+    told = shared_out(estimator, given)
+    return {f"{step}__{name}": value for step, of in told.items() for name, value in of.items()}
 
 
 def _before_last(

@@ -13,12 +13,13 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from spdtokens._errors import UserError
+from spdtokens._labels import as_labels
 from spdtokens.runtime.matrices import inverse_root
 from spdtokens.runtime.threads import one_thread
 from spdtokens.runtime.tokens import AT_REFERENCE, PRINCIPAL, Tokens
 from spdtokens.spd.embeddings import Embedding, Several, find_embedding
 from spdtokens.spd.embeddings.at_reference import AtReference
-from spdtokens.spd.embeddings.class_filters import class_filters, labels_for
+from spdtokens.spd.embeddings.class_filters import class_filters
 from spdtokens.spd.embeddings.principal import principal_axes
 from spdtokens.spd.floor import Floor
 from spdtokens.spd.karcher import riemannian_mean
@@ -57,11 +58,42 @@ def as_matrices(X: ArrayLike) -> Array:
     return C if C.ndim == 4 else C[:, None]
 
 
+def names_of_matrices(given: Sequence[str] | None, n: int) -> NDArray[Any]:
+    """Names of a trial's ``n`` matrices: those given, if they are as many."""
+    names = given if given is not None and len(given) == n else [f"matrix {i}" for i in range(n)]
+    return np.array(names, dtype=object)
+
+
 def matrix_tags(tags: Tags) -> Tags:
     """Say that input is three-dimensional and positive."""
     tags.input_tags.two_d_array = False
     tags.input_tags.three_d_array = True
     return tags
+
+
+class ArrayOutputMixin(TransformerMixin, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+    """A transformer whose output is trials or matrices, not a table with named columns.
+
+    It stays an array where ``set_output`` or scikit-learn's configuration ask for data frames, so
+    that these can be asked for in a pipeline whose later steps make tables.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(auto_wrap_output_keys=None, **kwargs)
+
+    def set_output(self, *, transform: str | None = None) -> Self:  # noqa: ARG002
+        """Do nothing: the output is an array of three or more dimensions, whatever is asked for.
+
+        Parameters
+        ----------
+        transform : str, optional
+            Ignored.
+
+        Returns
+        -------
+        self
+        """
+        return self
 
 
 class TokenEmbedding(TransformerMixin, BaseEstimator):
@@ -175,7 +207,7 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         self.reference_ = riemannian_mean(seen) if at_reference else None
         self.filters_ = None
         if any(kind.needs_labels for kind in kinds):
-            self.filters_ = class_filters(seen, labels_for(y, len(C)))
+            self.filters_ = class_filters(seen, as_labels(y, len(C), who="'class_filters'"))
         floor = self._floor()
         whitened = any(name in AT_REFERENCE for name in self.names)
         self.tokens_ = Tokens(
@@ -234,7 +266,7 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         """Matrices as the embedding sees them: without a unit, if that is asked for."""
         return C / self.scale_ if self.unit_free else C
 
-    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None, **_: Any) -> Array:
+    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> Array:
         """Fit, and return the tokens of the training matrices (n, tokens * features)."""
         C = as_matrices(X)
         return self.fit_matrices(C, y).of_matrices(C).reshape(len(C), -1)
@@ -306,9 +338,7 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
             Such as ``'8-13 Hz log_euclidean[0,1]'``.
         """
         check_is_fitted(self)
-        matrices = input_features
-        if matrices is None or len(matrices) != self.n_matrices_:
-            matrices = [f"matrix {i}" for i in range(self.n_matrices_)]
+        matrices = names_of_matrices(input_features, self.n_matrices_)
         entries = list(zip(*np.triu_indices(self.n_features_in_), strict=True))
         return np.array(
             [
