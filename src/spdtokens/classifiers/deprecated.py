@@ -10,7 +10,6 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from spdtokens.classifiers.decoder import DecodingPipeline, make_decoder
-from spdtokens.classifiers.discriminant import EMBEDDINGS
 from spdtokens.classifiers.methods import PRESETS, RECOMMENDED
 from spdtokens.classifiers.transformer import TokenTransformerClassifier
 from spdtokens.signal import FilterBankCovariances
@@ -114,7 +113,7 @@ def SPDTokenClassifier(
         classifier = TokenTransformerClassifier(**PRESETS[preset])
         decoder = DecodingPipeline([*first, ("classifier", classifier)])
     if tokens != _EMBEDDING:
-        names = embedding or (EMBEDDINGS if recommended else "log_euclidean")
+        names = embedding or ("auto" if recommended else "log_euclidean")
         options["embedding"] = TokenEmbedding(names, **tokens)
     elif embedding is not None:
         options["embedding"] = embedding
