@@ -16,6 +16,7 @@ from spdtokens._errors import UserError
 from spdtokens.runtime.matrices import inverse_root
 from spdtokens.runtime.threads import one_thread
 from spdtokens.runtime.tokens import AT_REFERENCE, PRINCIPAL, Tokens
+from spdtokens.runtime.tokens import EMBEDDINGS as IN_NUMPY
 from spdtokens.spd.embeddings import Embedding, Several, get_embeddings
 from spdtokens.spd.embeddings.principal import principal_axes
 from spdtokens.spd.floor import Floor
@@ -87,8 +88,9 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
     ----------
     embedding_ : Embedding or Several
         As torch computes it, with gradients.
-    tokens_ : Tokens
-        As NumPy computes it: what :meth:`tokens` and model files use.
+    tokens_ : Tokens or None
+        As NumPy computes it: what :meth:`tokens` and model files use. None for an embedding that
+        was added to the registry and has no NumPy code: tokens are then computed by torch.
     scale_ : float
         What matrices are divided by; 1 unless ``unit_free``.
     n_matrices_, n_tokens_ : int
@@ -168,7 +170,8 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         self.n_matrices_ = C.shape[1]
         self.n_tokens_ = self.n_matrices_ * len(self.names)
         self.embedding_: Embedding | Several = embedding.fit(self.scaled(C), y)
-        self.tokens_ = self._in_numpy(floor)
+        known = all(name in IN_NUMPY for name in self.names)
+        self.tokens_: Tokens | None = self._in_numpy(floor) if known else None
         return self
 
     def _in_numpy(self, floor: Floor) -> Tokens:
@@ -242,14 +245,19 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         """:meth:`tokens` of matrices (n, m, d, d) that have been checked."""
         size = max(1, PART_ENTRIES // C[0].size)
         if len(C) <= size:
-            return self.tokens_(C)
+            return self._computed(C)
         tokens = np.empty((len(C), self.n_tokens_, token_dim(C.shape[-1])))
 
         def work(start: int) -> None:
-            tokens[start : start + size] = self.tokens_(C[start : start + size])
+            tokens[start : start + size] = self._computed(C[start : start + size])
 
         share_out(work, range(0, len(C), size))
         return tokens
+
+    def _computed(self, C: Array) -> Array:
+        if self.tokens_ is not None:
+            return self.tokens_(C)
+        return self.embedding_.to_token(self.scaled(C))
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> NDArray[Any]:
         """Names of the tokens' entries.
