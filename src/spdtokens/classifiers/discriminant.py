@@ -54,8 +54,8 @@ class TokenDiscriminantClassifier(TokenClassifier):
     embedding : str, sequence of str, TokenEmbedding or None, default='auto'
         Kinds of tokens: see :class:`TokenEmbedding`. ``'auto'`` takes ``'affine_invariant'``,
         ``'whitened_root'``, ``'principal_correlation'`` and, if there are more trials than rows of
-        a matrix, ``'class_filters'``. None if the input is tokens, (n, features) or
-        (n, tokens, features).
+        a matrix, ``'class_filters'``; so does ``TokenEmbedding('auto', ...)``, with its other
+        parameters. None if the input is tokens, (n, features) or (n, tokens, features).
     ridge : float, default=0.012
         Added to the covariance within classes: this share of its total variance, in every
         direction.
@@ -183,8 +183,11 @@ class TokenDiscriminantClassifier(TokenClassifier):
         return self
 
     def _embedding(self, few: bool = False) -> TokenEmbedding | None:
+        names = WITHOUT_LABELS if few else EMBEDDINGS
         if isinstance(self.embedding, str) and self.embedding == "auto":
-            return TokenEmbedding(WITHOUT_LABELS if few else EMBEDDINGS, unit_free=True)
+            return TokenEmbedding(names, unit_free=True)
+        if isinstance(self.embedding, TokenEmbedding) and self.embedding.names == ("auto",):
+            return TokenEmbedding(**self.embedding.get_params() | {"embedding": names})
         return super()._embedding()
 
     def _gains(self, few: bool) -> tuple[float, float] | None:

@@ -16,7 +16,6 @@ from spdtokens.classifiers.decoder import (
     DecodingPipeline,
     filterbank_options,
 )
-from spdtokens.classifiers.discriminant import EMBEDDINGS as RECOMMENDED_EMBEDDINGS
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
 from spdtokens.classifiers.networks import NetworkClassifier
 from spdtokens.classifiers.transformer import TokenMLPClassifier, TokenTransformerClassifier
@@ -294,7 +293,7 @@ def _recommended() -> Method:
     def steps(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
         changes = {k: v for k, v in settings.changes.items() if k in CLASSIFIER_CHANGES}
         if changes.pop("isometric", False):
-            names = changes.get("embedding", RECOMMENDED_EMBEDDINGS)
+            names = changes.get("embedding", "auto")
             changes["embedding"] = TokenEmbedding(names, isometric=True, unit_free=True)
         if options is not None and options["estimator"] in PROTOTYPES:
             changes.setdefault("gains", None)  # rows are not channels

@@ -120,7 +120,8 @@ class TokenNetworkClassifier(TokenClassifier):
 class TokenTransformerClassifier(TokenNetworkClassifier):
     """The paper's SPD Token Transformer: embedding, projection, encoder, mean pooling, head.
 
-    The defaults are the paper's for BCI2a and BCIcha; ``SMALL_NETWORK`` has those for MAMEM.
+    The defaults are the paper's for BCI2a and BCIcha. Those for MAMEM: ``d_model=64, n_layers=4,
+    n_heads=4, d_ff=128, batch_size=32``.
 
     Parameters
     ----------

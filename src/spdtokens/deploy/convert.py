@@ -21,6 +21,7 @@ from spdtokens.deploy.errors import DeployError
 from spdtokens.evaluation.estimators import build, describe
 from spdtokens.runtime import Decoder, load_model
 from spdtokens.runtime.networks import Discriminant, Network, Transformers
+from spdtokens.runtime.tokens import EMBEDDINGS
 from spdtokens.signal import FilterBankCovariances
 from spdtokens.spd import TokenEmbedding
 
@@ -70,6 +71,11 @@ def as_decoder(
     embedding = classifier.embedding_
     if embedding is None:
         raise DeployError("A model file holds matrices to classes; embedding=None has no matrices.")
+    if embedding.tokens_ is None:
+        raise DeployError(
+            f"A model file has the embeddings {', '.join(EMBEDDINGS)}; got "
+            f"{', '.join(embedding.names)}."
+        )
     d = embedding.n_features_in_
     return Decoder(
         classes=tuple(map(str, classifier.classes_)) if classes is None else classes,

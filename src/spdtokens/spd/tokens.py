@@ -17,7 +17,8 @@ from spdtokens._labels import as_labels
 from spdtokens.runtime.matrices import inverse_root
 from spdtokens.runtime.threads import one_thread
 from spdtokens.runtime.tokens import AT_REFERENCE, PRINCIPAL, Tokens
-from spdtokens.spd.embeddings import Embedding, Several, find_embedding
+from spdtokens.runtime.tokens import EMBEDDINGS as IN_NUMPY
+from spdtokens.spd.embeddings import Embedding, Several, find_embedding, get_embeddings
 from spdtokens.spd.embeddings.at_reference import AtReference
 from spdtokens.spd.embeddings.class_filters import class_filters
 from spdtokens.spd.embeddings.principal import principal_axes
@@ -120,8 +121,9 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    tokens_ : Tokens
-        The computation itself, in NumPy: what :meth:`tokens` and model files use.
+    tokens_ : Tokens or None
+        The computation itself, in NumPy: what :meth:`tokens` and model files use. None for an
+        embedding that was added to the registry and has no NumPy code: torch then computes tokens.
     reference_ : ndarray, shape (m, d, d), or None
         Riemannian mean of the training matrices, for embeddings that are seen from it.
     filters_ : ndarray, shape (m, k, d), or None
@@ -186,6 +188,11 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         """
         return self.fit_matrices(as_matrices(X), y)
 
+    reference_: Array | None
+    filters_: Array | None
+    tokens_: Tokens | None
+    _added: Embedding | Several | None  # to the registry, without NumPy code
+
     @one_thread()
     def fit_matrices(self, C: Array, y: ArrayLike | None = None) -> Self:
         """:meth:`fit` of matrices (n, m, d, d) that have been checked."""
@@ -202,13 +209,16 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         self.n_features_in_ = C.shape[-1]
         self.n_matrices_ = C.shape[1]
         self.n_tokens_ = self.n_matrices_ * len(self.names)
-        seen = self.scaled(C)
+        seen, floor = self.scaled(C), self._floor()
+        self.reference_ = self.filters_ = self.tokens_ = self._added = None
+        if any(name not in IN_NUMPY for name in self.names):
+            made = get_embeddings(self.embedding, isometric=self.isometric, floor=floor)
+            self._added = made.fit(seen, y)
+            return self
         at_reference = any(issubclass(kind, AtReference) for kind in kinds)
         self.reference_ = riemannian_mean(seen) if at_reference else None
-        self.filters_ = None
         if any(kind.needs_labels for kind in kinds):
             self.filters_ = class_filters(seen, as_labels(y, len(C), who="'class_filters'"))
-        floor = self._floor()
         whitened = any(name in AT_REFERENCE for name in self.names)
         self.tokens_ = Tokens(
             embeddings=self.names,
@@ -236,7 +246,7 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         )
         made.tokens_, made.scale_, made.filters_ = tokens, tokens.scale, tokens.filters
         made.n_matrices_, made.n_tokens_ = n_matrices, n_matrices * len(names)
-        made.n_features_in_ = d
+        made.n_features_in_, made._added = d, None
         W = tokens.axes if tokens.whiteners is None else tokens.whiteners
         made.reference_ = None if W is None else np.asarray(np.linalg.inv(W.swapaxes(-1, -2) @ W))
         return made
@@ -248,6 +258,8 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
     def embedding_(self) -> Embedding | Several:
         """The fitted embedding as torch computes it, with gradients; of matrices without a unit."""
         check_is_fitted(self)
+        if self._added is not None:
+            return self._added
         fitted: dict[str, Any] = {}
         if self.reference_ is not None:
             fitted["reference"] = torch.from_numpy(self.reference_)
@@ -314,14 +326,19 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         """:meth:`tokens` of matrices (n, m, d, d) that have been checked."""
         size = max(1, PART_ENTRIES // C[0].size)
         if len(C) <= size:
-            return self.tokens_(C)
+            return self._computed(C)
         tokens = np.empty((len(C), self.n_tokens_, token_dim(C.shape[-1])))
 
         def work(start: int) -> None:
-            tokens[start : start + size] = self.tokens_(C[start : start + size])
+            tokens[start : start + size] = self._computed(C[start : start + size])
 
         share_out(work, range(0, len(C), size))
         return tokens
+
+    def _computed(self, C: Array) -> Array:
+        if self.tokens_ is not None:
+            return self.tokens_(C)
+        return self.embedding_.to_token(self.scaled(C))
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> NDArray[Any]:
         """Names of the tokens' entries.
