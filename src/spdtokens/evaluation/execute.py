@@ -14,7 +14,6 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
-from spdtokens.classifiers.decoder import DecodingPipeline
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
 from spdtokens.classifiers.networks import NetworkClassifier
 from spdtokens.classifiers.transformer import (
@@ -92,8 +91,7 @@ class Opened:
             params["validation"] = (held.X, held.y)
         if isinstance(last, TokenDiscriminantClassifier):
             params |= self._weights()
-        plain = isinstance(estimator, Pipeline) and not isinstance(estimator, DecodingPipeline)
-        return _by_step(estimator, params) if plain and not offers_together(estimator) else params
+        return params
 
     def _weights(self) -> dict[str, Any]:
         """The tested subject's own trials count for as much as those of all others together."""
@@ -102,19 +100,6 @@ class Opened:
         if share in (0, 1):
             return {}
         return {"sample_weight": np.where(own, 0.5 / share, 0.5 / (1 - share))}
-
-
-def _by_step(pipeline: Pipeline, params: dict[str, Any]) -> dict[str, Any]:
-    """The same as a pipeline of scikit-learn takes it: addressed to the steps that take it.
-
-    It cannot transform validation trials for its last step, which then holds back its own.
-    """
-    return {
-        f"{name}__{key}": value
-        for name, step in pipeline.steps
-        for key, value in params.items()
-        if key != "validation" and has_fit_parameter(step, key)
-    }
 
 
 def open_run(spec: RunSpec, source: Source, estimator: BaseEstimator) -> Opened:
