@@ -150,8 +150,8 @@ class TokenDiscriminantClassifier(TokenClassifier):
                 name for name in self.embedding_.names if refit is not None or name in SUPERVISED
             ]
             seen = self.embedding_.scaled(C)
-            middle = getattr(self.embedding_.embedding_, "reference", None)
-            middle = seen.mean(0) if middle is None else middle.numpy()
+            middle = self.embedding_.reference_
+            middle = seen.mean(0) if middle is None else middle
             drift = None if gains is None else gain_drift(self.embedding_, middle, *gains)
             refitted = np.repeat(
                 [name in again for name in self.embedding_.names], self.embedding_.n_matrices_

@@ -90,6 +90,9 @@ def build(value: Any) -> Any:
     cls = find_class(str(value[CLASS]))
     given = {key: build(item) for key, item in value.items() if key != CLASS}
     check_parameters(cls, given)
+    for name, parameter in inspect.signature(cls).parameters.items():
+        if isinstance(parameter.default, tuple) and isinstance(given.get(name), list):
+            given[name] = tuple(given[name])
     if issubclass(cls, Pipeline):
         given["steps"] = [(str(name), step) for name, step in given["steps"]]
     return cls(**given)

@@ -17,9 +17,12 @@ from spdtokens.runtime.matrices import inverse_root
 from spdtokens.runtime.threads import one_thread
 from spdtokens.runtime.tokens import AT_REFERENCE, PRINCIPAL, Tokens
 from spdtokens.runtime.tokens import EMBEDDINGS as IN_NUMPY
-from spdtokens.spd.embeddings import Embedding, Several, get_embeddings
+from spdtokens.spd.embeddings import Embedding, Several, find_embedding
+from spdtokens.spd.embeddings.at_reference import AtReference
+from spdtokens.spd.embeddings.class_filters import class_filters, labels_for
 from spdtokens.spd.embeddings.principal import principal_axes
 from spdtokens.spd.floor import Floor
+from spdtokens.spd.karcher import riemannian_mean
 from spdtokens.spd.parallel import share_out
 from spdtokens.spd.triangle import token_dim
 from spdtokens.spd.validation import check_spd
@@ -86,11 +89,13 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    embedding_ : Embedding or Several
-        As torch computes it, with gradients.
     tokens_ : Tokens or None
-        As NumPy computes it: what :meth:`tokens` and model files use. None for an embedding that
-        was added to the registry and has no NumPy code: tokens are then computed by torch.
+        The computation itself, in NumPy: what :meth:`tokens` and model files use. None for an
+        embedding that was added to the registry and has no NumPy code: torch computes its tokens.
+    reference_ : ndarray, shape (m, d, d), or None
+        Riemannian mean of the training matrices, for embeddings that are seen from it.
+    filters_ : ndarray, shape (m, k, d), or None
+        Of ``'class_filters'``.
     scale_ : float
         What matrices are divided by; 1 unless ``unit_free``.
     n_matrices_, n_tokens_ : int
@@ -154,13 +159,11 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
     @one_thread()
     def fit_matrices(self, C: Array, y: ArrayLike | None = None) -> Self:
         """:meth:`fit` of matrices (n, m, d, d) that have been checked."""
-        if self.floor not in ("relative", "paper"):
-            raise UserError(f"floor must be 'relative' or 'paper', got {self.floor!r}.")
-        floor = Floor.paper() if self.floor == "paper" else Floor()
-        embedding = get_embeddings(self.embedding, isometric=self.isometric, floor=floor)
-        if y is None and "class_filters" in self.names:
+        kinds = [find_embedding(name) for name in self.names]
+        if not kinds or self.floor not in ("relative", "paper"):
             raise UserError(
-                "embedding 'class_filters' requires y to be passed, but the target y is None."
+                "embedding must be one or more names and floor 'relative' or 'paper', got "
+                f"{self.embedding!r} and {self.floor!r}."
             )
         self.scale_ = 1.0
         if self.unit_free:
@@ -169,29 +172,78 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         self.n_features_in_ = C.shape[-1]
         self.n_matrices_ = C.shape[1]
         self.n_tokens_ = self.n_matrices_ * len(self.names)
-        self.embedding_: Embedding | Several = embedding.fit(self.scaled(C), y)
-        known = all(name in IN_NUMPY for name in self.names)
-        self.tokens_: Tokens | None = self._in_numpy(floor) if known else None
-        return self
-
-    def _in_numpy(self, floor: Floor) -> Tokens:
-        found = getattr(self.embedding_, "reference", None)
-        reference = None if found is None else found.numpy()
-        filters = getattr(self.embedding_, "filters", None)
-        return Tokens(
+        seen = self.scaled(C)
+        self.registered_: Embedding | Several | None = None
+        if not all(name in IN_NUMPY for name in self.names):
+            self.tokens_: Tokens | None = None
+            self.reference_, self.filters_ = None, None
+            self.registered_ = self._made({}).fit(seen, y)
+            return self
+        at_reference = any(issubclass(kind, AtReference) for kind in kinds)
+        self.reference_ = riemannian_mean(seen) if at_reference else None
+        self.filters_ = None
+        if any(kind.needs_labels for kind in kinds):
+            self.filters_ = class_filters(seen, labels_for(y, len(C)))
+        floor = self._floor()
+        whitened = any(name in AT_REFERENCE for name in self.names)
+        self.tokens_ = Tokens(
             embeddings=self.names,
             isometric=self.isometric,
             relative=floor.relative,
             absolute=floor.absolute,
             scale=self.scale_,
-            whiteners=inverse_root(reference)  # type: ignore[arg-type]
-            if any(name in AT_REFERENCE for name in self.names)
-            else None,
-            axes=principal_axes(torch.from_numpy(reference)).numpy()
+            whiteners=inverse_root(self.reference_) if whitened else None,  # type: ignore[arg-type]
+            axes=principal_axes(torch.from_numpy(self.reference_)).numpy()
             if PRINCIPAL in self.names
             else None,
-            filters=None if filters is None else filters.numpy(),
+            filters=self.filters_,
         )
+        return self
+
+    @classmethod
+    def of_tokens(cls, tokens: Tokens, n_matrices: int, d: int) -> Self:
+        """The fitted embedding of which a model file holds the computation."""
+        names: Any = tokens.embeddings
+        made = cls(
+            names[0] if len(names) == 1 else tuple(names),
+            isometric=tokens.isometric,
+            floor="paper" if tokens.absolute else "relative",
+            unit_free=tokens.scale != 1,
+        )
+        made.tokens_, made.scale_, made.filters_ = tokens, tokens.scale, tokens.filters
+        made.registered_ = None
+        made.n_matrices_, made.n_tokens_ = n_matrices, n_matrices * len(names)
+        made.n_features_in_ = d
+        W = tokens.axes if tokens.whiteners is None else tokens.whiteners
+        made.reference_ = None if W is None else np.asarray(np.linalg.inv(W.swapaxes(-1, -2) @ W))
+        return made
+
+    def _floor(self) -> Floor:
+        return Floor.paper() if self.floor == "paper" else Floor()
+
+    @property
+    def embedding_(self) -> Embedding | Several:
+        """The fitted embedding as torch computes it, with gradients; of matrices without a unit."""
+        check_is_fitted(self)
+        if self.registered_ is not None:
+            return self.registered_
+        fitted: dict[str, Any] = {}
+        if self.reference_ is not None:
+            fitted["reference"] = torch.from_numpy(self.reference_)
+        if self.filters_ is not None:
+            fitted["filters"] = torch.from_numpy(self.filters_)
+        return self._made(fitted)
+
+    def _made(self, fitted: dict[str, Any]) -> Embedding | Several:
+        """The embedding, each member with the fitted tensors that it has."""
+        members = []
+        for name in self.names:
+            kind = find_embedding(name)
+            known = {
+                key: value for key, value in fitted.items() if key in kind.__dataclass_fields__
+            }
+            members.append(kind(isometric=self.isometric, floor=self._floor(), **known))
+        return members[0] if isinstance(self.embedding, str) else Several(tuple(members))
 
     def scaled(self, C: Array) -> Array:
         """Matrices as the embedding sees them: without a unit, if that is asked for."""

@@ -65,6 +65,23 @@ def class_filters(C: Array, y: ArrayLike) -> Array:
     return np.asarray(F * np.sign(largest))
 
 
+def labels_for(y: ArrayLike | None, n: int) -> NDArray[Any]:
+    """Labels of so many trials, of two classes or more; anything else is refused."""
+    if y is None:
+        raise UserError(
+            "embedding 'class_filters' requires y to be passed, but the target y is None."
+        )
+    y = np.asarray(y)
+    if len(y) != n:
+        raise UserError(f"There are {n} trials and {len(y)} labels: pass one per trial.")
+    if len(np.unique(y)) < 2:
+        raise UserError(
+            "The embedding 'class_filters' tells classes apart and needs two classes, got "
+            f"{len(y)} trials of 1 class."
+        )
+    return y
+
+
 @dataclass(frozen=True)
 class ClassFilters(Embedding):
     """``triu(log(F C F'))`` with spatial filters ``F`` of the classes, fitted on training trials.
@@ -92,19 +109,9 @@ class ClassFilters(Embedding):
             With tokens, each token gets filters of its own.
         y : array, shape (n,)
         """
-        if y is None:
-            raise UserError("The embedding 'class_filters' is fitted to labelled trials: pass y.")
         C = as_tensor(C).detach().double()
         check_spd(C)
-        y = np.asarray(y)
-        if len(y) != len(C):
-            raise UserError(f"There are {len(C)} trials and {len(y)} labels: pass one a trial.")
-        if len(np.unique(y)) < 2:
-            raise UserError(
-                "The embedding 'class_filters' tells classes apart and needs two classes; got "
-                f"{len(y)} trials of 1 class."
-            )
-        made = class_filters(C.cpu().numpy(), y)
+        made = class_filters(C.cpu().numpy(), labels_for(y, len(C)))
         return replace(self, filters=torch.from_numpy(made).to(C.device))
 
     def embed(self, C: Tensor) -> Tensor:
