@@ -21,10 +21,10 @@ import numpy as np
 from scipy.signal import welch
 from sklearn.metrics import confusion_matrix
 
-from spdtokens import SPDTokenClassifier, load_dataset
+from spdtokens import load_dataset, make_decoder
+from spdtokens.classifiers.methods import get_method
 from spdtokens.evaluation.chance import accuracy_bound, chance_level
 from spdtokens.report.style import BLUE, GREY, ORANGE, plain
-from spdtokens.training.methods import Settings, get_method
 
 dataset = load_dataset("sim-mi")
 first, second = (dataset.load("1", session) for session in dataset.sessions("1"))
@@ -54,14 +54,15 @@ every[1].text(29.5, 0.97, "8-30 Hz is decoded", transform=every[1].get_xaxis_tra
               ha="right", va="top", fontsize=8, color=GREY)  # fmt: skip
 
 # %%
-# A classifier
-# ------------
-# :class:`~spdtokens.SPDTokenClassifier` filters the trials to 8-30 Hz, takes their covariance
-# matrices, makes tokens of them as seen from the mean of the training trials, and fits a linear
-# discriminant. It is told the sampling rate and where to look; nothing has to be tuned.
-model = SPDTokenClassifier(sfreq=dataset.sfreq, tmin=dataset.tmin, windows=[dataset.window])
-model.fit(first.X, first.y)
-print(model.tokenizer_.token_names_)
+# A decoder
+# ---------
+# :func:`~spdtokens.make_decoder` returns a scikit-learn pipeline of two steps. The first filters
+# the trials to 8-30 Hz and computes their covariance matrices. The second turns each matrix into
+# tokens, as seen from the mean of the training trials, and fits a linear discriminant to them. It
+# is told the sampling rate and which part of a trial to decode; nothing has to be tuned.
+decoder = make_decoder("mi", sfreq=dataset.sfreq, tmin=dataset.tmin, window=dataset.window)
+decoder.fit(first.X, first.y)
+print(decoder["filterbank"].transform(first.X).shape, decoder["filterbank"].matrix_names_)
 
 # %%
 # An honest score
@@ -72,8 +73,8 @@ print(model.tokenizer_.token_names_)
 #
 # A fourth belongs beside them: what a classifier that is hard to beat gets from the same trials.
 # Tangent space with logistic regression (``ts-lr``) is that.
-models = {"recommended": model}
-models["ts-lr"] = get_method("ts-lr").classifier(dataset, Settings()).fit(first.X, first.y)
+models = {"recommended": decoder}
+models["ts-lr"] = get_method("ts-lr").make(dataset).fit(first.X, first.y)
 parts = {"train": first, "test": second}
 said = {m: {p: models[m].predict(r.X) for p, r in parts.items()} for m in models}
 scores = {m: {p: np.mean(said[m][p] == r.y) for p, r in parts.items()} for m in models}
@@ -115,6 +116,6 @@ right.tick_params(length=0)
 plt.show()
 
 # %%
-# On this subject the two are level: one standard error of 288 trials is about two points. For
-# several subjects, protocols and a significance test use :func:`spdtokens.evaluate`, which also
-# refuses leaks (:doc:`/evaluation`).
+# One subject is an example, not a result. For several subjects, protocols and a significance test
+# use :func:`spdtokens.evaluate`, which takes the decoder as it is and refuses leaks
+# (:doc:`/evaluation`).

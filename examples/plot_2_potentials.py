@@ -18,7 +18,7 @@ import mne
 import numpy as np
 from sklearn.metrics import roc_auc_score, roc_curve
 
-from spdtokens import SPDTokenClassifier, load_dataset
+from spdtokens import load_dataset, make_decoder
 from spdtokens.evaluation.chance import auc_bound
 from spdtokens.explain import electrode_info
 from spdtokens.report.style import BLUE, GREY, ORANGE, plain
@@ -64,14 +64,15 @@ fig.colorbar(image, ax=right, shrink=0.7, label="µV")
 # %%
 # Two views of the same trials
 # ----------------------------
-# ``paradigm="erp"`` asks for the view described above: Xdawn filters and class averages, in two
-# windows, beside the signal and its past. The other model sees plain covariances of the same band.
+# ``make_decoder("erp")`` has the view described above: Xdawn filters and class averages, in two
+# windows, beside the signal and its past. The other decoder, made for rhythms, sees plain
+# covariances; its band is changed to the same 1-24 Hz.
 # Filters and averages are learnt within ``fit``, from training trials only; were they learnt from
 # all trials, the test score would flatter.
-common = {"sfreq": dataset.sfreq, "tmin": dataset.tmin, "windows": [dataset.window]}
+common = {"sfreq": dataset.sfreq, "tmin": dataset.tmin, "window": dataset.window}
 models = {
-    "plain covariances": SPDTokenClassifier(bands=[(1, 24)], **common),
-    "with class averages": SPDTokenClassifier(paradigm="erp", **common),
+    "plain covariances": make_decoder("mi", **common).set_params(filterbank__bands="1-24"),
+    "with class averages": make_decoder("erp", **common),
 }
 chances = {}
 for name, model in models.items():

@@ -21,9 +21,9 @@ import numpy as np
 from scipy.signal import welch
 
 from spdtokens import evaluate, load_dataset
+from spdtokens.classifiers.methods import Settings
 from spdtokens.evaluation import Choice
 from spdtokens.report.style import BLUE, GREY, ORANGE, plain
-from spdtokens.training.methods import Settings
 
 dataset = replace(load_dataset("sim-ssvep"), index={"1": ("1", "2", "3")})
 sessions = [dataset.load("1", session) for session in dataset.sessions("1")]
@@ -65,36 +65,35 @@ fig.colorbar(image, ax=axes, label="dB above the mean")
 # The same trials and the same protocol, leave one session out; what differs is the bands. Tangent
 # space with logistic regression sees one matrix of 4-40 Hz, or one for each flicker and its second
 # harmonic; ``recommended`` sees a narrow and a wide band around each, and the usual bands.
-# :func:`spdtokens.evaluate` scores training trials beside test trials, and refuses leaks.
-answer = evaluate(
+# :func:`spdtokens.evaluate` scores training trials beside test trials, and refuses leaks. Methods
+# are names, estimators or, as here, names with some settings changed.
+result = evaluate(
     dataset,
-    [
-        Choice("ts-lr", Settings(bands="broadband"), "ts-lr, 4-40 Hz"),
-        Choice("ts-lr", Settings(bands="stimulus"), "ts-lr, flicker bands"),
-        "recommended",
-    ],
+    {
+        "ts-lr, 4-40 Hz": Choice("ts-lr", Settings(bands="broadband")),
+        "ts-lr, flicker bands": Choice("ts-lr", Settings(bands="stimulus")),
+        "recommended": "recommended",
+    },
     "leave-one-session-out",
 )
-for row in answer.rows:
-    p = "" if row.comparison is None else f", p = {row.p_holm:.3f}"
-    print(f"{row.method}: train {row.train_score:.1%}, test {row.score:.1%}{p}")
-print(f"chance {row.chance:.0%}; luck exceeds {row.chance_bound:.1%} once in 20 times")
+print(result)
+frame = result.to_frame()
+print(frame[["train_score", "score", "p_holm"]].round(3))
 
 # %%
 # A dot is a session that was tested, a coloured bar the mean over the three, a grey bar the mean on
 # training trials. With the broad band most training trials are learnt, and nothing that holds for
 # new ones.
 fig, axes = plt.subplots(figsize=(6.2, 3.2), layout="constrained")
-for place, row in enumerate(answer.rows):
-    runs = answer.results[row.method]
-    dots = 100 * np.array([run.test["accuracy"] for run in runs])
+for place, (method, row) in enumerate(frame.iterrows()):
+    dots = 100 * np.array([run.test["accuracy"] for run in result.results[method]])
     axes.bar(place - 0.19, 100 * row.train_score, 0.36, color="#d9d9d9", label="train")
     axes.bar(place + 0.19, 100 * row.score, 0.36, color=(ORANGE, BLUE, BLUE)[place], label="test")
     spread = np.linspace(-0.12, 0.12, len(dots))
     axes.plot(place + 0.19 + spread, dots, "o", color="black", ms=4, mfc="white", clip_on=False)
 axes.axhline(100 * row.chance, color=GREY, ls=":", lw=1.2)
 axes.text(2.47, 100 * row.chance, "chance", color=GREY, va="center", fontsize=8)
-axes.set(xticks=range(3), xticklabels=[row.method for row in answer.rows], xlim=(-0.5, 2.45))
+axes.set(xticks=range(3), xticklabels=frame.index, xlim=(-0.5, 2.45))
 axes.set(ylabel="accuracy, %", ylim=(0, 105))
 plain(axes, grid="y")
 plt.show()

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from matplotlib.patches import Ellipse
 
-from spdtokens import Tokenizer, load_dataset
+from spdtokens import FilterBankCovariances, TokenEmbedding, load_dataset
 from spdtokens.report.style import BLUE, GREEN, GREY, ORANGE, plain
 from spdtokens.spd import distance_bures_wasserstein, get_embedding, sqrtm
 
@@ -88,10 +88,9 @@ plain(right)
 # Trials of one session stay close to the lower line, where tokens carry the distance exactly. Pairs
 # of nearly singular matrices that are mirror images (crosses) come close to the upper one.
 dataset = load_dataset("sim-ssvep")
-trials = dataset.load("1", "1").X
-tokenizer = Tokenizer("bures_wasserstein", sfreq=dataset.sfreq, unit_free=True, isometric=True)
-tokens = tokenizer.fit_transform(trials)[:, 0]
-matrices = tokenizer.covariances(trials)[:, 0]
+trials = 1e6 * dataset.load("1", "1").X  # in microvolts
+matrices = FilterBankCovariances(dataset.sfreq).fit_transform(trials)
+tokens = TokenEmbedding("bures_wasserstein", isometric=True).fit_transform(matrices)
 one, other = np.triu_indices(len(trials), 1)
 gaps = np.linalg.norm(tokens[one] - tokens[other], axis=-1)
 distances = distance_bures_wasserstein(matrices[one], matrices[other])

@@ -18,7 +18,7 @@ What may be seen of the person who is tested decides what a score is worth. Here
 import matplotlib.pyplot as plt
 import numpy as np
 
-from spdtokens import SPDTokenClassifier, Tokenizer, load_dataset
+from spdtokens import FilterBankCovariances, TokenDiscriminantClassifier, load_dataset
 from spdtokens.evaluation.alignment import align
 from spdtokens.evaluation.chance import accuracy_bound
 from spdtokens.report.style import BLUE, GREEN, GREY, ORANGE, PINK, plain
@@ -26,20 +26,16 @@ from spdtokens.spd import get_embedding
 
 dataset = load_dataset("sim-mi")
 people = ("1", "4", "7", "9")
-tokenizer = Tokenizer(
-    sfreq=dataset.sfreq,
-    tmin=dataset.tmin,
-    bands=[(8, 30)],
-    windows=[dataset.window],
-    covariance="oas",
+filterbank = FilterBankCovariances(
+    dataset.sfreq, bands="8-30", windows=[dataset.window], tmin=dataset.tmin, estimator="oas"
 )
 matrices, labels = [], []
 for person in people:
     session = dataset.load(person, "1")
     some = np.isin(session.run, ["1", "2"])
-    matrices.append(tokenizer.fit_covariances(session.X[some]))  # of each trial for itself
+    matrices.append(filterbank.fit_transform(session.X[some]))  # of each trial for itself
     labels.append(session.y[some])
-C, y = np.concatenate(matrices), np.concatenate(labels)
+C, y = np.concatenate(matrices)[:, None], np.concatenate(labels)
 who = np.repeat(people, [len(part) for part in labels])
 print(C.shape, "trials, bands, channels, channels")
 
@@ -96,7 +92,7 @@ for i, person in enumerate(people):
     own = who == person
     for j, (access, alignment) in enumerate(views.values()):
         aligned = align(C[~own], who[~own], None, None, None, C[own], person, access, alignment)
-        model = SPDTokenClassifier().fit(aligned.train, y[~own])
+        model = TokenDiscriminantClassifier().fit(aligned.train, y[~own])
         scores[i, j] = model.score(aligned.train, y[~own]), model.score(aligned.test, y[own])
 for name, (train, test) in zip(views, 100 * scores.mean(0), strict=True):
     print(f"{' '.join(name.split())}: train {train:.1f} %, test {test:.1f} %")

@@ -9,14 +9,14 @@ the muscles of the jaw, scores well too. So before you trust one, ask what it us
 # %%
 # A model of several bands
 # ------------------------
-# The paper's three bands, 4-8, 8-13 and 13-30 Hz, one matrix each; the classifier is
-# ``recommended`` on these bands. Of the simulation we know the truth: imagined hands change mu
+# The paper's three bands, 4-8, 8-13 and 13-30 Hz, one matrix each; the decoder is the recommended
+# one on these bands. Of the simulation we know the truth: imagined hands change mu
 # (about 11 Hz) and beta (about 22 Hz) under C3 and C4; nothing in 4-8 Hz tells them apart.
 import matplotlib.pyplot as plt
 import mne
 import numpy as np
 
-from spdtokens import SPDTokenClassifier, load_dataset
+from spdtokens import load_dataset, make_decoder
 from spdtokens.data import Selection, select
 from spdtokens.evaluation.chance import accuracy_bound
 from spdtokens.explain import channel_importance, electrode_info
@@ -24,9 +24,8 @@ from spdtokens.report.style import BLUE, GREY, ORANGE, plain
 
 hands = select(load_dataset("sim-mi"), Selection(classes=("left hand", "right hand")))
 first, second = (hands.load("3", session) for session in hands.sessions("3"))
-model = SPDTokenClassifier(
-    sfreq=hands.sfreq, tmin=hands.tmin, windows=[hands.window], bands="paper3"
-).fit(first.X, first.y)
+model = make_decoder("mi", sfreq=hands.sfreq, tmin=hands.tmin, window=hands.window)
+model.set_params(filterbank__bands="paper3").fit(first.X, first.y)
 train, test = (model.score(part.X, part.y) for part in (first, second))
 bound = accuracy_bound(len(second), len(hands.classes))
 print(f"train {train:.1%}, test {test:.1%}; chance 50 %, by luck up to {bound:.1%}")
@@ -39,14 +38,14 @@ print(f"train {train:.1%}, test {test:.1%}; chance 50 %, by luck up to {bound:.1
 # gradient is exact, shares sum to 100 %, and units do not matter. Ask on trials the model was not
 # trained on.
 share = 100 * channel_importance(model, second.X)
-bands = [f"{band.low:g}-{band.high:g} Hz" for band in model.tokenizer_.bands_]
+bands = model["filterbank"].matrix_names_
 for name, row in zip(bands, share, strict=True):
     best = [f"{hands.ch_names[i]} {row[i]:.1f} %" for i in row.argsort()[:-4:-1]]
     print(f"{name}: {row.sum():.0f} % ({', '.join(best)}, ...)")
 
 # %%
 # The maps have one scale, so that bands compare. What decides lies around C3 and C4, in the two
-# bands where it should. A sixth goes to 4-8 Hz, thinly spread over all channels, where the
+# bands where it should. A third goes to 4-8 Hz, thinly spread over all channels, where the
 # simulation puts no difference between the hands: models listen to noise too.
 info, places = electrode_info(hands.ch_names)
 labels = [f"{name}\n" if name in ("C3", "C4") else "" for name in info.ch_names]

@@ -1,7 +1,7 @@
 """What each ingredient of the preset `recommended` is worth: docs/recommended.md.
 
 Run `python studies/ablation.py` from a checkout with ../shared/data beside it, or name sets:
-`python studies/ablation.py sim-mi p300`. Prints one Markdown row a variant.
+`python studies/ablation.py sim-mi p300`. Prints one Markdown row per variant.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from spdtokens import evaluate
+from spdtokens.classifiers.discriminant import EMBEDDINGS, GAINS, WITHOUT_LABELS
+from spdtokens.classifiers.methods import Settings
 from spdtokens.data import Selection
 from spdtokens.evaluation import Choice
-from spdtokens.training.methods import Settings
-from spdtokens.training.recommended import EMBEDDINGS, GAINS, WITHOUT_LABELS
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 FLICKER = Selection(paradigm="ssvep", stimulus_hz=(13.0, 17.0, 21.0))
@@ -94,12 +94,10 @@ def main(names: list[str]) -> None:
     """Print scores of all variants on sets."""
     for name in names or SETS:
         where, question = SETS[name]
-        choices = [Choice("recommended", s, label) for label, s in variants(name).items()]
-        answer = evaluate(where, choices, **question)
-        for row in answer.rows:
-            print(
-                f"| {name} | {row.method} | {row.train_score:.4f} | {row.score:.4f} |", flush=True
-            )
+        choices = {label: Choice("recommended", s) for label, s in variants(name).items()}
+        frame = evaluate(where, choices, **question).to_frame()
+        for label, row in frame.iterrows():
+            print(f"| {name} | {label} | {row.train_score:.4f} | {row.score:.4f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.metrics import log_loss
 
-from spdtokens import SPDTokenClassifier, evaluate
+from spdtokens import evaluate, make_decoder
 from spdtokens.data import Selection
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -35,7 +35,7 @@ def noise(channels: int, n: int, classes: int, seed: int) -> tuple[float, float,
     X = mixing @ rng.standard_normal((n + N_TEST, channels, 500))
     y = np.arange(n + N_TEST) % classes
     y[:n] = rng.permutation(y[:n])
-    model = SPDTokenClassifier(sfreq=250.0).fit(X[:n], y[:n])
+    model = make_decoder("mi", sfreq=250.0).fit(X[:n], y[:n])
     return measured(y[n:], model.predict_proba(X[n:]))
 
 

@@ -31,14 +31,22 @@ _FILTERBANK = {
     "regularisation": "regularisation",
     "unit_in_volts": "unit_in_volts",
 }
+#: Parameters of the embedding, with the defaults they had in ``SPDTokenClassifier``.
+_EMBEDDING = {"isometric": False, "floor": "relative", "unit_free": True}
+#: Parameters that preset ``recommended`` took and did not use.
+_UNUSED = ("random_state", "device", "verbose", "ensemble")
 
 
-def _renamed(options: dict[str, Any]) -> dict[str, Any]:
+def _renamed(options: dict[str, Any], estimator: str = "sample") -> dict[str, Any]:
     """Options of the filter bank, taken out of those given."""
     found = {new: options.pop(old) for old, new in _FILTERBANK.items() if old in options}
     found = {name: value for name, value in found.items() if value is not None}
     if found.get("regularisation") == "paper":
         del found["regularisation"]
+        if found.get("estimator", estimator) != "sample":
+            raise TrainingError(
+                "regularisation='paper' is for the sample covariance: pass covariance='sample'."
+            )
         found["estimator"] = "paper"
     return found
 
@@ -79,36 +87,35 @@ def SPDTokenClassifier(
        :class:`spdtokens.FilterBankCovariances`.
     """
     _warn("SPDTokenClassifier", "make_decoder or TokenTransformerClassifier")
-    filterbank = _renamed(options)
-    tokens = {name: options.pop(name) for name in ("isometric", "floor") if name in options}
-    if preset == RECOMMENDED:
+    if preset not in (RECOMMENDED, *PRESETS):
+        known = ", ".join((RECOMMENDED, *PRESETS))
+        raise TrainingError(f"There is no preset {preset!r}. There are: {known}.")
+    recommended = preset == RECOMMENDED
+    filterbank = _renamed(options, "oas" if recommended else "sample")
+    tokens = {name: options.pop(name, None) for name in _EMBEDDING}
+    tokens = {name: _EMBEDDING[name] if v is None else v for name, v in tokens.items()}
+    options = {name: value for name, value in options.items() if value is not None}
+    if recommended:
         frequencies = filterbank.get("stimulus_hz", ())
-        kind = paradigm or ("ssvep" if len(frequencies) else "mi")
         windows = filterbank.get("windows")
         decoder = make_decoder(
-            kind,
+            paradigm or ("ssvep" if len(frequencies) else "mi"),
             sfreq=sfreq,
             tmin=filterbank.get("tmin", 0.0),
             window=windows[0] if windows and len(windows) == 1 else None,
             stimulus_hz=frequencies,
         )
-        if kind == "erp" and windows and len(windows) == 1:
-            del filterbank["windows"]  # of which the decoder makes two
         if sfreq is not None:
             decoder["filterbank"].set_params(**filterbank)
-        options = {name: value for name, value in options.items() if value is not None}
-    elif preset in PRESETS:
+        options = {name: value for name, value in options.items() if name not in _UNUSED}
+    else:
         first = [("filterbank", FilterBankCovariances(sfreq, **filterbank))] if sfreq else []
         classifier = TokenTransformerClassifier(**PRESETS[preset])
         decoder = DecodingPipeline([*first, ("classifier", classifier)])
-        options = {name: value for name, value in options.items() if value is not None}
-    else:
-        known = ", ".join((RECOMMENDED, *PRESETS))
-        raise TrainingError(f"There is no preset {preset!r}. There are: {known}.")
-    classifier = decoder["classifier"]
-    if embedding is not None:
-        classifier.set_params(embedding=embedding)
-    if tokens:
-        classifier.set_params(embedding=TokenEmbedding(embedding or "log_euclidean", **tokens))
-    classifier.set_params(**options)
+    if tokens != _EMBEDDING:
+        names = embedding or ("auto" if recommended else "log_euclidean")
+        options["embedding"] = TokenEmbedding(names, **tokens)
+    elif embedding is not None:
+        options["embedding"] = embedding
+    decoder["classifier"].set_params(**options)
     return decoder

@@ -16,7 +16,6 @@ from spdtokens.classifiers.decoder import (
     DecodingPipeline,
     filterbank_options,
 )
-from spdtokens.classifiers.discriminant import EMBEDDINGS as RECOMMENDED_EMBEDDINGS
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
 from spdtokens.classifiers.networks import NetworkClassifier
 from spdtokens.classifiers.transformer import TokenMLPClassifier, TokenTransformerClassifier
@@ -25,7 +24,7 @@ from spdtokens.models import SPDTokenTransformer, TransformerConfig, classical
 from spdtokens.models.config import SMALL
 from spdtokens.models.networks import NETWORKS, SPD, Input, TrialShape
 from spdtokens.signal import FilterBankCovariances, StandardTrials
-from spdtokens.signal.bands import DEFAULT, OF_STIMULI, BandSpec, cut_bands
+from spdtokens.signal.bands import DEFAULT, OF_STIMULI, BandSpec, cut_bands, resolve_bands
 from spdtokens.signal.covariance import ESTIMATORS, PROTOTYPES
 from spdtokens.spd import EMBEDDINGS, TokenEmbedding, token_dim
 from spdtokens.training.recipe import Recipe
@@ -240,11 +239,12 @@ class Method:
 
     def _bands(self, dataset: Dataset, settings: Settings) -> tuple[BandSpec, list[str]]:
         """The user's bands; else the default ones, as far as the sampling rate carries them."""
-        if settings.bands != "auto":
-            return settings.bands, []
-        bands = self._default_bands(dataset)
-        assert dataset.sfreq is not None
         begin, end = dataset.window
+        if settings.bands != "auto":
+            resolve_bands(settings.bands, dataset.stimulus_frequencies, end - begin)
+            return settings.bands, []
+        assert dataset.sfreq is not None
+        bands = self._default_bands(dataset)
         return cut_bands(bands, dataset.sfreq, end - begin, dataset.stimulus_frequencies)
 
     def _default_bands(self, dataset: Dataset) -> BandSpec:
@@ -293,7 +293,7 @@ def _recommended() -> Method:
     def steps(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
         changes = {k: v for k, v in settings.changes.items() if k in CLASSIFIER_CHANGES}
         if changes.pop("isometric", False):
-            names = changes.get("embedding", RECOMMENDED_EMBEDDINGS)
+            names = changes.get("embedding", "auto")
             changes["embedding"] = TokenEmbedding(names, isometric=True, unit_free=True)
         if options is not None and options["estimator"] in PROTOTYPES:
             changes.setdefault("gains", None)  # rows are not channels

@@ -32,7 +32,7 @@ DEFAULT_LIMIT = 2 * 1024**3
 #: Rooms whose code makes tokens.
 ROOMS = ("runtime", "spd", "signal")
 #: Attributes of fitted steps on which their output depends.
-LEARNT = ("front_", "tokens_")
+LEARNT = ("front_", "tokens_", "registered_")
 #: Names of our files; those in .npy are of version 0.1. All others in the folder are not ours.
 OURS = re.compile(r"[0-9a-f]{40}\.np[yz]")
 
@@ -147,7 +147,7 @@ def digest(steps: Pipeline, X: NDArray[Any]) -> str:
     """Name of the tokens of ``X``: the same for the same trials, steps and code only."""
     state = hashlib.sha256(digest_of(ROOMS).encode())
     for _, step in steps.steps:
-        learnt = [vars(value) for name, value in vars(step).items() if name in LEARNT]
+        learnt = [value for name, value in vars(step).items() if name in LEARNT]
         for part in _parts([type(step).__name__, step.get_params(), learnt]):
             state.update(part)
     state.update(repr((X.shape, X.dtype.str)).encode())
@@ -157,6 +157,8 @@ def digest(steps: Pipeline, X: NDArray[Any]) -> str:
 
 def _parts(value: Any) -> Iterator[bytes]:
     """Bytes that tell apart nested dicts and lists of arrays and plain values."""
+    if hasattr(value, "detach"):  # of torch, which need not be imported for this
+        value = value.numpy()
     if isinstance(value, np.ndarray):
         yield repr((value.shape, value.dtype.str)).encode()
         yield np.ascontiguousarray(value).tobytes()

@@ -100,7 +100,9 @@ def select(dataset: Dataset, selection: Selection) -> Dataset:
             "13,17,21 (stimulus_hz in Python and in study files)."
         )
     head = Head(dataset.ch_names, dataset.sfreq)
-    to = agree({dataset.name: head}, selection.channels, selection.resample)
+    to = head
+    if selection.channels or selection.resample is not None:
+        to = agree({dataset.name: head}, selection.channels, selection.resample)
     changed = replace(
         dataset,
         paradigm=paradigm,

@@ -1,9 +1,10 @@
-"""From a fitted pipeline to a decoder, which needs neither scikit-learn nor torch."""
+"""From a fitted pipeline to a decoder, which needs neither scikit-learn nor torch, and back."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,18 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from spdtokens.classifiers import (
+    DecodingPipeline,
     Recentring,
     TokenDiscriminantClassifier,
     TokenTransformerClassifier,
 )
 from spdtokens.deploy.errors import DeployError
-from spdtokens.runtime import Decoder
-from spdtokens.runtime.networks import Network, Transformers
+from spdtokens.evaluation.estimators import CLASS, FUNCTION, build, describe
+from spdtokens.runtime import Decoder, load_model
+from spdtokens.runtime.networks import Discriminant, Network, Transformers
+from spdtokens.runtime.tokens import EMBEDDINGS
 from spdtokens.signal import FilterBankCovariances
+from spdtokens.spd import TokenEmbedding
 
 
 def as_decoder(
@@ -66,6 +71,11 @@ def as_decoder(
     embedding = classifier.embedding_
     if embedding is None:
         raise DeployError("A model file holds matrices to classes; embedding=None has no matrices.")
+    if embedding.tokens_ is None:
+        raise DeployError(
+            f"A model file has the embeddings {', '.join(EMBEDDINGS)}; got "
+            f"{', '.join(embedding.names)}."
+        )
     d = embedding.n_features_in_
     return Decoder(
         classes=tuple(map(str, classifier.classes_)) if classes is None else classes,
@@ -79,7 +89,105 @@ def as_decoder(
         shape=(embedding.n_matrices_, d, d),
         recentring=None if recentring is None else recentring.reference_,
         about=about or {},
+        steps=[describe(step) for step in (filterbank, recentring, classifier) if step is not None],
     )
+
+
+def load_pipeline(path: str | Path) -> DecodingPipeline:
+    """Read a model file as a fitted scikit-learn pipeline.
+
+    Parameters
+    ----------
+    path : str or Path
+        A model file, ``.spdt``, of version 0.2 or later.
+
+    Returns
+    -------
+    DecodingPipeline
+        Its predictions are those of the model. Of a token transformer, the torch modules and the
+        curves of its training are not in the file.
+
+    Raises
+    ------
+    DeployError
+        If the file was written by version 0.1, which did not keep the parameters, or names other
+        classes than those of the model it holds: no module is imported because a file says so.
+
+    See Also
+    --------
+    load_model : The same as a decoder, without scikit-learn and torch.
+    """
+    decoder = load_model(path)
+    if not decoder.steps:
+        raise DeployError(
+            f"{path} was written by spdtokens 0.1 and does not hold the parameters of a pipeline. "
+            "Use load_model, which predicts the same, or train again."
+        )
+    _check_steps(path, decoder)
+    steps = [(_name(step), build(step)) for step in decoder.steps]
+    for _, step in steps:
+        _restore(step, decoder)
+    return DecodingPipeline(steps)
+
+
+def _check_steps(path: str | Path, decoder: Decoder) -> None:
+    """Refuse steps that are not those of the model, and any class but an embedding within them."""
+    discriminant = isinstance(decoder.network, Discriminant)
+    wanted = [
+        *([FilterBankCovariances] if decoder.front is not None else []),
+        *([Recentring] if decoder.recentring is not None else []),
+        TokenDiscriminantClassifier if discriminant else TokenTransformerClassifier,
+    ]
+    found = [step.get(CLASS) for step in decoder.steps]
+    inner = {
+        kind
+        for step in decoder.steps
+        for key, value in step.items()
+        if key != CLASS
+        for kind in _classes_in(value)
+    }
+    if found != [f"spdtokens.{cls.__name__}" for cls in wanted] or inner - {_EMBEDDING}:
+        raise DeployError(f"The steps that {path} names are not those of the model it holds.")
+
+
+_EMBEDDING = f"spdtokens.{TokenEmbedding.__name__}"
+
+
+def _classes_in(value: Any) -> Iterator[Any]:
+    """Every class and function that a plain value names."""
+    if isinstance(value, Mapping):
+        yield from (value[key] for key in (CLASS, FUNCTION) if key in value)
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _classes_in(item)
+
+
+def _name(step: Mapping[str, Any]) -> str:
+    """Of a step in a pipeline."""
+    names = {"FilterBankCovariances": "filterbank", "Recentring": "recentring"}
+    return names.get(str(step.get("class")).rpartition(".")[2], "classifier")
+
+
+def _restore(step: BaseEstimator, decoder: Decoder) -> None:
+    """Put what was learnt back into an estimator."""
+    if isinstance(step, FilterBankCovariances):
+        assert decoder.front is not None
+        step._planned(np.zeros((1, len(decoder.ch_names), decoder.n_samples)))
+        step.front_ = decoder.front
+        return
+    step.n_features_in_ = decoder.shape[-1]
+    if isinstance(step, Recentring):
+        assert decoder.recentring is not None
+        step.reference_ = decoder.recentring
+        return
+    step.classes_ = np.array(decoder.classes)
+    step.embedding_ = TokenEmbedding.of_tokens(decoder.tokens, *decoder.shape[:2])
+    if isinstance(step, TokenDiscriminantClassifier):
+        assert isinstance(decoder.network, Discriminant)
+        step.coef_, step.intercept_ = decoder.network.weight, decoder.network.bias
+    else:
+        step.network_ = decoder.network
 
 
 def _in_float32(network: Network) -> Network:

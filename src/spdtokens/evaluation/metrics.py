@@ -277,7 +277,11 @@ def get_metric(name: str) -> Metric:
 
 def all_scores(y: ArrayLike, probabilities: ArrayLike) -> dict[str, float]:
     """Every metric of a test set, by name. Parameters are those of :func:`accuracy`."""
-    return {name: metric(y, probabilities) for name, metric in METRICS.items()}
+    counts = confusion(y, probabilities)
+    return {
+        name: float(metric.of_counts(counts)) if metric.of_counts else metric(y, probabilities)
+        for name, metric in METRICS.items()
+    }
 
 
 def default_metric(paradigm: str, counts: ArrayLike) -> str:

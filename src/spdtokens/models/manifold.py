@@ -16,15 +16,20 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
+from spdtokens.models.config import ModelError
+from spdtokens.runtime.threads import one_thread
+
 
 class TangentSpaces(TransformerMixin, BaseEstimator):
     """Every matrix of a trial in the tangent space at its own training mean, side by side."""
 
+    @one_thread()
     def fit(self, C: NDArray[Any], y: ArrayLike | None = None) -> Self:  # noqa: ARG002
         """Find the Riemannian mean of each of a trial's matrices (n, d, d) or (n, tokens, d, d)."""
         self.spaces_ = [TangentSpace(metric="riemann").fit(part) for part in _parts(C)]
         return self
 
+    @one_thread()
     def transform(self, C: NDArray[Any]) -> NDArray[np.float64]:
         """Tangent vectors (n, tokens * d (d + 1) / 2)."""
         pairs = zip(self.spaces_, _parts(C), strict=True)
@@ -54,10 +59,16 @@ class NearestMean(ClassifierMixin, BaseEstimator):
     def __init__(self, filtered: bool = False) -> None:
         self.filtered = filtered
 
+    @one_thread()
     def fit(self, C: NDArray[Any], y: ArrayLike) -> Self:
         """Find the means of classes, of matrices (n, d, d) or (n, tokens, d, d)."""
         y = np.asarray(y)
         self.classes_ = np.unique(y)
+        if len(self.classes_) < 2:
+            raise ModelError(
+                f"All {len(y)} training trials are of one class: a classifier needs trials of two "
+                "or more classes."
+            )
         if self.filtered:
             self.spaces_ = TangentSpaces().fit(C)
             lda = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
@@ -80,6 +91,7 @@ class NearestMean(ClassifierMixin, BaseEstimator):
             return C
         return self.spaces_.inverse_transform(self.spaces_.transform(C) @ self.filter_)
 
+    @one_thread()
     def _squared(self, C: NDArray[Any]) -> NDArray[np.float64]:
         """Squared distances (n, classes) to the means."""
         pairs = zip(self.means_, _parts(self._filtered(C)), strict=True)

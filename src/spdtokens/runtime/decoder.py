@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,8 @@ class Decoder:
         If trained on recentred sessions: their middle, from which a new session's reference starts.
     about : mapping
         Where the model comes from: whatever JSON can hold.
+    steps : sequence of mapping
+        Class and parameters of the estimators it was made of, for those who have them.
     """
 
     classes: tuple[str, ...]
@@ -56,6 +58,7 @@ class Decoder:
     shape: tuple[int, int, int]
     recentring: Array | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
+    steps: Sequence[Mapping[str, Any]] = ()
 
     @property
     def n_samples(self) -> int:

@@ -45,6 +45,7 @@ def model_bytes(decoder: Decoder) -> bytes:
         "network": _network_out(decoder.network, arrays),
         "recentred": decoder.recentring is not None,
         "about": dict(decoder.about),
+        "steps": [dict(step) for step in decoder.steps],
     }
     if decoder.recentring is not None:
         arrays["recentring"] = decoder.recentring
@@ -139,7 +140,9 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
         _number(config[k], positive=True, may_miss=True) for k in ("sfreq", "unit_in_volts")
     )
     recentring = _shaped(arrays["recentring"], shape) if config["recentred"] is True else None
-    about = config["about"]
+    about, steps = config["about"], config.get("steps", [])  # which version 0.1 did not write
+    if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
+        raise DecoderError("its steps are not those of a pipeline.")
     if (front is None) != (sfreq is None) or not isinstance(about, dict):
         raise DecoderError("it says neither of which signals nor of which matrices it is.")
     return Decoder(
@@ -154,6 +157,7 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
         shape=shape,
         recentring=recentring,
         about=about,
+        steps=steps,
     )
 
 

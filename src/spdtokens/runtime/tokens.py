@@ -65,6 +65,8 @@ class Tokens:
         found: dict[bool, tuple[Array, Array]] = {}  # of matrices, plain and seen from references
         tokens = []
         for name in self.embeddings:
+            if name not in EMBEDDINGS:
+                raise DecoderError(f"There is no embedding {name!r}: {', '.join(EMBEDDINGS)}.")
             if name in SPECTRAL:
                 whitened = name in AT_REFERENCE
                 if whitened not in found:

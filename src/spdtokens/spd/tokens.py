@@ -13,12 +13,17 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from spdtokens._errors import UserError
+from spdtokens._labels import as_labels
 from spdtokens.runtime.matrices import inverse_root
 from spdtokens.runtime.threads import one_thread
 from spdtokens.runtime.tokens import AT_REFERENCE, PRINCIPAL, Tokens
-from spdtokens.spd.embeddings import Embedding, Several, get_embeddings
+from spdtokens.runtime.tokens import EMBEDDINGS as IN_NUMPY
+from spdtokens.spd.embeddings import Embedding, Several, find_embedding
+from spdtokens.spd.embeddings.at_reference import AtReference
+from spdtokens.spd.embeddings.class_filters import class_filters
 from spdtokens.spd.embeddings.principal import principal_axes
 from spdtokens.spd.floor import Floor
+from spdtokens.spd.karcher import riemannian_mean
 from spdtokens.spd.parallel import share_out
 from spdtokens.spd.triangle import token_dim
 from spdtokens.spd.validation import check_spd
@@ -54,11 +59,42 @@ def as_matrices(X: ArrayLike) -> Array:
     return C if C.ndim == 4 else C[:, None]
 
 
+def names_of_matrices(given: Sequence[str] | None, n: int) -> NDArray[Any]:
+    """Names of a trial's ``n`` matrices: those given, if they are as many."""
+    names = given if given is not None and len(given) == n else [f"matrix {i}" for i in range(n)]
+    return np.array(names, dtype=object)
+
+
 def matrix_tags(tags: Tags) -> Tags:
     """Say that input is three-dimensional and positive."""
     tags.input_tags.two_d_array = False
     tags.input_tags.three_d_array = True
     return tags
+
+
+class ArrayOutputMixin(TransformerMixin, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+    """A transformer whose output is trials or matrices, not a table with named columns.
+
+    It stays an array where ``set_output`` or scikit-learn's configuration ask for data frames, so
+    that these can be asked for in a pipeline whose later steps make tables.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(auto_wrap_output_keys=None, **kwargs)
+
+    def set_output(self, *, transform: str | None = None) -> Self:  # noqa: ARG002
+        """Do nothing: the output is an array of three or more dimensions, whatever is asked for.
+
+        Parameters
+        ----------
+        transform : str, optional
+            Ignored.
+
+        Returns
+        -------
+        self
+        """
+        return self
 
 
 class TokenEmbedding(TransformerMixin, BaseEstimator):
@@ -85,10 +121,13 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    embedding_ : Embedding or Several
-        As torch computes it, with gradients.
-    tokens_ : Tokens
-        As NumPy computes it: what :meth:`tokens` and model files use.
+    tokens_ : Tokens or None
+        The computation itself, in NumPy: what :meth:`tokens` and model files use. None for an
+        embedding that was added to the registry and has no NumPy code: torch then computes tokens.
+    reference_ : ndarray, shape (m, d, d), or None
+        Riemannian mean of the training matrices, for embeddings that are seen from it.
+    filters_ : ndarray, shape (m, k, d), or None
+        Of ``'class_filters'``.
     scale_ : float
         What matrices are divided by; 1 unless ``unit_free``.
     n_matrices_, n_tokens_ : int
@@ -149,16 +188,19 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         """
         return self.fit_matrices(as_matrices(X), y)
 
+    reference_: Array | None
+    filters_: Array | None
+    tokens_: Tokens | None
+    _added: Embedding | Several | None  # to the registry, without NumPy code
+
     @one_thread()
     def fit_matrices(self, C: Array, y: ArrayLike | None = None) -> Self:
         """:meth:`fit` of matrices (n, m, d, d) that have been checked."""
-        if self.floor not in ("relative", "paper"):
-            raise UserError(f"floor must be 'relative' or 'paper', got {self.floor!r}.")
-        floor = Floor.paper() if self.floor == "paper" else Floor()
-        embedding = get_embeddings(self.embedding, isometric=self.isometric, floor=floor)
-        if y is None and "class_filters" in self.names:
+        kinds = [find_embedding(name) for name in self.names]
+        if not kinds or self.floor not in ("relative", "paper"):
             raise UserError(
-                "embedding 'class_filters' requires y to be passed, but the target y is None."
+                "embedding must be one or more names and floor 'relative' or 'paper', got "
+                f"{self.embedding!r} and {self.floor!r}."
             )
         self.scale_ = 1.0
         if self.unit_free:
@@ -167,34 +209,79 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         self.n_features_in_ = C.shape[-1]
         self.n_matrices_ = C.shape[1]
         self.n_tokens_ = self.n_matrices_ * len(self.names)
-        self.embedding_: Embedding | Several = embedding.fit(self.scaled(C), y)
-        self.tokens_ = self._in_numpy(floor)
-        return self
-
-    def _in_numpy(self, floor: Floor) -> Tokens:
-        found = getattr(self.embedding_, "reference", None)
-        reference = None if found is None else found.numpy()
-        filters = getattr(self.embedding_, "filters", None)
-        return Tokens(
+        seen, floor = self.scaled(C), self._floor()
+        self.reference_ = self.filters_ = self.tokens_ = self._added = None
+        if any(name not in IN_NUMPY for name in self.names):
+            self._added = self._made({}).fit(seen, y)
+            return self
+        at_reference = any(issubclass(kind, AtReference) for kind in kinds)
+        self.reference_ = riemannian_mean(seen) if at_reference else None
+        if any(kind.needs_labels for kind in kinds):
+            self.filters_ = class_filters(seen, as_labels(y, len(C), who="'class_filters'"))
+        whitened = any(name in AT_REFERENCE for name in self.names)
+        self.tokens_ = Tokens(
             embeddings=self.names,
             isometric=self.isometric,
             relative=floor.relative,
             absolute=floor.absolute,
             scale=self.scale_,
-            whiteners=inverse_root(reference)  # type: ignore[arg-type]
-            if any(name in AT_REFERENCE for name in self.names)
-            else None,
-            axes=principal_axes(torch.from_numpy(reference)).numpy()
+            whiteners=inverse_root(self.reference_) if whitened else None,  # type: ignore[arg-type]
+            axes=principal_axes(torch.from_numpy(self.reference_)).numpy()
             if PRINCIPAL in self.names
             else None,
-            filters=None if filters is None else filters.numpy(),
+            filters=self.filters_,
         )
+        return self
+
+    @classmethod
+    def of_tokens(cls, tokens: Tokens, n_matrices: int, d: int) -> Self:
+        """The fitted embedding of which a model file holds the computation."""
+        names: Any = tokens.embeddings
+        made = cls(
+            names[0] if len(names) == 1 else tuple(names),
+            isometric=tokens.isometric,
+            floor="paper" if tokens.absolute else "relative",
+            unit_free=tokens.scale != 1,
+        )
+        made.tokens_, made.scale_, made.filters_ = tokens, tokens.scale, tokens.filters
+        made.n_matrices_, made.n_tokens_ = n_matrices, n_matrices * len(names)
+        made.n_features_in_, made._added = d, None
+        W = tokens.axes if tokens.whiteners is None else tokens.whiteners
+        made.reference_ = None if W is None else np.asarray(np.linalg.inv(W.swapaxes(-1, -2) @ W))
+        return made
+
+    def _floor(self) -> Floor:
+        return Floor.paper() if self.floor == "paper" else Floor()
+
+    @property
+    def embedding_(self) -> Embedding | Several:
+        """The fitted embedding as torch computes it, with gradients; of matrices without a unit."""
+        check_is_fitted(self)
+        if self._added is not None:
+            return self._added
+        fitted: dict[str, Any] = {}
+        if self.reference_ is not None:
+            fitted["reference"] = torch.from_numpy(self.reference_)
+        if self.filters_ is not None:
+            fitted["filters"] = torch.from_numpy(self.filters_)
+        return self._made(fitted)
+
+    def _made(self, fitted: dict[str, Any]) -> Embedding | Several:
+        """The embedding, each member with the fitted tensors that it has."""
+        members = []
+        for name in self.names:
+            kind = find_embedding(name)
+            known = {
+                key: value for key, value in fitted.items() if key in kind.__dataclass_fields__
+            }
+            members.append(kind(isometric=self.isometric, floor=self._floor(), **known))
+        return members[0] if isinstance(self.embedding, str) else Several(tuple(members))
 
     def scaled(self, C: Array) -> Array:
         """Matrices as the embedding sees them: without a unit, if that is asked for."""
         return C / self.scale_ if self.unit_free else C
 
-    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None, **_: Any) -> Array:
+    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> Array:
         """Fit, and return the tokens of the training matrices (n, tokens * features)."""
         C = as_matrices(X)
         return self.fit_matrices(C, y).of_matrices(C).reshape(len(C), -1)
@@ -242,14 +329,19 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         """:meth:`tokens` of matrices (n, m, d, d) that have been checked."""
         size = max(1, PART_ENTRIES // C[0].size)
         if len(C) <= size:
-            return self.tokens_(C)
+            return self._computed(C)
         tokens = np.empty((len(C), self.n_tokens_, token_dim(C.shape[-1])))
 
         def work(start: int) -> None:
-            tokens[start : start + size] = self.tokens_(C[start : start + size])
+            tokens[start : start + size] = self._computed(C[start : start + size])
 
         share_out(work, range(0, len(C), size))
         return tokens
+
+    def _computed(self, C: Array) -> Array:
+        if self.tokens_ is not None:
+            return self.tokens_(C)
+        return self.embedding_.to_token(self.scaled(C))
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> NDArray[Any]:
         """Names of the tokens' entries.
@@ -266,9 +358,7 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
             Such as ``'8-13 Hz log_euclidean[0,1]'``.
         """
         check_is_fitted(self)
-        matrices = input_features
-        if matrices is None or len(matrices) != self.n_matrices_:
-            matrices = [f"matrix {i}" for i in range(self.n_matrices_)]
+        matrices = names_of_matrices(input_features, self.n_matrices_)
         entries = list(zip(*np.triu_indices(self.n_features_in_), strict=True))
         return np.array(
             [

@@ -13,8 +13,8 @@ from spdtokens.evaluation.estimators import CLASS, build, can_classify
 from spdtokens.evaluation.plan import Choice
 from spdtokens.models.config import TransformerConfig
 from spdtokens.signal import FilterBankCovariances
+from spdtokens.signal.bands import OF_STIMULI, resolve_bands
 from spdtokens.signal.bands import PRESETS as BANDS_BY_NAME
-from spdtokens.signal.bands import resolve_bands
 from spdtokens.signal.covariance import ESTIMATORS, PROTOTYPES
 from spdtokens.study.reading import BANDS, NUMBER, PAIR, TABLE, TEXT, TRUTH, WHOLE, Kind, Table
 from spdtokens.training.recipe import Recipe
@@ -113,15 +113,16 @@ def _bands(table: Table) -> Any:
     value = table.get("bands", BANDS)
     if value is None:
         return "auto"
-    if isinstance(value, str):
-        names = ("auto", *BANDS_BY_NAME, "stimulus")
+    if isinstance(value, str) and not value[:1].isdigit():
+        names = ("auto", *BANDS_BY_NAME, *OF_STIMULI)
         return table.choice("bands", names, "auto", what="preset of bands")
-    pairs = tuple((float(low), float(high)) for low, high in value)
+    if not isinstance(value, str):
+        value = tuple((float(low), float(high)) for low, high in value)
     try:
-        resolve_bands(pairs)
+        resolve_bands(value)
     except UserError as error:
         table.wrong(str(error))
-    return pairs
+    return value
 
 
 def _device(table: Table) -> str:

@@ -52,10 +52,15 @@ def get_embedding(name: str, **options: Any) -> Embedding:
     ValueError
         If there is no such embedding; the message lists those there are.
     """
+    return find_embedding(name)(**options)
+
+
+def find_embedding(name: str) -> type[Embedding]:
+    """The class of an embedding, by its name; see :func:`get_embedding`."""
     known = EMBEDDINGS | SUPERVISED
     if name not in known:
         raise UserError(f"There is no embedding {name!r}. Choose from: {', '.join(known)}.")
-    return known[name](**options)
+    return known[name]
 
 
 def get_embeddings(names: str | Sequence[str], **options: Any) -> Embedding | Several:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from spdtokens._errors import UserError
+from spdtokens._labels import as_labels
 from spdtokens.spd.arrays import as_tensor
 from spdtokens.spd.embeddings.base import Embedding, check_fitted_shape
 from spdtokens.spd.matrix_functions import spectral
@@ -92,19 +92,9 @@ class ClassFilters(Embedding):
             With tokens, each token gets filters of its own.
         y : array, shape (n,)
         """
-        if y is None:
-            raise UserError("The embedding 'class_filters' is fitted to labelled trials: pass y.")
         C = as_tensor(C).detach().double()
         check_spd(C)
-        y = np.asarray(y)
-        if len(y) != len(C):
-            raise UserError(f"There are {len(C)} trials and {len(y)} labels: pass one a trial.")
-        if len(np.unique(y)) < 2:
-            raise UserError(
-                "The embedding 'class_filters' tells classes apart and needs two classes; got "
-                f"{len(y)} trials of 1 class."
-            )
-        made = class_filters(C.cpu().numpy(), y)
+        made = class_filters(C.cpu().numpy(), as_labels(y, len(C), who="'class_filters'"))
         return replace(self, filters=torch.from_numpy(made).to(C.device))
 
     def embed(self, C: Tensor) -> Tensor:

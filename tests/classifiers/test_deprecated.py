@@ -1,0 +1,86 @@
+"""Names of the first edition make the decoder that their parameters meant."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator
+from sklearn.pipeline import make_pipeline
+
+from spdtokens import (
+    FilterBankCovariances,
+    SPDTokenClassifier,
+    TokenDiscriminantClassifier,
+    TokenEmbedding,
+    Tokenizer,
+    TokenTransformerClassifier,
+    make_decoder,
+)
+from spdtokens.training import TrainingError
+
+Y = np.arange(40) % 2
+X = 1e-5 * np.random.default_rng(0).standard_normal((40, 4, 200)) * (1 + 0.4 * Y)[:, None, None]
+RECOMMENDED = ("affine_invariant", "whitened_root", "principal_correlation", "class_filters")
+SMALL: dict[str, Any] = {"d_model": 16, "n_layers": 1, "n_heads": 2, "epochs": 2, "random_state": 0}
+CASES: dict[str, tuple[dict[str, Any], BaseEstimator]] = {
+    "default": ({}, make_decoder("mi", sfreq=100)),
+    "isometric": (
+        {"isometric": True},
+        make_decoder("mi", sfreq=100).set_params(
+            classifier__embedding=TokenEmbedding(RECOMMENDED, isometric=True, unit_free=True)
+        ),
+    ),
+    "what recommended did not use": (
+        {"random_state": 0, "device": "cpu", "verbose": True, "isometric": None},
+        make_decoder("mi", sfreq=100),
+    ),
+    "one window of potentials": (
+        {"paradigm": "erp", "windows": [(0.2, 1.8)]},
+        make_decoder("erp", sfreq=100).set_params(filterbank__windows=[(0.2, 1.8)]),
+    ),
+    "sample covariance": (
+        {"covariance": "sample", "bands": "paper3", "ridge": 0.1},
+        make_pipeline(
+            FilterBankCovariances(100, bands="paper3"), TokenDiscriminantClassifier(ridge=0.1)
+        ),
+    ),
+    "the paper's network": (
+        {"preset": "paper", "isometric": True, **SMALL},
+        make_pipeline(
+            FilterBankCovariances(100),
+            TokenTransformerClassifier(
+                TokenEmbedding("log_euclidean", isometric=True, unit_free=True), **SMALL
+            ),
+        ),
+    ),
+    "the paper's regularisation": (
+        {"preset": "paper", "regularisation": "paper", "unit_in_volts": 1.0, **SMALL},
+        make_pipeline(
+            FilterBankCovariances(100, estimator="paper", unit_in_volts=1.0),
+            TokenTransformerClassifier(**SMALL),
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_classifier_is_the_decoder_that_was_meant(case: str) -> None:
+    old, new = CASES[case]
+    with pytest.warns(FutureWarning):
+        made = SPDTokenClassifier(sfreq=100, **old)
+    found, wanted = made.fit(X, Y).predict_proba(X), new.fit(X, Y).predict_proba(X)
+    np.testing.assert_array_equal(found, wanted)
+
+
+def test_tokenizer_is_a_pipeline_to_tokens() -> None:
+    with pytest.warns(FutureWarning):
+        old = Tokenizer("log_euclidean", sfreq=100, covariance="oas", isometric=True)
+    new = make_pipeline(FilterBankCovariances(100, estimator="oas"), TokenEmbedding(isometric=True))
+    np.testing.assert_array_equal(old.fit_transform(X), new.fit_transform(X))
+
+
+def test_regularisation_that_is_gone_is_refused() -> None:
+    with pytest.warns(FutureWarning), pytest.raises(TrainingError):
+        SPDTokenClassifier(sfreq=100, regularisation="paper", unit_in_volts=1.0)
