@@ -88,8 +88,8 @@ class TokenDiscriminantClassifier(TokenClassifier):
     >>> signals = rng.standard_normal((60, 3, 100))
     >>> signals[y == 1, 0] *= 1.5
     >>> C = signals @ signals.swapaxes(1, 2) / 100
-    >>> TokenDiscriminantClassifier().fit(C[::2], y[::2]).score(C[1::2], y[1::2])
-    1.0
+    >>> TokenDiscriminantClassifier().fit(C[::2], y[::2]).score(C[1::2], y[1::2]) > 0.9
+    True
     """
 
     # Under scikit-learn's metadata routing.
