@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from spdtokens.classifiers import (
     TokenTransformerClassifier,
 )
 from spdtokens.deploy.errors import DeployError
-from spdtokens.evaluation.estimators import build, describe
+from spdtokens.evaluation.estimators import CLASS, FUNCTION, build, describe
 from spdtokens.runtime import Decoder, load_model
 from spdtokens.runtime.networks import Discriminant, Network, Transformers
 from spdtokens.runtime.tokens import EMBEDDINGS
@@ -110,7 +110,8 @@ def load_pipeline(path: str | Path) -> DecodingPipeline:
     Raises
     ------
     DeployError
-        If the file was written by version 0.1, which did not keep the parameters.
+        If the file was written by version 0.1, which did not keep the parameters, or names other
+        classes than those of the model it holds: no module is imported because a file says so.
 
     See Also
     --------
@@ -122,10 +123,44 @@ def load_pipeline(path: str | Path) -> DecodingPipeline:
             f"{path} was written by spdtokens 0.1 and does not hold the parameters of a pipeline. "
             "Use load_model, which predicts the same, or train again."
         )
+    _check_steps(path, decoder)
     steps = [(_name(step), build(step)) for step in decoder.steps]
     for _, step in steps:
         _restore(step, decoder)
     return DecodingPipeline(steps)
+
+
+def _check_steps(path: str | Path, decoder: Decoder) -> None:
+    """Refuse steps that are not those of the model, and any class but an embedding within them."""
+    discriminant = isinstance(decoder.network, Discriminant)
+    wanted = [
+        *([FilterBankCovariances] if decoder.front is not None else []),
+        *([Recentring] if decoder.recentring is not None else []),
+        TokenDiscriminantClassifier if discriminant else TokenTransformerClassifier,
+    ]
+    found = [step.get(CLASS) for step in decoder.steps]
+    inner = {
+        kind
+        for step in decoder.steps
+        for key, value in step.items()
+        if key != CLASS
+        for kind in _classes_in(value)
+    }
+    if found != [f"spdtokens.{cls.__name__}" for cls in wanted] or inner - {_EMBEDDING}:
+        raise DeployError(f"The steps that {path} names are not those of the model it holds.")
+
+
+_EMBEDDING = f"spdtokens.{TokenEmbedding.__name__}"
+
+
+def _classes_in(value: Any) -> Iterator[Any]:
+    """Every class and function that a plain value names."""
+    if isinstance(value, Mapping):
+        yield from (value[key] for key in (CLASS, FUNCTION) if key in value)
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _classes_in(item)
 
 
 def _name(step: Mapping[str, Any]) -> str:

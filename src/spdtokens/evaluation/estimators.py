@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.pipeline import Pipeline
@@ -233,7 +233,7 @@ def can_classify(value: Any) -> bool:
     if isinstance(value, type) or not (hasattr(value, "get_params") and hasattr(value, "fit")):
         return False
     # A stack has no ``predict`` before it is fitted; what has one need not be called a classifier.
-    return hasattr(value, "predict") or (isinstance(value, BaseEstimator) and is_classifier(value))
+    return hasattr(value, "predict") or isinstance(value, ClassifierMixin)
 
 
 def open_seeds(estimator: BaseEstimator) -> list[str]:

@@ -18,7 +18,7 @@ from spdtokens.runtime.matrices import inverse_root
 from spdtokens.runtime.threads import one_thread
 from spdtokens.runtime.tokens import AT_REFERENCE, PRINCIPAL, Tokens
 from spdtokens.runtime.tokens import EMBEDDINGS as IN_NUMPY
-from spdtokens.spd.embeddings import Embedding, Several, find_embedding, get_embeddings
+from spdtokens.spd.embeddings import Embedding, Several, find_embedding
 from spdtokens.spd.embeddings.at_reference import AtReference
 from spdtokens.spd.embeddings.class_filters import class_filters
 from spdtokens.spd.embeddings.principal import principal_axes
@@ -212,8 +212,7 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         seen, floor = self.scaled(C), self._floor()
         self.reference_ = self.filters_ = self.tokens_ = self._added = None
         if any(name not in IN_NUMPY for name in self.names):
-            made = get_embeddings(self.embedding, isometric=self.isometric, floor=floor)
-            self._added = made.fit(seen, y)
+            self._added = self._made({}).fit(seen, y)
             return self
         at_reference = any(issubclass(kind, AtReference) for kind in kinds)
         self.reference_ = riemannian_mean(seen) if at_reference else None
@@ -265,6 +264,10 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
             fitted["reference"] = torch.from_numpy(self.reference_)
         if self.filters_ is not None:
             fitted["filters"] = torch.from_numpy(self.filters_)
+        return self._made(fitted)
+
+    def _made(self, fitted: dict[str, Any]) -> Embedding | Several:
+        """The embedding, each member with the fitted tensors that it has."""
         members = []
         for name in self.names:
             kind = find_embedding(name)
