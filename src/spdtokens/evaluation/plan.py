@@ -27,6 +27,7 @@ from spdtokens.evaluation.parts import check_alignment, split_front, with_access
 from spdtokens.evaluation.protocols import Protocol, get_protocol
 from spdtokens.evaluation.runs import RunSpec, as_text
 from spdtokens.evaluation.trials import Memory, Trials
+from spdtokens.signal import FilterBankCovariances, StandardTrials
 from spdtokens.training.device import check_unused_device, resolve_device
 from spdtokens.training.recipe import SEEDS, STABILITY_SEEDS
 
@@ -235,7 +236,10 @@ def check_question(question: Question, dataset: Dataset) -> None:
     titles = [choice.title for choice in question.choices]
     twice = sorted({title for title in titles if titles.count(title) > 1})
     if twice:
-        raise EvaluationError(f"{twice[0]} is named twice; give each a label of its own.")
+        raise EvaluationError(
+            f"{twice[0]} is named twice: give each a title of its own, in a dict such as "
+            f"{{'first': ..., 'second': ...}}, or as the label of a Choice."
+        )
     whole = all(isinstance(seed, int | np.integer) and seed >= 0 for seed in question.seeds)
     for choice in question.choices:
         if isinstance(choice.method, str):
@@ -251,7 +255,32 @@ def check_question(question: Question, dataset: Dataset) -> None:
                 f"{choice.title}: seeds must be one or more whole numbers >= 0, got "
                 f"{question.seeds!r}."
             )
+        _check_first(choice.title, estimator, dataset)
         _check_linear(choice.title, estimator, dataset, question.alignment)
+
+
+def _check_first(title: str, estimator: BaseEstimator, dataset: Dataset) -> None:
+    """Refuse a first step that was told another sampling rate or clock than the data set has."""
+    first = next(steps_of(estimator), None)
+    if not isinstance(first, FilterBankCovariances | StandardTrials):
+        return
+    name = type(first).__name__
+    if dataset.is_covariance:
+        raise EvaluationError(
+            f"{title} begins with {name}, which needs signals, and {dataset.name} holds covariance "
+            "matrices. Leave this step out."
+        )
+    assert dataset.sfreq is not None
+    wanted = {"sfreq": dataset.sfreq}
+    if first.windows is not None and not isinstance(first.windows, str):
+        wanted["tmin"] = dataset.tmin
+    for parameter, value in wanted.items():
+        given = getattr(first, parameter)
+        if not np.isclose(given, value):
+            raise EvaluationError(
+                f"{title}: {parameter} of {name} must be that of {dataset.name}, {value:g}, got "
+                f"{given!r}."
+            )
 
 
 def _check_method(method: Method, settings: Settings, dataset: Dataset) -> None:
