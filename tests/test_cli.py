@@ -27,13 +27,13 @@ def test_version() -> None:
 
 
 def test_public_names() -> None:
+    from spdtokens.classifiers import TokenDiscriminantClassifier
     from spdtokens.data import load_dataset
     from spdtokens.models import SPDTokenTransformer
-    from spdtokens.signal import Tokenizer
-    from spdtokens.training import SPDTokenClassifier
+    from spdtokens.signal import FilterBankCovariances
 
-    assert spdtokens.Tokenizer is Tokenizer
-    assert spdtokens.SPDTokenClassifier is SPDTokenClassifier
+    assert spdtokens.FilterBankCovariances is FilterBankCovariances
+    assert spdtokens.TokenDiscriminantClassifier is TokenDiscriminantClassifier
     assert spdtokens.SPDTokenTransformer is SPDTokenTransformer
     assert spdtokens.load_dataset is load_dataset
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

@@ -9,6 +9,7 @@ from typing import Any
 import mne
 import numpy as np
 import pytest
+from spdtokens.training.methods import Settings, get_method
 
 import spdtokens
 from spdtokens import SPDTokenClassifier, evaluate, load_dataset, train
@@ -16,7 +17,6 @@ from spdtokens.data import Dataset, Recording, from_arrays
 from spdtokens.deploy import load_model, predict
 from spdtokens.deploy.errors import DeployError
 from spdtokens.runtime import DecoderError
-from spdtokens.training.methods import Settings, get_method
 from tests.deploy.made import NAMES, SFREQ, trials
 from tests.helpers.recordings import simulated, write_edf
 

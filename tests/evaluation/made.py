@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from spdtokens.classifiers.methods import Settings
 from spdtokens.data import Dataset, Recording
 from spdtokens.evaluation.answer import Evaluation, evaluate
 from spdtokens.evaluation.plan import Choice, Question, Source, plan
 from spdtokens.evaluation.runs import RunSpec
 from spdtokens.evaluation.trials import Trials, TrialTable
-from spdtokens.training.methods import Settings
 
 SFREQ, SAMPLES, CHANNELS = 100.0, 120, 4
 #: Small networks, trained briefly.

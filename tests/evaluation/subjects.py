@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pytest
 
 from spdtokens.evaluation.access import ACCESS, calibration_split
 from spdtokens.evaluation.alignment import ALIGNMENTS, Aligned, align
@@ -66,6 +69,17 @@ def allowed(study: Study, access: str, alignment: str) -> bool:
     if alignment == "none" or study.own_training:
         return True
     return ACCESS[access].labelled if alignment == "rotate" else access != "train"
+
+
+def cases(alignments: Iterable[str], accesses: Iterable[str]) -> list[Any]:
+    """Every study, access and alignment that is allowed."""
+    return [
+        pytest.param(study, access, alignment, id=f"{name}-{access}-{alignment}")
+        for name, study in (("new", STUDY), ("known", WITHIN))
+        for access in accesses
+        for alignment in alignments
+        if allowed(study, access, alignment)
+    ]
 
 
 def whitened(C: np.ndarray, reference: np.ndarray) -> np.ndarray:

@@ -21,6 +21,7 @@ from tests.evaluation.subjects import (
     Study,
     allowed,
     assert_same,
+    cases,
 )
 
 
@@ -53,16 +54,13 @@ def disturbed(study: Study, which: np.ndarray) -> Study:
     return replace(study, C=C)
 
 
-@pytest.mark.parametrize("alignment", CHANGING)
-@pytest.mark.parametrize("study", [STUDY, WITHIN], ids=["new", "known"])
-def test_online_sees_the_strict_past_only(study: Study, alignment: str) -> None:
-    if not allowed(study, "online", alignment):
-        pytest.skip("refused")
-    _, _, test = study.parts("online")
-    before = study.align("online", alignment)
+@pytest.mark.parametrize(("study", "access", "alignment"), cases(CHANGING, ["online"]))
+def test_online_sees_the_strict_past_only(study: Study, access: str, alignment: str) -> None:
+    _, _, test = study.parts(access)
+    before = study.align(access, alignment)
     for i in range(len(test)):
         later = study if i + 1 == len(test) else disturbed(study, test[i + 1 :])
-        out = later.align("online", alignment)
+        out = later.align(access, alignment)
         np.testing.assert_array_equal(out.test[: i + 1], before.test[: i + 1])
         np.testing.assert_array_equal(out.train, before.train)
 
@@ -100,12 +98,8 @@ def test_a_test_trial_moves_no_other(access: str, alignment: str) -> None:
     np.testing.assert_array_equal(after.test[0], before.test[0])
 
 
-@pytest.mark.parametrize("alignment", ALIGNMENTS)
-@pytest.mark.parametrize("access", ACCESS)
-@pytest.mark.parametrize("study", [STUDY, WITHIN], ids=["new", "known"])
+@pytest.mark.parametrize(("study", "access", "alignment"), cases(ALIGNMENTS, ACCESS))
 def test_hidden_labels_change_nothing(study: Study, access: str, alignment: str) -> None:
-    if not allowed(study, access, alignment):
-        pytest.skip("refused")
     _, calibration, test = study.parts(access)
     hidden = test if ACCESS[access].labelled else np.concatenate([calibration, test])
     y = study.y.copy()

@@ -10,7 +10,14 @@ import pytest
 import torch
 from sklearn.svm import SVC
 
-from spdtokens import SPDTokenClassifier
+from spdtokens import (
+    DecodingPipeline,
+    FilterBankCovariances,
+    NetworkClassifier,
+    StandardTrials,
+    TokenTransformerClassifier,
+)
+from spdtokens.classifiers.methods import Settings
 from spdtokens.data import Dataset
 from spdtokens.evaluation.errors import EvaluationError
 from spdtokens.evaluation.execute import class_probabilities, execute, open_fold
@@ -18,16 +25,29 @@ from spdtokens.evaluation.metrics import all_scores
 from spdtokens.evaluation.plan import Choice, Source
 from spdtokens.evaluation.runs import RunResult
 from spdtokens.models import SPDTokenTransformer, classical
-from spdtokens.signal import Tokenizer
+from spdtokens.models.config import TransformerConfig
+from spdtokens.spd import TokenEmbedding
 from spdtokens.training import Pool, RunPlan, train_runs
-from spdtokens.training.methods import Settings
-from spdtokens.training.network_classifier import NetworkClassifier
+from spdtokens.training.recipe import Recipe
 from tests.evaluation.made import SETTINGS, covariances, planned, signals
 
 METHODS = ("ts-lr", "eegnet", "spdnet", "token-affine-invariant", "spd-token-mlp")
 WINDOWS: dict[str, Any] = {"sfreq": 100.0, "windows": [(0.0, 1.2)]}
 SMALL = SETTINGS.changes
-PAPER = {"preset": "paper"}
+
+
+def decoder(classifier: Any, **options: Any) -> DecodingPipeline:
+    """On one matrix per trial."""
+    front = FilterBankCovariances(**WINDOWS, **options)
+    return DecodingPipeline([("filterbank", front), ("classifier", classifier)])
+
+
+def network(name: str, **options: Any) -> DecodingPipeline:
+    """On trials or matrices, as the network takes them."""
+    if name == "spdnet":
+        return decoder(NetworkClassifier(name, **options))
+    classifier = NetworkClassifier(name, sfreq=WINDOWS["sfreq"], **options)
+    return DecodingPipeline([("trials", StandardTrials(**WINDOWS)), ("classifier", classifier)])
 
 
 def whole(dataset: Dataset, session: str) -> tuple[np.ndarray, np.ndarray]:
@@ -75,9 +95,7 @@ def test_token_runs_are_those_of_the_classifier(embedding: str) -> None:
     dataset = signals()
     specs, source = planned(dataset, f"token-{embedding.replace('_', '-')}", seeds=(5,))
     result = execute(specs, source)[0]
-    classifier = SPDTokenClassifier(
-        embedding, **PAPER, **WINDOWS, **SMALL, unit_free=True, epochs=2, random_state=5
-    )
+    classifier = decoder(TokenTransformerClassifier(embedding, **SMALL, epochs=2, random_state=5))
     X, y = whole(dataset, "a")
     classifier.fit(X, y)
     X_test, y_test = whole(dataset, "b")
@@ -86,14 +104,14 @@ def test_token_runs_are_those_of_the_classifier(embedding: str) -> None:
     assert result.test == all_scores(y_test, expected)
     assert result.train == all_scores(y, classifier.predict_proba(X))
     for name, curve in result.curves.items():
-        np.testing.assert_array_equal(curve, classifier.history_[name][0])
+        np.testing.assert_array_equal(curve, classifier["classifier"].history_[name][0])
 
 
 def test_classical_runs_are_those_of_the_pipeline() -> None:
     dataset = signals()
     specs, source = planned(dataset, "ts-lr")
     result = execute(specs, source)[0]
-    pipeline = classical.ts_lr(**WINDOWS, bands=[(8.0, 30.0)], covariance="oas")
+    pipeline = classical.ts_lr(WINDOWS | {"bands": [(8.0, 30.0)], "estimator": "oas"})
     X, y = whole(dataset, "a")
     pipeline.fit(X, y)
     X_test, y_test = whole(dataset, "b")
@@ -108,13 +126,13 @@ def test_network_runs_are_those_of_the_classifier(method: str) -> None:
     dataset = signals()
     specs, source = planned(dataset, method, seeds=(5,))
     result = execute(specs, source)[0]
-    classifier = NetworkClassifier(method, **WINDOWS, epochs=2, random_state=5)
+    classifier = network(method, epochs=2, random_state=5)
     X, y = whole(dataset, "a")
     classifier.fit(X, y)
     np.testing.assert_array_equal(
         result.probabilities, classifier.predict_proba(whole(dataset, "b")[0])
     )
-    held = classifier.held_back_
+    held = classifier["classifier"].held_back_
     if method == "spdnet":
         assert held is None
         assert result.validation == {}
@@ -125,7 +143,7 @@ def test_network_runs_are_those_of_the_classifier(method: str) -> None:
     assert result.sizes == {"train": 21, "validation": 3, "calibration": 0, "test": 24}
     for part, scores in ((kept, result.train), (held, result.validation)):
         assert scores == all_scores(y[part], classifier.predict_proba(X[part]))
-    losses = classifier.history_["validation loss"]
+    losses = classifier["classifier"].history_["validation loss"]
     assert result.epoch == int(np.argmin(losses)) + 1
 
 
@@ -143,21 +161,31 @@ def test_the_validating_session_chooses_the_epoch(method: str) -> None:
     fold, trials = open_fold(specs[0], source)
     assert set(trials.table.session[fold.validation]) == {"b"}
     if method == "eegnet":
-        classifier = NetworkClassifier(method, **WINDOWS, epochs=6, random_state=1)
-        classifier.fit(*whole(dataset, "a"), None, whole(dataset, "b"))
-        p = classifier.predict_proba(whole(dataset, "c")[0])
+        classifier = network(method, epochs=6, random_state=1)
     else:
-        (X, y), (V, v), (T, _) = (whole(dataset, session) for session in "abc")
-        tokenizer = Tokenizer("euclidean", unit_free=True, **WINDOWS).fit(X)
-        tokens = [torch.from_numpy(tokenizer.transform(part)) for part in (X, V, T)]
-        preset = BEST.resolved_preset()
-        pool = Pool(torch.cat(tokens[:2]).float(), torch.from_numpy(np.concatenate([y, v])))
-        plan = RunPlan(1, np.arange(24), np.arange(24, 48))
-        model = SPDTokenTransformer(10, 1, 2, preset.config)
-        network = train_runs(model, pool, [plan], preset.recipe)[0].model.double()
-        p = network(tokens[2]).softmax(-1).detach().numpy()
+        classifier = decoder(
+            TokenTransformerClassifier("euclidean", **BEST.changes, epochs=6, random_state=1)
+        )
+    classifier.fit(*whole(dataset, "a"), validation=whole(dataset, "b"))
+    p = classifier.predict_proba(whole(dataset, "c")[0])
     np.testing.assert_array_equal(result.probabilities, p)
     assert result.test == all_scores(whole(dataset, "c")[1], p)
+
+
+def test_the_validating_session_is_that_of_the_engine() -> None:
+    dataset = signals({"1": ("a", "b", "c")})
+    specs, source = planned(dataset, "token-euclidean", protocol="session-split", settings=BEST)
+    (result,) = execute(specs, source)
+    (X, y), (V, v), (T, _) = (whole(dataset, session) for session in "abc")
+    C = [FilterBankCovariances(**WINDOWS).fit_transform(part) for part in (X, V, T)]
+    embedding = TokenEmbedding("euclidean", unit_free=True).fit(C[0])
+    tokens = [torch.from_numpy(embedding.tokens(part)) for part in C]
+    pool = Pool(torch.cat(tokens[:2]).float(), torch.from_numpy(np.concatenate([y, v])))
+    model = SPDTokenTransformer(10, 1, 2, TransformerConfig(8, 1, 2, 16))
+    recipe = Recipe(epochs=6, batch_size=16, keep="best", learning_rate=0.05)
+    (run,) = train_runs(model, pool, [RunPlan(1, np.arange(24), np.arange(24, 48))], recipe)
+    p = run.model.double()(tokens[2]).softmax(-1).detach().numpy()
+    np.testing.assert_allclose(result.probabilities, p, rtol=1e-10)
 
 
 def test_token_recipes_that_choose_hold_trials_back() -> None:
@@ -219,7 +247,7 @@ def test_decision_values_become_probabilities_of_the_same_order(classes: int) ->
     y = np.arange(60) % classes
     X = rng.standard_normal((60, 2)) + y[:, None]
     svm = SVC(break_ties=True).fit(X, y)
-    p = class_probabilities(svm, X)
+    p = class_probabilities(svm, X, classes)
     np.testing.assert_array_equal(p.argmax(1), svm.predict(X))
     np.testing.assert_allclose(p.sum(1), 1)
     if classes == 2:
@@ -242,7 +270,7 @@ def test_settings_survive_the_way_to_a_worker() -> None:
     specs, source = planned(signals(), choices=(Choice("ts-lr", bands),))
     result = execute(specs[:1], source)[0]
     X, y = whole(signals(), "a")
-    pipeline = classical.ts_lr(**WINDOWS, bands=bands.bands, covariance="oas").fit(X, y)
+    pipeline = classical.ts_lr(WINDOWS | {"bands": bands.bands, "estimator": "oas"}).fit(X, y)
     expected = pipeline.predict_proba(whole(signals(), "b")[0])
     np.testing.assert_array_equal(result.probabilities, expected)
 

@@ -11,14 +11,13 @@ from pyriemann.utils.covariance import covariances as pyriemann_covariances
 from pyriemann.utils.mean import mean_riemann
 
 from spdtokens.data import Recording
-from spdtokens.evaluation.access import ACCESS, get_access
+from spdtokens.evaluation.access import ACCESS
 from spdtokens.evaluation.alignment import ALIGNMENTS
 from spdtokens.evaluation.errors import EvaluationError
 from spdtokens.evaluation.execute import execute, open_fold
 from spdtokens.evaluation.folds import Fold
 from spdtokens.evaluation.parts import Parts, domains, prepare, with_access
-from spdtokens.training.methods import Settings, get_method
-from tests.evaluation.made import SETTINGS, covariances, evaluated, planned, signals, table
+from tests.evaluation.made import covariances, evaluated, planned, signals, table
 
 LABELLED = ["labeled_20p", "labeled_50p"]
 SHARES = ["unlabeled_20p", "unlabeled_50p", *LABELLED]
@@ -28,8 +27,7 @@ def prepared(dataset: Any, method: str, **question: Any) -> tuple[Parts, Fold]:
     specs, source = planned(dataset, method, **question)
     spec = specs[0]
     fold, trials = open_fold(spec, source)
-    access = get_access(spec.access)
-    return prepare(spec, fold, access, trials, get_method(method), SETTINGS), fold
+    return prepare(spec, fold, trials, source.estimator(spec)), fold
 
 
 @pytest.mark.parametrize("method", ["ts-lr", "eegnet"])
@@ -80,13 +78,13 @@ def test_recentred_by_the_mean_of_the_domain(dataset: Any, domain: str) -> None:
     assert fold.train.tolist() == list(range(48))
     bounds = [(0, 24), (24, 48)] if domain == "session" else [(0, 48)]
     for first, last in bounds:
-        expected = whitened(plain.train.X[first:last, 0], plain.train.X[first:last, 0])
-        np.testing.assert_allclose(parts.train.X[first:last, 0], expected, rtol=1e-5, atol=1e-7)
-    seen = plain.test.X[:, 0]
+        expected = whitened(plain.train.X[first:last], plain.train.X[first:last])
+        np.testing.assert_allclose(parts.train.X[first:last], expected, rtol=1e-5, atol=1e-7)
+    seen = plain.test.X
     if domain == "subject":
-        seen = np.concatenate([plain.train.X[:, 0], seen])
-    expected = whitened(plain.test.X[:, 0], seen)
-    np.testing.assert_allclose(parts.test.X[:, 0], expected, rtol=1e-5, atol=1e-7)
+        seen = np.concatenate([plain.train.X, seen])
+    expected = whitened(plain.test.X, seen)
+    np.testing.assert_allclose(parts.test.X, expected, rtol=1e-5, atol=1e-7)
 
 
 def whitened(C: np.ndarray, seen: np.ndarray) -> np.ndarray:
@@ -113,11 +111,10 @@ def test_covariances_are_pyriemanns() -> None:
     dataset = signals(paradigm="erp", filtered=(1.0, 40.0))
     specs, source = planned(dataset, "spd-token-mlp")
     fold, trials = open_fold(specs[0], source)
-    method = get_method("spd-token-mlp")
-    parts = prepare(specs[0], fold, get_access("train"), trials, method, Settings())
+    parts = prepare(specs[0], fold, trials, source.estimator(specs[0]))
     X = dataset.load("1", "a").X
     np.testing.assert_allclose(
-        parts.train.X[:, 0], pyriemann_covariances(X, estimator="cov"), rtol=1e-4, atol=1e-4
+        parts.train.X, pyriemann_covariances(X, estimator="cov"), rtol=1e-4, atol=1e-4
     )
 
 

@@ -5,16 +5,18 @@ from dataclasses import replace
 
 import pytest
 
+from spdtokens.classifiers.methods import Settings
 from spdtokens.data import Selection
+from spdtokens.evaluation.estimators import describe
+from spdtokens.evaluation.plan import Source
 from spdtokens.evaluation.runs import RunSpec, as_text
-from spdtokens.training.methods import Settings
 from tests.evaluation.made import SETTINGS, planned, signals
 
 
 def test_specs_survive_json() -> None:
     settings = replace(SETTINGS, bands=[(8.0, 13.0), (13.0, 30.0)])
     selection = Selection(window=(0.1, 1.1), classes=("b", "a"), where=(("run", "r1"),))
-    specs, _ = planned(
+    specs, source = planned(
         signals(), "token-euclidean", "eegnet", settings=replace(settings), selection=selection
     )
     for spec in specs:
@@ -22,7 +24,9 @@ def test_specs_survive_json() -> None:
         assert (again.key, again.family) == (spec.key, spec.family)
         assert again.subjects == spec.subjects
         assert Selection.of(again.selection) == selection
-        assert Settings(**again.settings).resolved_preset() == settings.resolved_preset()
+        assert Settings(**again.about["settings"]).transformer() == settings.transformer()
+        assert source.estimator(again) is source.estimator(spec)
+        assert describe(Source().estimator(again)) == spec.estimator
 
 
 def test_a_family_is_what_can_be_trained_together() -> None:
@@ -30,12 +34,11 @@ def test_a_family_is_what_can_be_trained_together() -> None:
     assert len({spec.family for spec in specs}) == 1
     assert len({spec.key for spec in specs}) == 4
     for name, value in (
-        ("method", "token-cholesky"),
         ("access", "online"),
         ("alignment", "recentre"),
         ("protocol_options", {"folds": 3}),
         ("dataset", "elsewhere"),
-        ("settings", {**specs[0].settings, "epochs": 9}),
+        ("estimator", {**specs[0].estimator, "verbose": True}),
     ):
         assert replace(specs[0], **{name: value}).family != specs[0].family, name
 

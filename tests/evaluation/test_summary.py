@@ -39,8 +39,8 @@ SPEC = RunSpec(
     subject="1",
     fold="f",
     method="m",
-    settings={},
-    configuration={},
+    about={},
+    estimator={},
     seed=None,
     data_hash="",
 )

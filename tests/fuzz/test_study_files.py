@@ -50,6 +50,24 @@ attention = "geometric"
 name = "eegnet"
 recipe = "published"
 
+[[methods]]
+label = "two layers"
+[[methods.steps]]
+class = "pyriemann.estimation.Covariances"
+estimator = "oas"
+[[methods.steps]]
+class = "TokenTransformerClassifier"
+embedding = ["log_euclidean", "cholesky"]
+n_layers = 2
+betas = [0.9, 0.99]
+
+[[methods]]
+class = "sklearn.model_selection.GridSearchCV"
+label = "searched"
+param_grid = {C = [0.1, 1.0]}
+cv = {class = "sklearn.model_selection.StratifiedKFold", n_splits = 2}
+estimator = {class = "sklearn.svm.SVC", kernel = "linear"}
+
 [[protocols]]
 name = "session-transfer"
 access = "train"
@@ -68,11 +86,17 @@ _VALUES = r"""
     |["a", "a"]|[{}]|{}|{a = 1}|{run = 1}|{run = []}|1979-05-27|07:32:00|1979-05-27T07:32:00Z
     |"left hand"|[1, 1]|[-1]|[1e400]|"auto"|"cuda:99"|"stimulus"|"paper"|"geometric"|1=1
     |[0.5, 2.5]|[-1e300, 1e300]|[1, [2]]|{""=1}|[9999999999999999999999]
+    |"subprocess.Popen"|"sklearn.model_selection.KFold"|"sklearn.pipeline.Pipeline"|"..x"|"os.path"
+    |{class = "TokenEmbedding"}|{class = 1}|{class = "sklearn.svm.SVC", steps = 1}|{number = "x"}
+    |{function = "spdtokens.nothing"}|{function = "os.system"}|{text = "x", digest = "y"}
+    |[{class = "MDM"}]|{class = "sklearn.pipeline.Pipeline", steps = [["a", 1]]}|{function = 1}
 """
 _LINES = """
     [[methods]]|[[datasets]]|[[protocols]]|[methods]|[methods.changes]|[datasets]|[a.b.c]|[[]]
     |seeds = 3|name = "x"|methods = ["ts-lr", "mdm"]|protocols = "session-transfer"|a.b = 1
     |datasets = [1]|methods = [["ts-lr"]]|"" = 1|# comment|= 1|folds = 0|epochs = 1|repeats = -1
+    |[[methods.steps]]|class = "TokenDiscriminantClassifier"|steps = []|class = ""
+    |steps = [{class = "spdtokens.TokenEmbedding"}]|class = "sklearn.cluster.KMeans"
     |name = "leave-one-subject-out"|name = "across-subjects"|access = "all"|test_share = 2
 """
 

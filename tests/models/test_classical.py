@@ -6,26 +6,13 @@ import numpy as np
 import pytest
 from pyriemann.classification import MDM, FgMDM
 from pyriemann.tangentspace import TangentSpace
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from spdtokens.models import ModelError, classical
 from spdtokens.models.augmented import AugmentedTrials
 
-ALL = {
-    name: getattr(classical, name)
-    for name in (
-        "mdm",
-        "fgmdm",
-        "ts_lr",
-        "ts_svm",
-        "ts_lda",
-        "fb_ts_lr",
-        "xdawn_ts_lr",
-        "acm_ts_svm",
-    )
-}
 RAW = {"sfreq": 128.0}
 
 
@@ -40,6 +27,11 @@ def trials(n: int = 60) -> tuple[np.ndarray, np.ndarray]:
         trial[label] += 1.5 * np.sin(2 * np.pi * 10 * t + phase)
         trial[label] += 2 * np.exp(-(((t - 1) / 0.1) ** 2))
     return X, y
+
+
+def made(name: str) -> BaseEstimator:
+    more = {"bands": "filterbank"} if name == "fb-ts-lr" else {}
+    return classical.PIPELINES[name](RAW | more)
 
 
 def covariances() -> tuple[np.ndarray, np.ndarray]:
@@ -63,10 +55,10 @@ def test_equal_to_pyriemann(ours, theirs) -> None:
     np.testing.assert_array_equal(fitted.predict_proba(C), reference.predict_proba(C))
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", classical.PIPELINES)
 def test_every_pipeline_decodes_raw_trials(name: str) -> None:
     X, y = trials()
-    model = ALL[name](**RAW).fit(X[:36], y[:36])
+    model = made(name).fit(X[:36], y[:36])
     assert model.score(X[36:], y[36:]) > 0.6
     again = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
@@ -74,18 +66,18 @@ def test_every_pipeline_decodes_raw_trials(name: str) -> None:
     np.testing.assert_array_equal(repeated.predict(X), model.predict(X))
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", classical.PIPELINES)
 def test_predictions_do_not_depend_on_the_unit(name: str) -> None:
     X, y = trials(36)
-    plain = ALL[name](**RAW).fit(X, y).predict(X)
-    volts = ALL[name](**RAW).fit(1e-6 * X, y).predict(1e-6 * X)
+    plain = made(name).fit(X, y).predict(X)
+    volts = made(name).fit(1e-6 * X, y).predict(1e-6 * X)
     assert np.mean(plain == volts) > 0.95
 
 
 def test_several_bands_are_tangent_spaces_side_by_side() -> None:
     X, y = trials()
     bands = [(4, 8), (8, 13)]
-    model = classical.fb_ts_lr(**RAW, bands=bands).fit(X, y)
+    model = classical.fb_ts_lr({**RAW, "bands": bands}).fit(X, y)
     C = model[0].transform(X)
     assert C.shape == (60, 2, 5, 5)
     expected = [TangentSpace().fit(C[:, i]).transform(C[:, i]) for i in range(2)]
@@ -94,12 +86,12 @@ def test_several_bands_are_tangent_spaces_side_by_side() -> None:
 
 def test_settings_are_chosen_within_training_trials() -> None:
     X, y = trials(36)
-    svm = classical.ts_svm(**RAW).fit(X, y)[-1]
+    svm = classical.ts_svm(RAW).fit(X, y)[-1]
     assert svm.n_splits_ == 5
     assert svm.best_params_["C"] in classical.STRENGTHS
     assert svm.best_index_ == classical.strongest_within_one_error(svm.cv_results_)
-    acm = classical.acm_ts_svm(**RAW).fit(X, y)
-    assert set(acm.best_params_) == {"augmentedtrials__order", "augmentedtrials__lag"}
+    acm = classical.acm_ts_svm(RAW).fit(X, y)
+    assert set(acm.best_params_) == {"augmented__order", "augmented__lag"}
 
 
 def test_augmented_trials() -> None:

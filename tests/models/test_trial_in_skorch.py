@@ -7,8 +7,8 @@ import pytest
 import torch
 from sklearn.model_selection import GridSearchCV
 
+from spdtokens import FilterBankCovariances
 from spdtokens.models import TransformerConfig, TrialTransformer
-from spdtokens.signal import Tokenizer
 
 skorch = pytest.importorskip("skorch", reason="skorch is not installed (extra 'dev')")
 
@@ -63,9 +63,9 @@ def test_skorch_trains_it_on_raw_trials() -> None:
 
 def test_skorch_trains_it_on_covariances() -> None:
     (X, y), (X_new, y_new) = trials(60), trials(60, seed=1)
-    tokenizer = Tokenizer(sfreq=SFREQ, bands="paper3").fit(X)
-    net = classifier(module__n_chans=4, module__n_tokens=3).fit(tokenizer.covariances(X), y)
-    assert net.score(tokenizer.covariances(X_new), y_new) > 0.85
+    filterbank = FilterBankCovariances(SFREQ, bands="paper3").fit(X)
+    net = classifier(module__n_chans=4, module__n_tokens=3).fit(filterbank.transform(X), y)
+    assert net.score(filterbank.transform(X_new), y_new) > 0.85
 
 
 def test_scikit_learn_searches_through_it() -> None:

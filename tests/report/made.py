@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from html.parser import HTMLParser
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 from spdtokens.evaluation.answer import Evaluation
 from spdtokens.evaluation.metrics import all_scores
 from spdtokens.evaluation.origin import code_digest
-from spdtokens.evaluation.plan import Choice, Question
+from spdtokens.evaluation.plan import Choice, Question, Source
 from spdtokens.evaluation.runs import RunResult, RunSpec
 from spdtokens.evaluation.summary import summarise
 from spdtokens.report.decisions import Decision
@@ -62,6 +64,12 @@ def made_run(
         chain=np.arange(n) + n * sum(map(ord, fold)),
         origin={"spdtokens": "0.1.0", "code": code_digest(), "git": "abc", "time": "2026-11-16"},
     )
+
+
+def run_of(estimator: BaseEstimator, source: Source, method: str = "m", **more) -> RunResult:
+    """A run of an estimator, which the source will know."""
+    run = made_run(method, **more)
+    return replace(run, spec=replace(run.spec, estimator=source.give(estimator)))
 
 
 def made_decision(run: RunResult, bands: int = 3, changed: int = 0, apart: float = 0.0) -> Decision:

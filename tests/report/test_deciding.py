@@ -8,13 +8,16 @@ import numpy as np
 import pytest
 from matplotlib.image import AxesImage
 
+from spdtokens.classifiers.methods import METHODS
+from spdtokens.evaluation.plan import Source
 from spdtokens.report.deciding import what_decides
 from spdtokens.report.decisions import Unexplained, best_token_methods
 from spdtokens.report.maps import importance_figure
 from spdtokens.report.picture import Group
 from spdtokens.report.refit import median_run
 from spdtokens.report.svg import drawing, inline_svg
-from tests.report.made import CHANNELS, Tree, made_decision, made_facts, made_run
+from tests.golden.sets import IMAGERY
+from tests.report.made import CHANNELS, Tree, made_decision, made_facts, made_run, run_of
 
 
 def looked_into(*found, ch_names=CHANNELS, **asked) -> Group:
@@ -123,11 +126,16 @@ def test_only_the_best_token_methods_are_looked_into() -> None:
         "token-bures-wasserstein": 1.0,
     }
     leaky = {"token-bures-wasserstein": "all trials were seen"}
+    source = Source()
     results = {
-        name: [made_run(name, right=right, leaky=leaky.get(name, ""))]
+        name: [
+            run_of(
+                METHODS[name].make(IMAGERY), source, name, right=right, leaky=leaky.get(name, "")
+            )
+        ]
         for name, right in scores.items()
     }
     answer = made_facts(results).answer
     best = ["token-log-cholesky", "token-log-euclidean", "token-cholesky"]
-    assert best_token_methods(answer) == best
-    assert best_token_methods(answer, 9)[-1] == "token-bures-wasserstein"
+    assert best_token_methods(answer, source) == best
+    assert best_token_methods(answer, source, 9)[-1] == "token-bures-wasserstein"

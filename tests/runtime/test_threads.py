@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from spdtokens.training.network_classifier import NetworkClassifier
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from spdtokens import SPDTokenClassifier, Tokenizer
@@ -16,7 +17,6 @@ from spdtokens.signal import standard, tokenizer
 from spdtokens.signal.standard import StandardTrials
 from spdtokens.spd import parallel
 from spdtokens.training import TokenTransformerClassifier
-from spdtokens.training.network_classifier import NetworkClassifier
 from tests.deploy.made import made, trials
 
 

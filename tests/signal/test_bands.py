@@ -16,6 +16,23 @@ def test_presets() -> None:
     assert len(resolve_bands("filterbank")) == 9
 
 
+def test_edges_as_text() -> None:
+    assert resolve_bands("8-13,13-30") == (Band(8, 13), Band(13, 30))
+    assert resolve_bands("0.5-4") == (Band(0.5, 4),)
+
+
+def test_bands_of_flicker_are_as_narrow_as_the_window_resolves() -> None:
+    bands = resolve_bands("ssvep", (10.0, 15.0), 4.0)
+    assert bands[:2] == (Band(9.75, 10.25), Band(14.75, 15.25))
+    assert Band(29, 31) in bands  # around the second harmonic of 15 Hz
+    assert len(bands) == 2 * 2 * 2 + 4
+    # In half a second 0.5 Hz cannot be told apart, nor can 1 Hz: one width is left.
+    short = resolve_bands("ssvep", (10.0, 15.0), 0.5)
+    for band, centre in zip(short, (10, 15, 20, 30), strict=False):
+        assert (band.low, band.high) == pytest.approx((centre - 1, centre + 1), abs=1e-3)
+    assert len(short) == 2 * 2 + 4
+
+
 def test_stimulus_bands_cover_frequencies_and_harmonics() -> None:
     bands = resolve_bands("stimulus", (13, 17))
     assert bands == stimulus_bands((13, 17))
@@ -25,8 +42,11 @@ def test_stimulus_bands_cover_frequencies_and_harmonics() -> None:
 @pytest.mark.parametrize(
     ("bands", "message"),
     [
-        ("stimulus", "need the flicker frequencies"),
+        ("stimulus", "flicker frequencies"),
         ("gamma", "no bands 'gamma'. Choose from none, broadband"),
+        ("ssvep", "flicker frequencies"),
+        ("8-13-20", "no bands '8-13-20'"),
+        ("8-x", "pair .low, high. in Hz"),
         ([], "list of bands is empty"),
         ([(8,)], "pair .low, high. in Hz"),
         ([("a", 3)], "pair .low, high. in Hz"),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from spdtokens.signal import SignalError, Tokenizer
-from spdtokens.signal.delays import delay_samples, with_delays
+from spdtokens import FilterBankCovariances
+from spdtokens.runtime.signals import with_delays
+from spdtokens.signal import SignalError
+from spdtokens.signal.delays import delay_samples
 
 X = np.random.default_rng(0).standard_normal((5, 3, 100))
 
@@ -21,9 +23,9 @@ def test_each_delay_adds_the_channels_as_they_were() -> None:
     assert with_delays(X, ()) is X
 
 
-def test_the_tokenizer_takes_the_past_from_before_the_window() -> None:
+def test_the_filter_bank_takes_the_past_from_before_the_window() -> None:
     options = {"sfreq": 100.0, "bands": "none", "windows": [(0.3, 0.9)], "regularisation": 0.0}
-    C = Tokenizer(**options, delays=[0.1]).fit(X).covariances(X)[:, 0]
+    C = FilterBankCovariances(**options, delays=[0.1]).fit_transform(X)
     both = np.concatenate([X[..., 30:90], X[..., 20:80]], axis=1)
     expected = np.stack([np.cov(trial) for trial in both])
     np.testing.assert_allclose(C, expected, rtol=1e-6, atol=1e-8)
@@ -37,6 +39,6 @@ def test_impossible_delays_are_refused(delay: float) -> None:
 
 def test_windows_too_short_for_all_rows_are_refused() -> None:
     short = {"sfreq": 100.0, "bands": "none", "windows": [(0.2, 0.25)]}
-    Tokenizer(**short).fit(X)
+    FilterBankCovariances(**short).fit(X)
     with pytest.raises(SignalError, match="5 samples for 6 channels"):
-        Tokenizer(**short, delays=[0.1]).fit(X)
+        FilterBankCovariances(**short, delays=[0.1]).fit(X)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from pyriemann.estimation import XdawnCovariances
 from pyriemann.geometry.covariance import covariances
 
-from spdtokens.signal import Tokenizer
+from spdtokens.signal.folds import folds_in_time
 from spdtokens.signal.prototypes import Prototypes, turned
 
 
@@ -41,15 +42,22 @@ def test_a_training_trial_meets_averages_it_is_not_part_of() -> None:
     assert abs(shared(5)) < 0.2 * shared(1)
 
 
-def test_folds_are_neighbours_in_time_and_fitted_on_the_others() -> None:
+@pytest.mark.parametrize("grouped", [False, True], ids=["neighbours in time", "groups"])
+def test_folds_are_fitted_to_the_others(grouped: bool) -> None:
     X, y = potentials()
+    # Every third trial is a target: ten of thirty neighbours, or all of a group.
+    groups = np.arange(90) % 9 if grouped else None
     made = Prototypes("xdawn", 2, folds=3)
-    C = made.fit(X, y)
-    mine = np.arange(30)  # every third trial is a target: ten of thirty
+    C = made.fit(X, y, groups)
+    others, mine = folds_in_time(y, 3, groups)[0]
+    if grouped:
+        assert set(groups[mine]).isdisjoint(groups[others])
+    else:
+        np.testing.assert_array_equal(mine, np.arange(30))
     unit = X / X.std()
     noise = covariances(np.hstack(unit)[None], estimator="oas")[0]
     fold = XdawnCovariances(2, estimator="oas", xdawn_estimator="scm", baseline_cov=noise)
-    fold.fit(unit[30:], y[30:])
+    fold.fit(unit[others], y[others])
     expected = turned(fold, made.made, noise).transform(unit[mine]) * X.std() ** 2
     np.testing.assert_allclose(C[mine], expected, rtol=1e-8, atol=1e-12)
 
@@ -79,14 +87,3 @@ def test_a_rare_class_allows_fewer_folds() -> None:
     y[8] = 0  # one trial is seen by its own average, or there is none
     made = Prototypes("xdawn", 2, folds=5)
     np.testing.assert_allclose(made.fit(X, y), made.transform(X), rtol=1e-12)
-
-
-def test_the_tokenizer_trains_on_what_its_fit_transform_returns() -> None:
-    X, y = potentials()
-    tokenizer = Tokenizer(sfreq=64, bands="none", covariance="xdawn", n_filters=2, cross_fit=5)
-    tokens = tokenizer.fit_transform(X, y)
-    C = Tokenizer(**tokenizer.get_params()).fit_covariances(X, y)
-    np.testing.assert_allclose(tokenizer.embedding_.to_token(C), tokens, rtol=1e-12)
-    assert not np.allclose(tokens, tokenizer.transform(X))
-    plain = Tokenizer(**{**tokenizer.get_params(), "cross_fit": 1})
-    np.testing.assert_allclose(plain.fit_transform(X, y), plain.transform(X), rtol=1e-9)

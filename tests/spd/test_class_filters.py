@@ -9,7 +9,6 @@ import torch
 from pyriemann.spatialfilters import CSP
 from torch.autograd import gradcheck
 
-from spdtokens import Tokenizer
 from spdtokens._errors import UserError
 from spdtokens.spd import get_embedding
 from spdtokens.spd.embeddings import get_embeddings
@@ -109,21 +108,16 @@ def test_each_matrix_of_a_trial_has_filters_of_its_own() -> None:
         np.testing.assert_allclose(tokens[:, 2 + i], alone.to_token(matrices), atol=1e-9)
         np.testing.assert_array_equal(several.filters[i], alone.filters)
     assert get_embeddings(names[:1]).filters is None
-    tokenizer = Tokenizer(names).fit(both, y)
-    np.testing.assert_allclose(tokenizer.transform(both), tokens, atol=1e-9)
-    np.testing.assert_array_equal(tokenizer.state()["filters"], several.filters)
 
 
 def test_what_is_missing_is_told() -> None:
     C, y, _ = labelled()
     embedding = get_embedding("class_filters")
-    with pytest.raises(UserError, match="fitted to labelled trials: pass y"):
+    with pytest.raises(UserError, match="requires y"):
         embedding.fit(C)
-    with pytest.raises(UserError, match="pass y"):
-        Tokenizer("class_filters").fit(C)
-    with pytest.raises(UserError, match="two classes; got 60 trials of 1 class"):
+    with pytest.raises(UserError, match="60 .* one class"):
         embedding.fit(C, np.zeros(60))
-    with pytest.raises(UserError, match="60 trials and 59 labels"):
+    with pytest.raises(UserError, match="60 labels.*59"):
         embedding.fit(C, y[:-1])
     with pytest.raises(RuntimeError, match="call `fit` with labelled training matrices"):
         embedding.to_token(C)

@@ -68,6 +68,8 @@ def test_idle_cores_share_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(seen) == 2
     with one_thread():  # as the estimators do
         assert len(_meeting(2)[1]) == 2
+    with torch.inference_mode():  # which threads do not inherit
+        assert len(_meeting(2)[1]) == 2
 
 
 @pytest.mark.usefixtures("two_threads")

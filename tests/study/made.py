@@ -22,8 +22,8 @@ SPEC = RunSpec(
     subject="1",
     fold="block 1",
     method="token-log-euclidean",
-    settings={"bands": "auto", "changes": {"n_layers": 2}, "epochs": None},
-    configuration={"recipe": {"betas": [0.9, 0.999], "learning_rate": 1e-3}},
+    about={"settings": {"bands": "auto", "changes": {"n_layers": 2}, "epochs": None}},
+    estimator={"class": "spdtokens.TokenTransformerClassifier", "betas": [0.9, 0.999]},
     seed=0,
     data_hash="00ff",
 )

@@ -72,6 +72,12 @@ def write_study(folder: Path, text: str = TEXT, subjects: int = 2) -> Path:
     return path
 
 
+def edit(file: Path, old: str, new: str) -> None:
+    text = file.read_text()
+    assert old in text
+    file.write_text(text.replace(old, new))
+
+
 def planned(file: Path, **options: Any) -> Plan:
     return plan_study(read_study(file), **options)
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from spdtokens.classifiers.methods import Settings
 from spdtokens.data import Selection, load_dataset
 from spdtokens.evaluation.plan import Choice, Source, check_question, plan
 from spdtokens.study.config import Study, check_study
 from spdtokens.study.errors import StudyError
-from spdtokens.training.methods import Settings
 from spdtokens.training.recipe import SEEDS, STABILITY_SEEDS
 from tests.study.files import SHORT, long, problems, read
 
@@ -81,7 +81,7 @@ def test_runs_can_be_planned(tmp_path: Path) -> None:
     check_question(question, source.dataset(question.dataset, question.selection))
     specs = plan(question, source)
     assert len({spec.key for spec in specs}) == 2 * 5
-    assert specs[0].configuration["recipe"]["betas"] == (0.8, 0.9)
+    assert source.estimator(specs[0])["classifier"].betas == (0.8, 0.9)
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,11 @@ from tests.study.small import (
     planned,
     rows_in,
     start,
+    stored,
     wait_for,
     write_study,
 )
+from tests.study.spelled import SPELLED, SPELLED_RUNS, assert_by_hand
 
 psutil = pytest.importorskip("psutil")
 
@@ -45,6 +47,14 @@ def run_with(
 
 
 # ------------------------------------------------------------------ processes
+
+
+def test_spelled_out_estimators_in_two_processes(tmp_path: Path) -> None:
+    """Workers build them from what the runs say."""
+    file = write_study(tmp_path / "study", SPELLED)
+    progress = run_with(file, Processes(2))
+    assert (progress.done, progress.failures) == (SPELLED_RUNS, [])
+    assert_by_hand(file, stored(file))
 
 
 @pytest.mark.slow  # half a minute of starting processes
@@ -203,6 +213,15 @@ def test_ctrl_c_cancels_what_is_on_the_cluster(tmp_path: Path, dask: Dask) -> No
         scheduler = cluster._client
         wait_for(lambda: scheduler.run_on_scheduler(_tasks) == 0, "the end of all tasks")
     assert 0 < rows_in(file.with_suffix(".sqlite")) < RUNS
+
+
+def test_spelled_out_estimators_on_the_cluster(tmp_path: Path, dask: Dask) -> None:
+    file = write_study(tmp_path / "study", SPELLED)
+    with connected(dask) as cluster:
+        wait_for(lambda: cluster.n_workers == 2, "two workers")
+        progress = run_with(file, cluster)
+    assert (progress.done, progress.failures) == (SPELLED_RUNS, [])
+    assert_by_hand(file, stored(file))
 
 
 def _pretend(code: str | None) -> None:

@@ -48,9 +48,10 @@ def test_csv_has_a_row_a_run(tmp_path: Path, results: list[RunResult]) -> None:
             spec.fold,
         )
         assert row["seed"] == ("" if spec.seed is None else str(spec.seed))
-        assert json.loads(row["settings"]) == spec.settings
+        assert json.loads(row["about"]) == spec.about
+        assert json.loads(row["estimator"]) == spec.estimator
         assert json.loads(row["selection"]) == spec.selection
-        assert row["settings"] == as_text(spec.settings)
+        assert row["estimator"] == as_text(spec.estimator)
         assert json.loads(row["subjects"]) == list(spec.subjects)
         assert float(row["test_accuracy"]) == result.test["accuracy"]
         assert np.isnan(float(row["train_roc_auc"]))

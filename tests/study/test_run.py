@@ -21,6 +21,7 @@ from tests.study.small import (
     RUNS,
     TEXT,
     assert_undisturbed,
+    edit,
     planned,
     rows_in,
     run_here,
@@ -37,12 +38,6 @@ protocols = ["session-transfer"]
 seeds = 2
 methods = ["ts-lr", {name = "spd-token-mlp", epochs = 3}]
 """
-
-
-def edit(file: Path, old: str, new: str) -> None:
-    text = file.read_text()
-    assert old in text
-    file.write_text(text.replace(old, new))
 
 
 # ------------------------------------------------------------------ disturbed

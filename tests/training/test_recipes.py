@@ -7,10 +7,8 @@ from torch import Tensor, nn
 
 from spdtokens.models.matt import MATT_BCI2A, MATT_BCICHA, MATT_MAMEM
 from spdtokens.models.networks import NETWORKS, TrialShape
-from spdtokens.training import network_classifier
 from spdtokens.training.engine import RunPlan
 from spdtokens.training.loop import train_module
-from spdtokens.training.network_classifier import NetworkClassifier
 from spdtokens.training.recipe import Recipe
 from spdtokens.training.recipes import COMMON, PUBLISHED, published_recipe
 
@@ -44,23 +42,6 @@ def test_common_recipe_and_length() -> None:
     assert published_recipe("matt", 8, epochs=3).learning_rate == 5e-3
     tsmnet = published_recipe("tsmnet", 22)
     assert (tsmnet.epochs, tsmnet.batch_size, tsmnet.learning_rate) == (50, 50, 1e-3)
-
-
-def test_the_classifier_asks_for_the_recipe_of_its_channels(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    seen: list[Recipe] = []
-
-    def train(*args, **_options):
-        seen.append(args[4])
-        return nn.Identity(), {}, 1
-
-    monkeypatch.setattr(network_classifier, "train_module", train)
-    rng = np.random.default_rng(0)
-    for n_chans in (8, 56):
-        X, y = rng.standard_normal((32, n_chans, 256)), np.arange(32) % 2
-        NetworkClassifier("matt", sfreq=128.0, random_state=0).fit(X, y)
-    assert seen == [published_recipe("matt", 8), published_recipe("matt", 56)]
 
 
 class Spared(nn.Module):

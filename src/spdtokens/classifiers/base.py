@@ -1,15 +1,17 @@
-"""What the classifiers share: labels, seeds, trials held back, decisions."""
+"""What the classifiers share: labels, decisions, and what ``fit`` is told of trials."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from spdtokens.spd.tokens import TokenEmbedding, as_matrices, matrix_tags
 from spdtokens.training.labels import encode
@@ -89,7 +91,8 @@ class TokenClassifier(ClassifierMixin, BaseEstimator):
         -------
         y : ndarray, shape (n,)
         """
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        probabilities = self.predict_proba(X)  # which refuses what is not fitted
+        return self.classes_[probabilities.argmax(1)]
 
     def predict_proba(self, X: ArrayLike) -> Array:
         """Predict class probabilities.
@@ -121,6 +124,37 @@ class TokenClassifier(ClassifierMixin, BaseEstimator):
         return as_decisions(logs)
 
 
+def shared_out(pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What the ``fit`` of each step is told of trials, by the name of the step.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+    given : mapping
+        By name, for all steps that take it, or as ``step__name`` for one.
+
+    Raises
+    ------
+    TrainingError
+        For what no step takes.
+    """
+    steps = {name: step for name, step in pipeline.steps if hasattr(step, "fit")}
+    told: dict[str, dict[str, Any]] = {name: {} for name in steps}
+    for key, value in given.items():
+        step, separator, name = key.partition("__")
+        takers = [step] if separator else [s for s in steps if takes(steps[s], key)]
+        if not takers or takers[0] not in steps:
+            raise TrainingError(f"No step of this decoder takes {key}: leave it out.")
+        for taker in takers:
+            told[taker][name if separator else key] = value
+    return told
+
+
+def takes(step: Any, name: str) -> bool:
+    """Whether the ``fit`` of a step has a parameter; of one that is passed through, nothing."""
+    return hasattr(step, "fit") and bool(has_fit_parameter(step, name))
+
+
 def as_decisions(scores: Array) -> Array:
     """Scores (n, classes) as scikit-learn has them: of two classes their difference (n,)."""
     return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
@@ -138,10 +172,10 @@ def check_finite(tokens: NDArray[Any]) -> None:
 
 
 def _as_tokens(X: NDArray[Any]) -> Array:
-    if X.ndim > 3:
+    if X.ndim > 3 or 0 in X.shape:
         raise TrainingError(
-            f"With embedding=None, expected tokens (n, features) or (n, tokens, features), got "
-            f"shape {X.shape}."
+            f"With embedding=None, expected tokens (n, features) or (n, tokens, features), none of "
+            f"them 0, got shape {X.shape}."
         )
     check_finite(X)
     return np.asarray(X if X.ndim == 3 else X[:, None, :])

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn import get_config
+from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
-from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.utils import Tags, get_tags
+from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.validation import check_is_fitted
 
+from spdtokens.classifiers.base import shared_out, takes
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
 from spdtokens.data.base import Paradigm
 from spdtokens.data.select import PARADIGMS
 from spdtokens.runtime.recentring import follow
 from spdtokens.runtime.threads import one_thread
 from spdtokens.signal.bands import BandSpec, SignalError, default_bands
-from spdtokens.signal.filterbank import FilterBankCovariances
+from spdtokens.signal.filterbank import FilterBankCovariances, Folds
 from spdtokens.signal.plan import Window, WindowSpec, resolve_windows
 from spdtokens.spd.alignment import congruence, mean_reference, whitener
-from spdtokens.spd.tokens import as_matrices, matrix_tags
+from spdtokens.spd.tokens import (
+    ArrayOutputMixin,
+    as_matrices,
+    matrix_tags,
+    names_of_matrices,
+)
 from spdtokens.training.recipe import TrainingError
 
 Array = NDArray[np.float64]
@@ -147,9 +155,12 @@ class DecodingPipeline(Pipeline):
     """A scikit-learn pipeline of our steps, which also share what ``fit`` is told of trials.
 
     ``fit(X, y, groups=..., sample_weight=...)`` hands each on to the steps that take it; as in any
-    pipeline ``classifier__sample_weight=...`` addresses one step. Where labels take part in making
-    matrices (Xdawn), the classifier's temperature is fitted to trials for which they were made
-    without their labels.
+    pipeline ``classifier__sample_weight=...`` addresses one step. With scikit-learn's metadata
+    routing each goes to the steps that request it: ``groups`` and ``domains`` are requested by our
+    estimators, ``sample_weight`` after ``set_fit_request(sample_weight=True)``.
+
+    Where labels take part in making matrices (Xdawn), the classifier's temperature is fitted to
+    trials for which they were made without their labels.
 
     Parameters
     ----------
@@ -173,6 +184,23 @@ class DecodingPipeline(Pipeline):
     ...     ]
     ... )
     """
+
+    # Under scikit-learn's metadata routing the steps request these, not the pipeline.
+    __metadata_request__fit = dict.fromkeys(
+        ("groups", "sample_weight", "domains", "validation"), UNUSED
+    )
+
+    def __sklearn_tags__(self) -> Tags:
+        """Say what the first step takes, and whether a step needs labels."""
+        tags = super().__sklearn_tags__()
+        try:
+            steps = [get_tags(step) for _, step in self.steps if step not in (None, "passthrough")]
+        except (ValueError, AttributeError, TypeError):
+            return tags  # `fit` refuses such steps, as in any pipeline
+        if steps:
+            tags.input_tags = steps[0].input_tags
+            tags.target_tags.required = any(step.target_tags.required for step in steps)
+        return tags
 
     # Of scikit-learn's own, only what is passed on is added.
     def fit(
@@ -213,40 +241,53 @@ class DecodingPipeline(Pipeline):
         TrainingError
             If no step takes what is passed.
         """
-        given = {"groups": groups, "sample_weight": sample_weight, "domains": domains}
-        for name, value in given.items():
-            if value is None:
-                continue
-            steps = [step for step, made in self.steps if has_fit_parameter(made, name)]
-            if not steps:
-                raise TrainingError(f"No step of this decoder takes {name}: leave it out.")
-            params |= {f"{step}__{name}": value for step in steps}
-        last = self.steps[-1][0]
+        given: dict[str, Any] = {"groups": groups, "sample_weight": sample_weight}
+        given["domains"] = domains
         if validation is not None:
             held, labels = validation
             # Transformed when the steps before are fitted.
-            params[f"{last}__validation"] = lambda: (self._before(held), labels)
-        first = self.steps[0][1]
-        if getattr(first, "needs_labels", False) and has_fit_parameter(self.steps[-1][1], "refit"):
-            params[f"{last}__refit"] = lambda folds: self._first().refitted(X, y, folds, groups)
+            given["validation"] = lambda: (self._before(held), labels)
+        (name, first), (_, classifier) = self.steps[0], self.steps[-1]
+        if getattr(first, "needs_labels", False) and takes(classifier, "refit"):
+            together = params.get(f"{name}__groups", groups)
+            given["refit"] = lambda folds: self._refitted(X, y, folds, together, domains)
+        given = {key: value for key, value in given.items() if value is not None}
+        if get_config()["enable_metadata_routing"]:
+            params |= given  # scikit-learn hands each to the steps that request it
+        else:
+            told = shared_out(self, given)
+            params |= {f"{step}__{key}": v for step, of in told.items() for key, v in of.items()}
         super().fit(X, y, **params)
         return self
 
-    def _first(self) -> Any:
-        return self.steps[0][1]  # fitted by now; a cache may have replaced it
-
     def _before(self, X: ArrayLike) -> Any:
         """What the last step is given of trials."""
-        for _, step in self.steps[:-1]:
-            X = step.transform(X)
-        return X
+        return self[:-1].transform(X) if len(self.steps) > 1 else X
+
+    def _refitted(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None,
+        folds: Folds,
+        groups: ArrayLike | None,
+        domains: ArrayLike | None,
+    ) -> Iterator[Array]:
+        """What the last step would be given of the training trials, if fitted to a part of them."""
+        # The first step is fitted by now, and a cache may have replaced it.
+        (_, first), *between = self.steps[:-1]
+        for C in first.refitted(X, y, folds, groups):
+            for _, step in between:
+                if step not in (None, "passthrough"):
+                    own = {"domains": domains} if takes(step, "domains") else {}
+                    C = clone(step).fit_transform(C, **own)  # without labels
+            yield C
 
     def fit_predict(self, X: ArrayLike, y: ArrayLike | None = None, **params: Any) -> Any:
         """Fit, and predict the training trials."""
         return self.fit(X, y, **params).predict(X)
 
 
-class Recentring(TransformerMixin, BaseEstimator):
+class Recentring(ArrayOutputMixin, BaseEstimator):
     """Recentre SPD matrices: see every trial from the mean of its own session or person.
 
     Training trials are whitened by the Riemannian mean of their domain. A new recording has no mean
@@ -268,6 +309,8 @@ class Recentring(TransformerMixin, BaseEstimator):
     >>> Recentring().fit_transform(C, domains=["a", "a", "b", "b"])[:, 0, 0].round(3)
     array([0.5, 2. , 0.5, 2. ])
     """
+
+    __metadata_request__fit: ClassVar = {"domains": True}
 
     def __sklearn_tags__(self) -> Tags:
         """Say that input is three-dimensional."""
@@ -343,3 +386,8 @@ class Recentring(TransformerMixin, BaseEstimator):
             moved, reference = follow(reference, trial, count)
             seen.append(moved)
         return np.stack(seen).reshape(np.shape(X))
+
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> NDArray[Any]:
+        """Names of the matrices, which are those of the input; ``'matrix 0'``, ... by default."""
+        check_is_fitted(self)
+        return names_of_matrices(input_features, len(self.reference_))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import repeat
-from typing import Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +12,7 @@ from scipy.linalg import solve
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
+from spdtokens._labels import as_groups
 from spdtokens.classifiers.base import EmbeddingSpec, TokenClassifier, as_decisions
 from spdtokens.models.config import ModelError
 from spdtokens.runtime.networks import Discriminant
@@ -91,6 +92,9 @@ class TokenDiscriminantClassifier(TokenClassifier):
     True
     """
 
+    # Under scikit-learn's metadata routing.
+    __metadata_request__fit: ClassVar = {"groups": True, "refit": True}
+
     coef_: Array
     intercept_: Array
 
@@ -125,7 +129,8 @@ class TokenDiscriminantClassifier(TokenClassifier):
             Trials of one group, such as segments of one long trial, are never split between the
             folds in which the temperature is fitted.
         sample_weight : array, shape (n,), optional
-            How much trials count.
+            How much trials count; with 0 as if they were not there. Means over trials that the
+            embedding and the drift of gains are fitted to have no weights.
         refit : callable, optional
             If labels took part in making ``X``: from folds (pairs of training and test indices) to
             the matrices of all trials, made for each fold from the labels of its training part.
@@ -136,6 +141,13 @@ class TokenDiscriminantClassifier(TokenClassifier):
         self
         """
         C, codes = self._checked_for_fit(X, y)
+        if sample_weight is not None:
+            kept = np.flatnonzero(_shares(sample_weight, codes))
+            groups = as_groups(groups, len(codes))
+            sample_weight = np.asarray(sample_weight, dtype=np.float64)[kept]
+            C, codes = C[kept], codes[kept]
+            groups = None if groups is None else groups[kept]
+            refit = None if refit is None else _among(kept, refit)
         few = are_few(len(C), C.shape[-1])
         embedding = self._embedding(few)
         self.embedding_ = None if embedding is None else embedding.fit_matrices(C, codes)
@@ -183,7 +195,7 @@ class TokenDiscriminantClassifier(TokenClassifier):
             return None if few else GAINS
         if self.gains is None:
             return None
-        if len(self.gains) != 2 or not min(self.gains) >= 0:
+        if len(self.gains) != 2 or not all(gain >= 0 for gain in self.gains):
             raise ModelError(f"gains must be two numbers >= 0, got {self.gains!r}.")
         overall, single = self.gains
         return (float(overall), float(single)) if max(self.gains) > 0 else None
@@ -236,12 +248,24 @@ class TokenDiscriminantClassifier(TokenClassifier):
         -------
         scores : ndarray, shape (n, classes), or (n,) for two classes
         """
-        return as_decisions(self.network_.scores(self._tokens_of(self._checked(X))))
+        tokens = self._tokens_of(self._checked(X))
+        return as_decisions(self.network_.scores(tokens))
 
     @property
     def network_(self) -> Discriminant:
         """The computation itself, in NumPy; it is what a model file contains."""
         return Discriminant(self.coef_, self.intercept_)
+
+
+def _among(
+    kept: Codes, refit: Callable[[Folds], Iterable[Array]]
+) -> Callable[[Folds], Iterable[Array]]:
+    """What ``refit`` gives for the trials ``kept``, from folds of these."""
+
+    def made(folds: Folds) -> Iterable[Array]:
+        return (C[kept] for C in refit([(kept[train], kept[test]) for train, test in folds]))
+
+    return made
 
 
 def are_few(n_trials: int, n_rows: int) -> bool:

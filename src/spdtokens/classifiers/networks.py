@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -88,6 +88,9 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
     >>> model.predict_proba(X).shape
     (20, 2)
     """
+
+    # Under scikit-learn's metadata routing.
+    __metadata_request__fit: ClassVar = {"groups": True, "validation": True}
 
     def __init__(
         self,
@@ -194,7 +197,8 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Predict the most probable class (n,) of each trial."""
-        return self.classes_[self.predict_proba(X).argmax(1)]
+        probabilities = self.predict_proba(X)  # which refuses what is not fitted
+        return self.classes_[probabilities.argmax(1)]
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Logarithms of probabilities (n, classes), or their difference (n,) for two classes."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
-from sklearn.utils.validation import has_fit_parameter
 from torch import Tensor
 
 from spdtokens.classifiers.base import (
@@ -22,6 +23,8 @@ from spdtokens.classifiers.base import (
     EmbeddingSpec,
     TokenClassifier,
     check_finite,
+    shared_out,
+    takes,
 )
 from spdtokens.models import SPDTokenMLP, SPDTokenTransformer, folded, matching_width
 from spdtokens.models.config import STANDARD, Attention, TransformerConfig
@@ -48,6 +51,9 @@ class TokenNetworkClassifier(TokenClassifier):
     Subclasses have the parameters of :class:`~spdtokens.training.recipe.Recipe`, ``validation``,
     ``ensemble``, ``random_state``, ``device``, ``verbose`` and ``checkpoint``.
     """
+
+    # Under scikit-learn's metadata routing.
+    __metadata_request__fit: ClassVar = {"groups": True, "validation": True}
 
     validation: float | None
     ensemble: int
@@ -131,7 +137,8 @@ class TokenTransformerClassifier(TokenNetworkClassifier):
         Whether projected tokens are batch-normalised (BN-Embed).
     attention : {'standard', 'geometric'}, default='standard'
         ``'geometric'`` lowers the score of two tokens by ``alpha`` times the Bures-Wasserstein
-        distance of their matrices; with one token per trial it changes nothing.
+        distance of their matrices; it takes one embedding, and with one token per trial it changes
+        nothing.
     alpha : float, default=0.5
     epochs, batch_size : int, default=50, 64
     learning_rate : float, default=1e-3
@@ -255,11 +262,13 @@ class TokenTransformerClassifier(TokenNetworkClassifier):
 
     def _module(self, n_features: int, n_tokens: int, n_classes: int) -> SPDTokenTransformer:
         config = self._config()
-        if config.attention == "geometric" and self.embedding is None and n_tokens > 1:
-            raise TrainingError(
-                "attention='geometric' compares matrices, and embedding=None has only tokens: name "
-                "an embedding and pass matrices."
-            )
+        if config.attention == "geometric" and n_tokens > 1:
+            embedding = self._embedding()
+            if embedding is None or len(embedding.names) > 1:
+                raise TrainingError(
+                    "attention='geometric' compares the matrices of tokens: name one embedding, "
+                    f"and pass matrices, got embedding={self.embedding!r}."
+                )
         # Its weights do not matter: every run draws its own from its seed.
         generator = torch.Generator().manual_seed(0)
         return SPDTokenTransformer(n_features, n_tokens, n_classes, config, generator=generator)
@@ -485,12 +494,13 @@ def fit_together(
             f"There are {len(estimators)} estimators, {len(data)} data and {len(more)} params: "
             "they must be as many."
         )
+    data = list(data)  # as long as they are kept, arrays are told apart by where they are
     known: dict[Any, Any] = {}  # what was computed from arrays, by these
     families: dict[Any, list[_Job]] = {}
     for estimator, (X, y), given in zip(estimators, data, more, strict=True):
         given = {name: value for name, value in given.items() if value is not None}
         if not offers_together(estimator):
-            estimator.fit(X, y, **given)
+            estimator.fit(X, y, **_addressed(estimator, given))
             if listener:
                 listener(1.0)
             continue
@@ -506,6 +516,7 @@ def fit_together(
             job.tokens.shape[1:],
             len(last.classes_),
             job.plans[0].validation is None,
+            job.bias is None,
             str(last.checkpoint),
         )
         families.setdefault(family, []).append(job)
@@ -514,27 +525,50 @@ def fit_together(
     return list(estimators)
 
 
+def _addressed(estimator: BaseEstimator, given: dict[str, Any]) -> dict[str, Any]:
+    """What ``fit`` is told: a plain pipeline is told for which step it is."""
+    if not isinstance(estimator, Pipeline) or takes(estimator, "groups"):
+        return given
+    if "validation" in given:
+        held, labels = given["validation"]
+        # Transformed when the steps before are fitted.
+        given = given | {"validation": lambda: (estimator[:-1].transform(held), labels)}
+    told = shared_out(estimator, given)
+    return {f"{step}__{name}": value for step, of in told.items() for name, value in of.items()}
+
+
 def _before_last(
     pipeline: Pipeline, X: ArrayLike, y: ArrayLike, given: dict[str, Any], known: dict[Any, Any]
 ) -> tuple[ArrayLike, dict[str, Any]]:
-    """Fit all steps but the last; what the last is given. Pipelines that are alike share both."""
-    steps = pipeline.steps[:-1]
-    same = (id(X), id(y), *map(id, given.values()), *(repr(step.get_params()) for _, step in steps))
-    if same not in known:
-        rest = dict(given)
-        made: Any = X
-        for _, step in steps:
-            takes = "groups" in given and has_fit_parameter(step, "groups")
-            made = step.fit_transform(made, y, **({"groups": given["groups"]} if takes else {}))
-        if "validation" in rest:
-            held, labels = rest["validation"]
-            for _, step in steps:
-                held = step.transform(held)
-            rest["validation"] = (held, labels)
-        known[same] = (steps, made, rest)
-    fitted, made, rest = known[same]
-    pipeline.steps[:-1] = fitted
-    return made, rest
+    """Fit all steps but the last; what the last is given. Those that are alike are fitted once."""
+    told = shared_out(pipeline, given)
+    steps = {name: step for name, step in pipeline.steps[:-1] if name in told}
+    rest = told[pipeline.steps[-1][0]]
+    key = (id(X), id(y), *((name, id(value)) for name, value in given.items()))
+    same = (*key, *map(_alike, steps.values()))
+    if same in known:
+        fitted, made, held = known[same]
+        for step, first in zip(steps.values(), fitted, strict=True):
+            vars(step).update(copy.deepcopy(vars(first)))
+    else:
+        made, held = X, rest.get("validation")
+        for name, step in steps.items():
+            made = step.fit_transform(made, y, **told[name])
+        if held is not None:
+            trials, labels = held
+            for step in steps.values():
+                trials = step.transform(trials)
+            held = (trials, labels)
+        known[same] = ([*steps.values()], made, held)
+    return made, rest if held is None else rest | {"validation": held}
+
+
+def _alike(step: BaseEstimator) -> bytes | int:
+    """The same for steps that do the same."""
+    try:
+        return pickle.dumps((type(step), step.get_params()))
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return id(step)
 
 
 #: Parameters that decide the architecture, or how runs are trained besides the recipe.

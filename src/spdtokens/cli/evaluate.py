@@ -103,7 +103,7 @@ def evaluate(
 
     with errors_told():
         settings = Settings(
-            bands=bands,
+            bands=checked_bands(bands),
             covariance=covariance,
             preset=preset,
             recipe=recipe.value,
@@ -178,6 +178,18 @@ def selection(
         channels=tuple(listed(channels)),
         resample=resample,
     )
+
+
+def checked_bands(text: str) -> str:
+    """A preset's name, or edges in Hz that can be read."""
+    from spdtokens.signal.bands import SignalError, resolve_bands
+
+    if text[:1].isdigit():
+        try:
+            resolve_bands(text)
+        except SignalError:
+            raise typer.BadParameter(f"--bands in Hz look like 8-13,13-30; not {text!r}.") from None
+    return text
 
 
 @app.command()

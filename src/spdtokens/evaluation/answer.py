@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -206,6 +206,11 @@ def as_choices(methods: Methods) -> tuple[Choice, ...]:
         )
     if isinstance(methods, str | Choice) or hasattr(methods, "fit"):
         methods = (methods,)
+    if not isinstance(methods, Iterable):
+        raise EvaluationError(
+            "methods must be names, scikit-learn classifiers, or a dict of titles and either, got "
+            f"{methods!r}."
+        )
     return tuple(m if isinstance(m, Choice) else Choice(m) for m in methods)
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import pickle
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import BaseCrossValidator
 from sklearn.pipeline import Pipeline
@@ -19,8 +22,8 @@ from sklearn.svm import SVC
 import spdtokens
 from spdtokens._errors import UserError
 
-#: How a class, a function, and a number that is not finite are told in plain values.
-CLASS, FUNCTION, NUMBER = "class", "function", "number"
+#: How a class, a function, a number that is not finite, and anything else are told in plain values.
+CLASS, FUNCTION, NUMBER, TEXT = "class", "function", "number", "text"
 
 
 class EstimatorError(UserError):
@@ -31,7 +34,8 @@ def describe(value: Any) -> Any:
     """An estimator, or a parameter of one, as plain values.
 
     An estimator is a mapping: its ``class`` and its parameters. Tuples and arrays become lists,
-    functions their names; anything else its text, by which it can be told apart but not built.
+    functions their names; anything else its text and a digest, by which it can be told apart but
+    not built.
     """
     if isinstance(value, float) and not np.isfinite(value):
         return {NUMBER: str(value)}  # which JSON does not have
@@ -41,18 +45,53 @@ def describe(value: Any) -> Any:
         return describe(value.item())
     if isinstance(value, np.ndarray):
         return describe(value.tolist())
-    if isinstance(value, list | tuple | set | frozenset | range):
+    if isinstance(value, list | tuple | range):
         return [describe(item) for item in value]
+    if isinstance(value, set | frozenset):
+        return sorted(map(describe, value), key=repr)
     if isinstance(value, Mapping):
         return {str(key): describe(item) for key, item in value.items()}
     if isinstance(value, type) or inspect.isfunction(value):
-        return {FUNCTION: f"{value.__module__}.{value.__qualname__}"}
+        path = f"{value.__module__}.{value.__qualname__}"
+        # Two lambdas have one name. A function is not copied with its estimator: its id stays.
+        return {FUNCTION: path} if _is_found(path, value) else _opaque(path, id(value))
     if hasattr(value, "get_params"):
         parameters = value.get_params(deep=False)
         return {CLASS: _path(type(value))} | {k: describe(v) for k, v in parameters.items()}
     if isinstance(value, BaseCrossValidator):
-        return {CLASS: _path(type(value))} | {k: describe(v) for k, v in vars(value).items()}
-    return {"text": re.sub(r" at 0x[0-9a-f]+", "", f"{type(value).__qualname__}: {value!r}")}
+        known, found = inspect.signature(type(value)).parameters, vars(value)
+        if all(name in found for name in known):
+            return {CLASS: _path(type(value))} | {k: describe(found[k]) for k in known}
+    text = re.sub(r" at 0x[0-9a-fA-F]+", "", f"{type(value).__qualname__}: {value!r}")
+    return _opaque(text, _content(value))
+
+
+def _is_found(path: str, value: Any) -> bool:
+    module, _, name = path.rpartition(".")
+    try:
+        return getattr(import_module(module), name, None) is value
+    except ImportError:  # a class within a class
+        return False
+
+
+def _content(value: Any) -> Any:
+    """What tells an object from others of its class, and a copy of it has too."""
+    if isinstance(value, partial):
+        return describe([value.func, value.args, value.keywords])
+    try:
+        return pickle.dumps(value)
+    except Exception:
+        # Of a class that cannot be imported, or with a lambda in it.
+        return describe(vars(value)) if hasattr(value, "__dict__") else None
+
+
+def _opaque(text: str, content: Any) -> dict[str, str]:
+    """What can be told apart, but not built."""
+    return {TEXT: text, "digest": _digest(content)}
+
+
+def _digest(content: Any) -> str:
+    return hashlib.blake2b(repr(content).encode(), digest_size=8).hexdigest()
 
 
 def _path(cls: type) -> str:
@@ -64,7 +103,8 @@ def _path(cls: type) -> str:
         home = import_module(".".join(parts[:n]))
         if getattr(home, cls.__name__, None) is cls:
             return f"{'.'.join(parts[:n])}.{cls.__name__}"
-    return f"{cls.__module__}.{cls.__qualname__}"
+    path = f"{cls.__module__}.{cls.__qualname__}"
+    return path if _is_found(path, cls) else f"{path} ({_digest(id(cls))})"
 
 
 def build(value: Any) -> Any:
@@ -79,23 +119,43 @@ def build(value: Any) -> Any:
         return [build(item) for item in value]
     if not isinstance(value, Mapping):
         return value
-    if FUNCTION in value:
+    if set(value) == {FUNCTION}:
         return _function(str(value[FUNCTION]))
-    if NUMBER in value and len(value) == 1:
-        return float(value[NUMBER])
-    if "text" in value and len(value) == 1:
-        raise EstimatorError(f"A parameter cannot be built from its text: {value['text']}.")
+    if set(value) == {NUMBER}:
+        return _number(value[NUMBER])
+    if set(value) == {TEXT, "digest"}:
+        raise EstimatorError(f"A parameter cannot be built from its text: {value[TEXT]}.")
     if CLASS not in value:
         return {key: build(item) for key, item in value.items()}
     cls = find_class(str(value[CLASS]))
-    given = {key: build(item) for key, item in value.items() if key != CLASS}
+    given = {key: item for key, item in value.items() if key != CLASS}
     check_parameters(cls, given)
-    for name, parameter in inspect.signature(cls).parameters.items():
-        if isinstance(parameter.default, tuple) and isinstance(given.get(name), list):
-            given[name] = tuple(given[name])
-    if issubclass(cls, Pipeline):
-        given["steps"] = [(str(name), step) for name, step in given["steps"]]
-    return cls(**given)
+    parameters = inspect.signature(cls).parameters
+    made = {
+        key: _parameter(item, parameters[key].default)
+        for key, item in given.items()
+        # A default may be what cannot be named here, such as a function of scikit-learn.
+        if repr(item) != repr(describe(parameters[key].default))
+    }
+    try:
+        if issubclass(cls, Pipeline):
+            made["steps"] = [(str(name), step) for name, step in made["steps"]]
+        return cls(**made)
+    except (TypeError, ValueError) as error:
+        raise EstimatorError(f"{cls.__name__} cannot be made: {error}.") from error
+
+
+def _parameter(item: Any, default: Any) -> Any:
+    """A value in the type of the default: scikit-learn refuses a list for some of its tuples."""
+    made = build(item)
+    return tuple(made) if isinstance(default, tuple) and isinstance(made, list) else made
+
+
+def _number(text: Any) -> float:
+    try:
+        return float(text)
+    except (TypeError, ValueError) as error:
+        raise EstimatorError(f"{text!r} is not a number.") from error
 
 
 def find_class(path: str) -> type:
@@ -109,20 +169,21 @@ def find_class(path: str) -> type:
     module, _, name = path.rpartition(".")
     module = module or "spdtokens"
     try:
-        found = getattr(import_module(module), name)
-    except (ImportError, ValueError) as error:
+        home = import_module(module)
+        found = getattr(home, name, None)
+    except Exception as error:  # whatever happens when a module is imported
         raise EstimatorError(
             f"There is no module {module!r} for class {path!r}: {error}."
         ) from error
-    except AttributeError:
-        names = [key for key in dir(import_module(module)) if key[:1].isupper()]
-        raise EstimatorError(f"{module} has no class {name!r}.{nearest(name, names)}") from None
+    if found is None:
+        names = [key for key in dir(home) if key[:1].isupper()]
+        raise EstimatorError(f"{module} has no class {name!r}.{nearest(name, names)}")
     if not (isinstance(found, type) and issubclass(found, BaseEstimator | BaseCrossValidator)):
         raise EstimatorError(f"{path} is not a scikit-learn estimator.")
     return found
 
 
-def check_parameters(cls: type, given: Mapping[str, Any]) -> None:
+def check_parameters(cls: type, given: Iterable[str]) -> None:
     """Refuse parameters that the constructor of a class does not have, or lacks.
 
     Raises
@@ -130,7 +191,12 @@ def check_parameters(cls: type, given: Mapping[str, Any]) -> None:
     EstimatorError
         With the nearest name.
     """
-    known = inspect.signature(cls).parameters
+    # What is only passed on (**kwds of pyRiemann) is lost when an estimator is cloned.
+    known = {
+        name: parameter
+        for name, parameter in inspect.signature(cls).parameters.items()
+        if parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+    }
     unknown = [name for name in given if name not in known]
     if unknown:
         raise EstimatorError(
@@ -140,9 +206,7 @@ def check_parameters(cls: type, given: Mapping[str, Any]) -> None:
     missing = [
         name
         for name, parameter in known.items()
-        if parameter.default is inspect.Parameter.empty
-        and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
-        and name not in given
+        if parameter.default is inspect.Parameter.empty and name not in given
     ]
     if missing:
         raise EstimatorError(f"{cls.__name__} needs the parameter {missing[0]!r}.")
@@ -158,7 +222,18 @@ def _function(path: str) -> Any:
     module, _, name = path.rpartition(".")
     if module.split(".")[0] != "spdtokens":
         raise EstimatorError(f"Only functions of spdtokens can be named in a study, not {path}.")
-    return getattr(import_module(module), name)
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise EstimatorError(f"There is no function {path}: {error}.") from error
+
+
+def can_classify(value: Any) -> bool:
+    """Whether a value is an estimator that predicts, as far as it says so before it is fitted."""
+    if isinstance(value, type) or not (hasattr(value, "get_params") and hasattr(value, "fit")):
+        return False
+    # A stack has no ``predict`` before it is fitted; what has one need not be called a classifier.
+    return hasattr(value, "predict") or isinstance(value, ClassifierMixin)
 
 
 def open_seeds(estimator: BaseEstimator) -> list[str]:
@@ -177,7 +252,8 @@ def _decides_alone(estimator: BaseEstimator) -> bool:
     """Whether an estimator has a seed that it does not use."""
     if isinstance(estimator, LogisticRegression):
         return bool(estimator.solver in ("lbfgs", "newton-cg", "newton-cholesky"))
-    return isinstance(estimator, SVC) and not estimator.probability
+    # Whose default is a word since scikit-learn 1.8.
+    return isinstance(estimator, SVC) and estimator.probability is not True
 
 
 def with_seed(estimator: BaseEstimator, seed: int | None) -> BaseEstimator:

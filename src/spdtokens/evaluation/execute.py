@@ -14,7 +14,6 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
-from spdtokens.classifiers.decoder import DecodingPipeline
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
 from spdtokens.classifiers.networks import NetworkClassifier
 from spdtokens.classifiers.transformer import (
@@ -92,8 +91,7 @@ class Opened:
             params["validation"] = (held.X, held.y)
         if isinstance(last, TokenDiscriminantClassifier):
             params |= self._weights()
-        plain = isinstance(estimator, Pipeline) and not isinstance(estimator, DecodingPipeline)
-        return _by_step(estimator, params) if plain and not offers_together(estimator) else params
+        return params
 
     def _weights(self) -> dict[str, Any]:
         """The tested subject's own trials count for as much as those of all others together."""
@@ -102,19 +100,6 @@ class Opened:
         if share in (0, 1):
             return {}
         return {"sample_weight": np.where(own, 0.5 / share, 0.5 / (1 - share))}
-
-
-def _by_step(pipeline: Pipeline, params: dict[str, Any]) -> dict[str, Any]:
-    """The same as a pipeline of scikit-learn takes it: addressed to the steps that take it.
-
-    It cannot transform validation trials for its last step, which then holds back its own.
-    """
-    return {
-        f"{name}__{key}": value
-        for name, step in pipeline.steps
-        for key, value in params.items()
-        if key != "validation" and has_fit_parameter(step, key)
-    }
 
 
 def open_run(spec: RunSpec, source: Source, estimator: BaseEstimator) -> Opened:
@@ -147,17 +132,19 @@ def class_probabilities(
 ) -> NDArray[np.float64]:
     """Probabilities (n, classes), or where there are none a softmax of decision values.
 
-    The largest is that of the predicted class. Of a classifier that gives neither, 1 for the
-    predicted class.
+    The largest is that of the predicted class. Of a classifier that gives neither, or decision
+    values of pairs of classes, 1 for the predicted class.
     """
+    found: NDArray[np.float64] | None = None
     if hasattr(classifier, "predict_proba"):
-        found: NDArray[np.float64] = np.asarray(classifier.predict_proba(X), dtype=np.float64)
+        found = np.asarray(classifier.predict_proba(X), dtype=np.float64)
     elif hasattr(classifier, "decision_function"):
         values = np.asarray(classifier.decision_function(X), dtype=np.float64)
         if values.ndim == 1:
             values = np.stack([-values / 2, values / 2], axis=1)
-        found = softmax(values, axis=1)
-    else:
+        if values.shape[1] == len(classifier.classes_):
+            found = softmax(values, axis=1)
+    if found is None:
         return np.eye(n_classes)[np.asarray(classifier.predict(X))]
     # A class without training trials is never predicted.
     whole = np.zeros((len(found), n_classes))

@@ -19,10 +19,12 @@ from spdtokens.evaluation.estimators import steps_of
 from spdtokens.evaluation.folds import Fold
 from spdtokens.evaluation.runs import RunSpec
 from spdtokens.evaluation.trials import Index, Trials, TrialTable
-from spdtokens.signal import FilterBankCovariances
-from spdtokens.signal.bands import OF_STIMULI
+from spdtokens.signal import FilterBankCovariances, StandardTrials
+from spdtokens.signal.bands import OF_STIMULI, BandSpec, resolve_bands
 
 DOMAINS = ("session", "subject")
+#: Steps that know in which band they work.
+_IN_BANDS = (FilterBankCovariances, StandardTrials)
 
 
 @dataclass(frozen=True)
@@ -191,13 +193,21 @@ def prepare(spec: RunSpec, fold: Fold, trials: Trials, estimator: BaseEstimator)
 
 
 def reference_front(estimator: BaseEstimator, dataset: Dataset) -> FilterBankCovariances:
-    """What makes the covariances by which signals are aligned: in the estimator's own band."""
+    """What makes the covariances by which signals are aligned: in the estimator's own band.
+
+    In the default band where it has several, or none that is known.
+    """
     assert dataset.sfreq is not None
-    found = [step.bands for step in steps_of(estimator) if hasattr(step, "bands")]
-    bands = next((bands for bands in found if bands not in (None, *OF_STIMULI)), None)
+    found = [step.bands for step in steps_of(estimator) if isinstance(step, _IN_BANDS)]
+    bands = next((bands for bands in found if bands is not None and _is_one(bands)), None)
     return FilterBankCovariances(
         dataset.sfreq, bands=bands, windows=[dataset.window], tmin=dataset.tmin, estimator="oas"
     )
+
+
+def _is_one(bands: BandSpec) -> bool:
+    of_stimuli = isinstance(bands, str) and bands in OF_STIMULI
+    return not of_stimuli and len(resolve_bands(bands)) == 1
 
 
 def matrices(trials: Trials, front: FilterBankCovariances, rows: Index) -> NDArray[np.float64]:

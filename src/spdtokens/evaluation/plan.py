@@ -17,11 +17,19 @@ from spdtokens.classifiers.methods import (
     Settings,
     get_method,
 )
+from spdtokens.classifiers.networks import NetworkClassifier
+from spdtokens.classifiers.transformer import TokenNetworkClassifier, TokenTransformerClassifier
 from spdtokens.data import Dataset, Selection, load_dataset, select
 from spdtokens.evaluation.access import get_access
 from spdtokens.evaluation.alignment import ALIGNMENTS, get_alignment
 from spdtokens.evaluation.errors import EvaluationError
-from spdtokens.evaluation.estimators import build, describe, open_seeds, steps_of
+from spdtokens.evaluation.estimators import (
+    build,
+    can_classify,
+    describe,
+    open_seeds,
+    steps_of,
+)
 from spdtokens.evaluation.folds import Fold, check_fold
 from spdtokens.evaluation.parts import check_alignment, split_front, with_access
 from spdtokens.evaluation.protocols import Protocol, get_protocol
@@ -68,13 +76,20 @@ class Choice:
 
         Of an estimator that was given, only the unit of the signal is filled in, if it needs it
         and leaves it open.
+
+        Raises
+        ------
+        EvaluationError
+            If the estimator was made for signals of another sampling rate or clock.
         """
         if isinstance(self.method, str):
             return get_method(self.method).make(dataset, self.settings)
         estimator = clone(self.method)
         for step in steps_of(estimator):
-            if getattr(step, "estimator", None) == "paper" and step.unit_in_volts is None:
+            paper = isinstance(step, FilterBankCovariances) and step.estimator == "paper"
+            if paper and step.unit_in_volts is None:
                 step.set_params(unit_in_volts=dataset.unit_in_volts)
+        _check_clock(next(steps_of(estimator)), dataset)
         return estimator
 
     def about(self, dataset: Dataset) -> dict[str, Any]:
@@ -84,6 +99,26 @@ class Choice:
         cut = get_method(self.method).bands_cut(dataset, self.settings)
         settings = {"settings": describe(asdict(self.settings))}
         return settings | ({"bands_cut": cut, "sfreq": dataset.sfreq} if cut else {})
+
+
+def _check_clock(first: BaseEstimator, dataset: Dataset) -> None:
+    """Refuse a first step that takes the samples of trials for those of other times.
+
+    Filters for another sampling rate pass other frequencies, and windows on another clock other
+    samples: scores would be lower, and nothing else would tell.
+    """
+    if dataset.sfreq is None or not type(first).__module__.startswith("spdtokens."):
+        return
+    given = first.get_params(deep=False)
+    wanted = {"sfreq": dataset.sfreq}
+    if not isinstance(given.get("windows"), str | None):  # whole trials have no clock
+        wanted["tmin"] = dataset.tmin
+    for name, value in wanted.items():
+        if given.get(name) is not None and not np.isclose(given[name], value):
+            raise EvaluationError(
+                f"{type(first).__name__} has {name}={given[name]:g}, but the trials of "
+                f"{dataset.name} have {name}={value:g}: pass {name}={value:g}."
+            )
 
 
 @dataclass(frozen=True)
@@ -237,50 +272,73 @@ def check_question(question: Question, dataset: Dataset) -> None:
     twice = sorted({title for title in titles if titles.count(title) > 1})
     if twice:
         raise EvaluationError(
-            f"{twice[0]} is named twice: give each a title of its own, in a dict such as "
-            f"{{'first': ..., 'second': ...}}, or as the label of a Choice."
+            f"{twice[0]} is named twice: name it once, or give each a title of its own (the keys of a "
+            "dict in Python, label in a study file)."
         )
     whole = all(isinstance(seed, int | np.integer) and seed >= 0 for seed in question.seeds)
     for choice in question.choices:
         if isinstance(choice.method, str):
             _check_method(get_method(choice.method), choice.settings, dataset)
-        elif not (hasattr(choice.method, "fit") and hasattr(choice.method, "get_params")):
-            raise EvaluationError(
-                f"A method must be a name or a scikit-learn classifier, got "
-                f"{type(choice.method).__name__}."
-            )
+        else:
+            check_estimator(choice, dataset)
         estimator = choice.make(dataset)
         if open_seeds(estimator) and not (question.seeds and whole):
             raise EvaluationError(
                 f"{choice.title}: seeds must be one or more whole numbers >= 0, got "
                 f"{question.seeds!r}."
             )
-        _check_first(choice.title, estimator, dataset)
         _check_linear(choice.title, estimator, dataset, question.alignment)
 
 
-def _check_first(title: str, estimator: BaseEstimator, dataset: Dataset) -> None:
-    """Refuse a first step that was told another sampling rate or clock than the data set has."""
-    first = next(steps_of(estimator), None)
-    if not isinstance(first, FilterBankCovariances | StandardTrials):
+def check_estimator(choice: Choice, dataset: Dataset) -> None:
+    """Refuse what is not a classifier, and steps of ours that do not fit the data set.
+
+    Raises
+    ------
+    UserError
+        If it is no classifier, takes signals where there are matrices or another sampling rate
+        than the data set has, or is a network with values out of range.
+    """
+    given = choice.method
+    if not can_classify(given):
+        what = f"the class {given.__name__}" if isinstance(given, type) else choice.name
+        raise EvaluationError(f"A method must be a name or a scikit-learn classifier, got {what}.")
+    known = True
+    for step in steps_of(given):
+        fronts = isinstance(step, FilterBankCovariances | StandardTrials)
+        if known and (fronts or isinstance(step, NetworkClassifier)):
+            _check_signals(step, dataset)
+        known = known and fronts  # a step of others may change the sampling rate
+        try:
+            if isinstance(step, TokenNetworkClassifier):
+                step._recipe()
+            if isinstance(step, TokenTransformerClassifier):
+                step._config()
+            if isinstance(step, NetworkClassifier):
+                step._network()
+        except TypeError as error:  # text where a number is wanted
+            raise EvaluationError(f"{type(step).__name__}: {error}.") from error
+
+
+def _check_signals(step: Any, dataset: Dataset) -> None:
+    if step.sfreq is None:
         return
-    name = type(first).__name__
-    if dataset.is_covariance:
+    name = type(step).__name__
+    if dataset.sfreq is None:
         raise EvaluationError(
-            f"{title} begins with {name}, which needs signals, and {dataset.name} holds covariance "
-            "matrices. Leave this step out."
+            f"{name} takes signals, and {dataset.name} holds covariance matrices. Leave it out."
         )
-    assert dataset.sfreq is not None
-    wanted = {"sfreq": dataset.sfreq}
-    if first.windows is not None and not isinstance(first.windows, str):
-        wanted["tmin"] = dataset.tmin
-    for parameter, value in wanted.items():
-        given = getattr(first, parameter)
-        if not np.isclose(given, value):
-            raise EvaluationError(
-                f"{title}: {parameter} of {name} must be that of {dataset.name}, {value:g}, got "
-                f"{given!r}."
-            )
+    if step.sfreq != dataset.sfreq:
+        raise EvaluationError(
+            f"{name} is for signals of sfreq={step.sfreq!r} Hz, and {dataset.name} has "
+            f"{dataset.sfreq:g} Hz. Pass that as sfreq, or resample the data set."
+        )
+    windows = getattr(step, "windows", None)
+    if windows is not None and not isinstance(windows, str) and step.tmin != dataset.tmin:
+        raise EvaluationError(
+            f"{name} has windows={windows!r} on a clock that starts at tmin={step.tmin!r}, and "
+            f"trials of {dataset.name} start at {dataset.tmin:g} s. Pass that as tmin."
+        )
 
 
 def _check_method(method: Method, settings: Settings, dataset: Dataset) -> None:
@@ -329,7 +387,7 @@ def _spec(
         domain=question.domain,
         subject=fold.subject,
         fold=fold.name,
-        method=choice.name,
+        method=choice.name if isinstance(choice.method, str) else choice.title,
         seed=seed,
         data_hash=data_hash,
         **made,

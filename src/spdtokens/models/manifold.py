@@ -16,6 +16,7 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
+from spdtokens.models.config import ModelError
 from spdtokens.runtime.threads import one_thread
 
 
@@ -63,6 +64,11 @@ class NearestMean(ClassifierMixin, BaseEstimator):
         """Find the means of classes, of matrices (n, d, d) or (n, tokens, d, d)."""
         y = np.asarray(y)
         self.classes_ = np.unique(y)
+        if len(self.classes_) < 2:
+            raise ModelError(
+                f"All {len(y)} training trials are of one class: a classifier needs trials of two "
+                "or more classes."
+            )
         if self.filtered:
             self.spaces_ = TangentSpaces().fit(C)
             lda = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")

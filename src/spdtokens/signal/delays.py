@@ -1,11 +1,8 @@
-"""A signal beside itself as it was a moment before."""
+"""Delays of a signal that is put beside its past."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
-import numpy as np
-from numpy.typing import NDArray
 
 from spdtokens.signal.bands import SignalError
 
@@ -26,19 +23,3 @@ def delay_samples(delays: Sequence[float], sfreq: float, n_samples: int) -> tupl
                 f"{n_samples} of a trial."
             )
     return samples
-
-
-def with_delays(X: NDArray[np.float64], delays: Sequence[int]) -> NDArray[np.float64]:
-    """Trials (n, channels, samples) beside what they were so many samples before.
-
-    Returns
-    -------
-    ndarray, shape (n, (1 + delays) * channels, samples)
-        Zero where a trial had not begun.
-    """
-    if not delays:
-        return X
-    late = np.zeros((X.shape[0], len(delays), *X.shape[1:]))
-    for i, delay in enumerate(delays):
-        late[:, i, :, delay:] = X[..., :-delay]
-    return np.concatenate([X, late.reshape(len(X), -1, X.shape[-1])], axis=1)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
+from spdtokens._labels import as_groups, as_labels
 from spdtokens.runtime.signals import ESTIMATORS as OF_RUNTIME
 from spdtokens.runtime.signals import Front
 from spdtokens.runtime.threads import one_thread
@@ -31,6 +32,7 @@ from spdtokens.signal.plan import Window, WindowSpec, plan_tokens, refuse_short_
 from spdtokens.signal.prototypes import Prototypes
 from spdtokens.spd import check_spd
 from spdtokens.spd.parallel import share_out
+from spdtokens.spd.tokens import ArrayOutputMixin
 
 #: Samples, over all channels and trials, that are filtered at a time.
 CHUNK_SAMPLES = 1 << 18
@@ -38,7 +40,7 @@ Array = NDArray[np.float64]
 Folds = Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
-class FilterBankCovariances(TransformerMixin, BaseEstimator):
+class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
     """Filter trials into bands, cut windows, and estimate a covariance matrix of each.
 
     Trials are filtered before windows are cut, so that the filters see the signal around a window.
@@ -114,6 +116,9 @@ class FilterBankCovariances(TransformerMixin, BaseEstimator):
     (10, 2, 4, 4)
     """
 
+    # Under scikit-learn's metadata routing.
+    __metadata_request__fit: ClassVar = {"groups": True}
+
     def __init__(
         self,
         sfreq: float,
@@ -176,9 +181,11 @@ class FilterBankCovariances(TransformerMixin, BaseEstimator):
         -------
         self
         """
-        X = self._planned(X)
+        X = self._planned(X, groups)
         if self.needs_labels:
             self._fit_averages(X, y, groups)
+        else:
+            check_trials(X)
         return self
 
     @one_thread()
@@ -196,7 +203,7 @@ class FilterBankCovariances(TransformerMixin, BaseEstimator):
         -------
         C : ndarray, shape (n, d, d), or (n, m, d, d) for several bands or windows
         """
-        X = self._planned(X)
+        X = self._planned(X, groups)
         if self.needs_labels:
             return self._single(self._fit_averages(X, y, groups))
         return self._matrices(X)
@@ -238,14 +245,14 @@ class FilterBankCovariances(TransformerMixin, BaseEstimator):
         Yields
         ------
         C : ndarray, shape (n, m, d, d)
-            Of all trials: those of ``train`` as :meth:`fit_transform` gives them, those of ``test``
-            as :meth:`transform` does.
+            Of all trials: those of ``train`` as :meth:`fit_transform` gives them, all others as
+            :meth:`transform` does.
         """
-        y = np.asarray(y)
+        y = np.ravel(y)  # which may be a column
         pieces = list(self.front_.pieces(as_trials(X)))
-        for train, test in folds:
+        for train, _ in folds:
             part = None if groups is None else np.asarray(groups)[train]
-            yield self._refitted(pieces, y, train, test, part)
+            yield self._refitted(pieces, y, train, part)
 
     @one_thread()
     def _refitted(
@@ -253,15 +260,15 @@ class FilterBankCovariances(TransformerMixin, BaseEstimator):
         pieces: list[Array],
         y: NDArray[Any],
         train: NDArray[np.int64],
-        test: NDArray[np.int64],
         groups: NDArray[Any] | None,
     ) -> Array:
         made = []
+        others = np.setdiff1d(np.arange(len(y)), train)
         for piece in pieces:
             prototypes = Prototypes(self.estimator, self.n_filters, self.cross_fit)
             mine = prototypes.fit(piece[train], y[train], groups)
             C = np.empty((len(piece), *mine.shape[1:]))
-            C[train], C[test] = mine, prototypes.transform(piece[test])
+            C[train], C[others] = mine, prototypes.transform(piece[others])
             made.append(C)
         return self._checked(self.front_.regularised(np.stack(made, axis=1)))
 
@@ -270,9 +277,10 @@ class FilterBankCovariances(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         return np.array(self.matrix_names_, dtype=object)
 
-    def _planned(self, X: ArrayLike) -> NDArray[Any]:
+    def _planned(self, X: ArrayLike, groups: ArrayLike | None = None) -> NDArray[Any]:
         """Trials, once bands and windows are resolved and what they cannot carry is refused."""
         X = as_trials(X)
+        as_groups(groups, len(X), SignalError)
         if not self.sfreq > 0:
             raise SignalError(f"sfreq must be > 0, got {self.sfreq!r}.")
         known = (*ESTIMATORS, "paper", *PROTOTYPES)
@@ -334,18 +342,7 @@ class FilterBankCovariances(TransformerMixin, BaseEstimator):
         self, X: NDArray[Any], y: ArrayLike | None, groups: ArrayLike | None
     ) -> Array:
         """Covariances (n, m, d, d) of training trials, while class averages are learnt."""
-        if y is None:
-            raise SignalError(
-                f"estimator={self.estimator!r} requires y to be passed, but the target y is None: "
-                "it is fitted to trials and their labels."
-            )
-        y = np.asarray(y)
-        if len(y) != len(X):
-            raise SignalError(f"There are {len(X)} trials but {len(y)} labels.")
-        if len(np.unique(y)) < 2:
-            raise SignalError(
-                f"All labels are {y[0]!r}: estimator={self.estimator!r} needs two classes."
-            )
+        y = as_labels(y, len(X), SignalError, f"estimator={self.estimator!r}")
         check_trials(X)
         together = None if groups is None else np.asarray(groups)
         prototypes, matrices = [], []

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
+from spdtokens._labels import as_groups
 from spdtokens.signal.bands import SignalError
 
 Index = NDArray[np.int64]
@@ -40,14 +41,11 @@ def folds_in_time(
     """
     _, codes = np.unique(np.asarray(y), return_inverse=True)
     everything = np.arange(len(codes))
+    groups = as_groups(groups, len(codes), SignalError)
     if groups is None:
         found = min(folds, int(np.bincount(codes).min()))
         return list(StratifiedKFold(found).split(everything, codes)) if found > 1 else []
-    if np.shape(groups) != (len(codes),):
-        raise SignalError(
-            f"groups must have one entry per trial, {len(codes)}, got shape {np.shape(groups)}."
-        )
-    _, parts = np.unique(np.asarray(groups), return_inverse=True)
+    _, parts = np.unique(groups, return_inverse=True)
     pairs = np.unique(np.stack([codes, parts]), axis=1)
     found = min(folds, int(np.bincount(pairs[0]).min()))
     if found < 2:

@@ -110,7 +110,8 @@ def plan_tokens(
         raise SignalError(f"windows must be one or more, each ending after it begins: {windows!r}.")
     if bands is None:
         bands = default_bands(DEFAULT, sfreq, shortest)
-    elif bands == "ssvep":  # made for the data by us: what the rate cannot carry is left out
+    elif isinstance(bands, str) and bands == "ssvep":
+        # Made for the data by us: what the rate cannot carry is left out.
         bands = default_bands(bands, sfreq, shortest, stimulus_hz)
     resolved = resolve_bands(bands, stimulus_hz, shortest)
     slices = []

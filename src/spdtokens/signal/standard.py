@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
@@ -15,9 +15,10 @@ from spdtokens.signal.bands import BandSpec, SignalError
 from spdtokens.signal.checks import as_trials, check_trials
 from spdtokens.signal.filters import make_front
 from spdtokens.signal.plan import WindowSpec, plan_tokens
+from spdtokens.spd.tokens import ArrayOutputMixin
 
 
-class StandardTrials(TransformerMixin, BaseEstimator):
+class StandardTrials(ArrayOutputMixin, BaseEstimator):
     """Filter trials into one band, cut them to one window, standardise every channel.
 
     Mean and standard deviation of a channel are those of all training trials, so that the strength

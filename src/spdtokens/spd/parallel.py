@@ -66,12 +66,14 @@ def share_out(work: Callable[[Any], None], tasks: Sequence[Any], threads: int = 
     todo = iter(tasks)
     turn = threading.Lock()
     errors: list[BaseException] = []
+    inference = torch.is_inference_mode_enabled()
 
     @one_thread()
     def loop() -> None:
         outer, _state.inside = getattr(_state, "inside", False), True
         try:
-            with torch.no_grad():  # a thread starts with gradients on
+            # A thread starts with gradients on, and outside the caller's inference mode.
+            with torch.inference_mode(inference), torch.no_grad():
                 while not errors:
                     with turn:
                         task = next(todo, None)

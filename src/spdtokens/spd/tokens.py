@@ -13,13 +13,14 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from spdtokens._errors import UserError
+from spdtokens._labels import as_labels
 from spdtokens.runtime.matrices import inverse_root
 from spdtokens.runtime.threads import one_thread
 from spdtokens.runtime.tokens import AT_REFERENCE, PRINCIPAL, Tokens
 from spdtokens.runtime.tokens import EMBEDDINGS as IN_NUMPY
 from spdtokens.spd.embeddings import Embedding, Several, find_embedding
 from spdtokens.spd.embeddings.at_reference import AtReference
-from spdtokens.spd.embeddings.class_filters import class_filters, labels_for
+from spdtokens.spd.embeddings.class_filters import class_filters
 from spdtokens.spd.embeddings.principal import principal_axes
 from spdtokens.spd.floor import Floor
 from spdtokens.spd.karcher import riemannian_mean
@@ -58,11 +59,42 @@ def as_matrices(X: ArrayLike) -> Array:
     return C if C.ndim == 4 else C[:, None]
 
 
+def names_of_matrices(given: Sequence[str] | None, n: int) -> NDArray[Any]:
+    """Names of a trial's ``n`` matrices: those given, if they are as many."""
+    names = given if given is not None and len(given) == n else [f"matrix {i}" for i in range(n)]
+    return np.array(names, dtype=object)
+
+
 def matrix_tags(tags: Tags) -> Tags:
     """Say that input is three-dimensional and positive."""
     tags.input_tags.two_d_array = False
     tags.input_tags.three_d_array = True
     return tags
+
+
+class ArrayOutputMixin(TransformerMixin, auto_wrap_output_keys=None):  # type: ignore[call-arg]
+    """A transformer whose output is trials or matrices, not a table with named columns.
+
+    It stays an array where ``set_output`` or scikit-learn's configuration ask for data frames, so
+    that these can be asked for in a pipeline whose later steps make tables.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(auto_wrap_output_keys=None, **kwargs)
+
+    def set_output(self, *, transform: str | None = None) -> Self:  # noqa: ARG002
+        """Do nothing: the output is an array of three or more dimensions, whatever is asked for.
+
+        Parameters
+        ----------
+        transform : str, optional
+            Ignored.
+
+        Returns
+        -------
+        self
+        """
+        return self
 
 
 class TokenEmbedding(TransformerMixin, BaseEstimator):
@@ -91,7 +123,7 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
     ----------
     tokens_ : Tokens or None
         The computation itself, in NumPy: what :meth:`tokens` and model files use. None for an
-        embedding that was added to the registry and has no NumPy code: torch computes its tokens.
+        embedding that was added to the registry and has no NumPy code: torch then computes tokens.
     reference_ : ndarray, shape (m, d, d), or None
         Riemannian mean of the training matrices, for embeddings that are seen from it.
     filters_ : ndarray, shape (m, k, d), or None
@@ -156,6 +188,11 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         """
         return self.fit_matrices(as_matrices(X), y)
 
+    reference_: Array | None
+    filters_: Array | None
+    tokens_: Tokens | None
+    _added: Embedding | Several | None  # to the registry, without NumPy code
+
     @one_thread()
     def fit_matrices(self, C: Array, y: ArrayLike | None = None) -> Self:
         """:meth:`fit` of matrices (n, m, d, d) that have been checked."""
@@ -172,19 +209,15 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         self.n_features_in_ = C.shape[-1]
         self.n_matrices_ = C.shape[1]
         self.n_tokens_ = self.n_matrices_ * len(self.names)
-        seen = self.scaled(C)
-        self.registered_: Embedding | Several | None = None
-        if not all(name in IN_NUMPY for name in self.names):
-            self.tokens_: Tokens | None = None
-            self.reference_, self.filters_ = None, None
-            self.registered_ = self._made({}).fit(seen, y)
+        seen, floor = self.scaled(C), self._floor()
+        self.reference_ = self.filters_ = self.tokens_ = self._added = None
+        if any(name not in IN_NUMPY for name in self.names):
+            self._added = self._made({}).fit(seen, y)
             return self
         at_reference = any(issubclass(kind, AtReference) for kind in kinds)
         self.reference_ = riemannian_mean(seen) if at_reference else None
-        self.filters_ = None
         if any(kind.needs_labels for kind in kinds):
-            self.filters_ = class_filters(seen, labels_for(y, len(C)))
-        floor = self._floor()
+            self.filters_ = class_filters(seen, as_labels(y, len(C), who="'class_filters'"))
         whitened = any(name in AT_REFERENCE for name in self.names)
         self.tokens_ = Tokens(
             embeddings=self.names,
@@ -211,9 +244,8 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
             unit_free=tokens.scale != 1,
         )
         made.tokens_, made.scale_, made.filters_ = tokens, tokens.scale, tokens.filters
-        made.registered_ = None
         made.n_matrices_, made.n_tokens_ = n_matrices, n_matrices * len(names)
-        made.n_features_in_ = d
+        made.n_features_in_, made._added = d, None
         W = tokens.axes if tokens.whiteners is None else tokens.whiteners
         made.reference_ = None if W is None else np.asarray(np.linalg.inv(W.swapaxes(-1, -2) @ W))
         return made
@@ -225,8 +257,8 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
     def embedding_(self) -> Embedding | Several:
         """The fitted embedding as torch computes it, with gradients; of matrices without a unit."""
         check_is_fitted(self)
-        if self.registered_ is not None:
-            return self.registered_
+        if self._added is not None:
+            return self._added
         fitted: dict[str, Any] = {}
         if self.reference_ is not None:
             fitted["reference"] = torch.from_numpy(self.reference_)
@@ -249,7 +281,7 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         """Matrices as the embedding sees them: without a unit, if that is asked for."""
         return C / self.scale_ if self.unit_free else C
 
-    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None, **_: Any) -> Array:
+    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> Array:
         """Fit, and return the tokens of the training matrices (n, tokens * features)."""
         C = as_matrices(X)
         return self.fit_matrices(C, y).of_matrices(C).reshape(len(C), -1)
@@ -326,9 +358,7 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
             Such as ``'8-13 Hz log_euclidean[0,1]'``.
         """
         check_is_fitted(self)
-        matrices = input_features
-        if matrices is None or len(matrices) != self.n_matrices_:
-            matrices = [f"matrix {i}" for i in range(self.n_matrices_)]
+        matrices = names_of_matrices(input_features, self.n_matrices_)
         entries = list(zip(*np.triu_indices(self.n_features_in_), strict=True))
         return np.array(
             [

@@ -9,9 +9,10 @@ from typing import Any, get_args
 from spdtokens._errors import UserError
 from spdtokens.classifiers import DecodingPipeline
 from spdtokens.classifiers.methods import METHODS, PRESETS, Method, RecipeName, Settings
-from spdtokens.evaluation.estimators import CLASS, build
+from spdtokens.evaluation.estimators import CLASS, build, can_classify
 from spdtokens.evaluation.plan import Choice
 from spdtokens.models.config import TransformerConfig
+from spdtokens.signal import FilterBankCovariances
 from spdtokens.signal.bands import OF_STIMULI, resolve_bands
 from spdtokens.signal.bands import PRESETS as BANDS_BY_NAME
 from spdtokens.signal.covariance import ESTIMATORS, PROTOTYPES
@@ -54,24 +55,41 @@ def _spelled_out(table: Table) -> Choice:
     """An estimator by its class and parameters, or a pipeline by its steps."""
     label = table.get("label", TEXT, "")
     values = {key: value for key, value in table.values.items() if key != "label"}
-    steps = values.pop("steps", None)
     try:
-        if steps is None:
-            return Choice(build(values), label=label)
-        if values:
-            raise UserError(f"steps and {next(iter(values))} are given: a pipeline has only steps")
-        if not isinstance(steps, list) or not all(
-            isinstance(step, dict) and CLASS in step for step in steps
-        ):
-            raise UserError("[[methods.steps]] are tables, each with a class and its parameters")
-        made = [build(step) for step in steps]
-        names = [type(step).__name__.lower() for step in made]
-        known = {"filterbankcovariances": "filterbank"}
-        names = [known.get(name, name) for name in names[:-1]] + ["classifier"]
-        return Choice(DecodingPipeline(list(zip(names, made, strict=True))), label=label)
-    except (UserError, TypeError) as error:
+        estimator = _pipeline(values) if "steps" in values else build(values)
+    except UserError as error:
         table.wrong(str(error))
         return Choice("", label=label)
+    choice = Choice(estimator, label=label)
+    if not can_classify(estimator):
+        table.wrong(f"{choice.name} is not a classifier.")
+    return choice
+
+
+def _pipeline(values: dict[str, Any]) -> DecodingPipeline:
+    steps = values["steps"]
+    others = [key for key in values if key != "steps"]
+    if others:
+        raise UserError(f"steps and {others[0]} are given: a pipeline has only steps.")
+    whole = isinstance(steps, list) and all(isinstance(s, dict) and CLASS in s for s in steps)
+    if not whole or not steps:
+        raise UserError("[[methods.steps]] are tables, each with a class and its parameters.")
+    made = [build(step) for step in steps]
+    for step in made[:-1]:
+        if not hasattr(step, "transform"):
+            raise UserError(
+                f"{type(step).__name__} is not a transformer, so it must be the last step."
+            )
+    names: list[str] = []
+    for step in made[:-1]:
+        name = _STEPS.get(type(step), type(step).__name__.lower())
+        again = sum(known.partition("-")[0] == name for known in names)
+        names.append(f"{name}-{again + 1}" if again else name)
+    return DecodingPipeline(list(zip([*names, "classifier"], made, strict=True)))
+
+
+#: Steps that have the names of :func:`spdtokens.make_decoder`.
+_STEPS = {FilterBankCovariances: "filterbank"}
 
 
 def _refuse_idle(table: Table, method: Method) -> None:

@@ -33,7 +33,7 @@ from spdtokens.evaluation.access import ACCESS
 from spdtokens.evaluation.alignment import ALIGNMENTS
 from spdtokens.evaluation.metrics import METRICS
 from spdtokens.evaluation.parts import DOMAINS
-from spdtokens.evaluation.plan import Choice, Question, Source
+from spdtokens.evaluation.plan import Choice, Question, Source, check_estimator
 from spdtokens.evaluation.protocols import PROTOCOLS
 from spdtokens.study.choices import read_choice
 from spdtokens.study.datasets import read_dataset
@@ -133,6 +133,8 @@ def check_study(study: Study, source: Source | None = None) -> None:
                     problems[f"{reason}. Leave it out."] = None
                     continue
             try:
+                if not isinstance(choice.method, str):
+                    check_estimator(choice, dataset)
                 resolve_device(choice.settings.device)
                 choice.make(dataset)
             except UserError as error:

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import GroupShuffleSplit, StratifiedShuffleSplit
 from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
 
+from spdtokens._labels import as_groups, as_labels
 from spdtokens.training.engine import RunPlan
 from spdtokens.training.recipe import TrainingError
 
@@ -21,18 +21,9 @@ def encode(y: ArrayLike, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     Raises
     ------
     TrainingError
-        If there are not ``n`` labels, or of one class only.
+        If there are not ``n`` labels, of two or more classes.
     """
-    y = np.asarray(y)
-    if y.ndim != 1 or len(y) != n:
-        raise TrainingError(f"Expected {n} labels, one a trial, got an array {y.shape}.")
-    check_classification_targets(y)
-    classes, codes = np.unique(y, return_inverse=True)
-    if len(classes) < 2:
-        raise TrainingError(
-            f"All {n} training trials are of one class, {classes[0]}: a classifier "
-            "needs trials of two or more classes."
-        )
+    classes, codes = np.unique(as_labels(y, n, TrainingError), return_inverse=True)
     return classes, codes.astype(np.int64)
 
 
@@ -53,6 +44,7 @@ def held_back(
     Groups are never split; without groups every class is represented.
     """
     everything = np.arange(len(codes))
+    groups = as_groups(groups, len(codes), TrainingError)
     if share is None:
         return RunPlan(seed, everything)
     if not 0 < share < 1:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from spdtokens import TokenTransformerClassifier
 from spdtokens.data import load_dataset
 from spdtokens.evaluation.plan import Question, check_question
 from spdtokens.paper.reproduce import EXPERIMENTS, Experiment
@@ -93,17 +94,17 @@ def test_the_papers_configuration() -> None:
     for role, bands in ((BCI2A, "broadband"), (BCICHA, "none"), (MAMEM, "none")):
         settings = role.settings()
         assert settings.bands == bands
-        preset = settings.resolved_preset()
-        assert (preset.recipe.epochs, preset.recipe.learning_rate) == (50, 1e-3)
+        network = TokenTransformerClassifier(**settings.transformer())
+        assert (network.epochs, network.learning_rate) == (50, 1e-3)
         assert role.settings(multiband=True).bands == "paper3"
-    assert MAMEM.settings().resolved_preset().config.d_model == 64
+    assert MAMEM.settings().transformer()["d_model"] == 64
     assert {cell.choice.settings.epochs for cell in cells("depth")} == {100}
-    depths = [cell.choice.settings.resolved_preset().config.n_layers for cell in cells("depth")]
+    depths = [cell.choice.settings.transformer()["n_layers"] for cell in cells("depth")]
     assert depths == [2, 2, 4, 4, 6, 6, 8, 8]
-    heads = {cell.choice.settings.resolved_preset().config.n_heads for cell in cells("heads")}
+    heads = {cell.choice.settings.transformer()["n_heads"] for cell in cells("heads")}
     assert heads == {4, 8, 16}
     with_bn = {
-        cell.column: cell.choice.settings.resolved_preset().config.bn_embed
+        cell.column: cell.choice.settings.transformer().get("bn_embed", True)
         for cell in cells("bn-embed")
     }
     assert with_bn == {"With BN": True, "Without BN": False}

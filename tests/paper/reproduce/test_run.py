@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from spdtokens.classifiers.methods import Settings
 from spdtokens.data import Dataset, Recording
 from spdtokens.evaluation.plan import Choice, Source
 from spdtokens.paper.reproduce import Cell, Experiment, Extent, Reproduction
@@ -16,7 +17,6 @@ from spdtokens.paper.reproduce.roles import ROLES
 from spdtokens.paper.reproduce.show import latex, markdown, rich_table, write_tables
 from spdtokens.study.executors import InProcess
 from spdtokens.study.store import RunStore
-from spdtokens.training.methods import Settings
 
 
 def small(name: str) -> Dataset:

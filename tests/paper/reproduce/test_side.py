@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from spdtokens.classifiers.methods import METHODS
 from spdtokens.paper.reproduce.side import (
     MODELS,
     efficiency_table,
@@ -14,7 +15,6 @@ from spdtokens.paper.reproduce.side import (
     write_side,
 )
 from spdtokens.paper.tables import paper_table
-from spdtokens.training.methods import METHODS
 from tests.paper.reproduce.made import COSTS, made_findings
 
 

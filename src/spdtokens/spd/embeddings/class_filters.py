@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.nn.functional import pad
 
-from spdtokens._errors import UserError
+from spdtokens._labels import as_labels
 from spdtokens.spd.arrays import as_tensor
 from spdtokens.spd.embeddings.base import Embedding, check_fitted_shape
 from spdtokens.spd.matrix_functions import spectral
@@ -65,23 +65,6 @@ def class_filters(C: Array, y: ArrayLike) -> Array:
     return np.asarray(F * np.sign(largest))
 
 
-def labels_for(y: ArrayLike | None, n: int) -> NDArray[Any]:
-    """Labels of so many trials, of two classes or more; anything else is refused."""
-    if y is None:
-        raise UserError(
-            "embedding 'class_filters' requires y to be passed, but the target y is None."
-        )
-    y = np.asarray(y)
-    if len(y) != n:
-        raise UserError(f"There are {n} trials and {len(y)} labels: pass one per trial.")
-    if len(np.unique(y)) < 2:
-        raise UserError(
-            "The embedding 'class_filters' tells classes apart and needs two classes, got "
-            f"{len(y)} trials of 1 class."
-        )
-    return y
-
-
 @dataclass(frozen=True)
 class ClassFilters(Embedding):
     """``triu(log(F C F'))`` with spatial filters ``F`` of the classes, fitted on training trials.
@@ -111,7 +94,7 @@ class ClassFilters(Embedding):
         """
         C = as_tensor(C).detach().double()
         check_spd(C)
-        made = class_filters(C.cpu().numpy(), labels_for(y, len(C)))
+        made = class_filters(C.cpu().numpy(), as_labels(y, len(C), who="'class_filters'"))
         return replace(self, filters=torch.from_numpy(made).to(C.device))
 
     def embed(self, C: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Our classifier as a MOABB pipeline, in MOABB's own evaluations on its fake data."""
+"""Our decoder as a MOABB pipeline, in MOABB's own evaluations on its fake data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spdtokens.training import SPDTokenClassifier
+from spdtokens import make_decoder
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("moabb") is None,
@@ -31,7 +31,7 @@ def test_moabb_evaluates_it(name: str, tmp_path: Path, monkeypatch: pytest.Monke
         ["left_hand", "right_hand"], n_sessions=2, n_runs=1, n_subjects=2, seed=0, n_events=24
     )
     paradigm = MotorImagery(n_classes=2, events=["left_hand", "right_hand"], fmin=8, fmax=30)
-    model = SPDTokenClassifier(sfreq=128, bands="none")
+    model = make_decoder("mi", sfreq=128).set_params(filterbank__bands="none")
     evaluation = getattr(moabb.evaluations, name)(
         paradigm=paradigm, datasets=[dataset], overwrite=True, hdf5_path=str(tmp_path)
     )

@@ -1,0 +1,376 @@
+"""Whole decoders: what a paradigm decides, what ``fit`` hands on, and recentring."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pyriemann.geometry.geodesic import geodesic_riemann
+from pyriemann.geometry.mean import mean_riemann
+from pyriemann.preprocessing import Whitening
+from pyriemann.transfer import TLCenter, encode_domains
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.preprocessing import FunctionTransformer
+
+from spdtokens import (
+    DecodingPipeline,
+    FilterBankCovariances,
+    Recentring,
+    TokenDiscriminantClassifier,
+    TokenEmbedding,
+    TokenTransformerClassifier,
+    make_decoder,
+)
+from spdtokens.classifiers.decoder import get_paradigm
+from spdtokens.classifiers.discriminant import Refit, fit_discriminant
+from spdtokens.deploy.convert import as_decoder
+from spdtokens.signal import Band, SignalError
+from spdtokens.signal.folds import folds_in_time
+from spdtokens.spd import NotSPDError
+from spdtokens.training.recipe import TrainingError
+from tests.matrices import random_spd
+
+SFREQ = 128.0
+SMALL: dict[str, Any] = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 16, "random_state": 0}
+
+
+def rhythms(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Two classes that differ in the strength of 10 Hz in one channel."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    t = np.arange(256) / SFREQ
+    X = rng.standard_normal((n, 5, 256))
+    waves = np.sin(2 * np.pi * 10 * t + rng.uniform(0, 6.3, (n, 1)))
+    X[:, 2] += (0.5 + 1.5 * y[:, None]) * waves
+    return 1e-5 * X, y
+
+
+def potentials(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """A wave, or none, in two channels."""
+    rng = np.random.default_rng(seed)
+    y = rng.permutation(np.arange(n) % 2)
+    t = np.arange(128) / SFREQ
+    X = rng.standard_normal((n, 5, 128))
+    X[:, :2] += 0.8 * y[:, None, None] * np.exp(-(((t - 0.3) / 0.08) ** 2))
+    return X, y
+
+
+# What a paradigm decides.
+
+
+def test_rhythms_are_decoded_from_one_band_of_the_window() -> None:
+    decoder = make_decoder("mi", sfreq=250, tmin=-0.5, window=(0.5, 4.0))
+    assert [name for name, _ in decoder.steps] == ["filterbank", "classifier"]
+    X, y = np.random.default_rng(0).standard_normal((12, 3, 1200)), np.arange(12) % 2
+    filterbank = decoder.fit(X, y)["filterbank"]
+    assert (filterbank.bands_, filterbank.windows_) == ((Band(8, 30),), ((0.5, 4.0),))
+    assert (filterbank.estimator, filterbank.delays) == ("oas", ())
+    assert decoder["classifier"].get_params() == TokenDiscriminantClassifier().get_params()
+    other = make_decoder("other", sfreq=250, tmin=-0.5, window=(0.5, 4.0))
+    np.testing.assert_array_equal(other.fit(X, y).predict_proba(X), decoder.predict_proba(X))
+    assert make_decoder("mi", sfreq=250).fit(X, y)["filterbank"].windows_ == ((0.0, 4.8),)
+
+
+def test_potentials_are_decoded_from_xdawn_in_two_windows() -> None:
+    X, y = np.random.default_rng(0).standard_normal((20, 3, 300)), np.arange(20) % 2
+    decoder = make_decoder("erp", sfreq=250, tmin=-0.2, window=(-0.2, 0.8)).fit(X, y)
+    filterbank = decoder["filterbank"]
+    np.testing.assert_allclose(filterbank.windows_, [(-0.2, 0.8), (-0.2, 0.55)])
+    assert filterbank.bands_ == (Band(1, 24),)
+    assert (filterbank.estimator, filterbank.delays, filterbank.cross_fit) == ("xdawn", (0.1,), 5)
+    assert decoder["classifier"].gains is None  # rows are not channels
+    whole = make_decoder("erp", sfreq=250, tmin=-0.2).fit(X, y)["filterbank"]
+    np.testing.assert_allclose(whole.windows_, [(-0.2, 1.0), (-0.2, 0.7)])
+
+
+def test_flicker_is_decoded_around_its_frequencies() -> None:
+    X, y = np.random.default_rng(0).standard_normal((12, 3, 1000)), np.arange(12) % 2
+    decoder = make_decoder("ssvep", sfreq=250, stimulus_hz=(10.0, 15.0), window=(0.0, 4.0))
+    bands = decoder.fit(X, y)["filterbank"].bands_
+    assert bands[:2] == (Band(9.75, 10.25), Band(14.75, 15.25))
+    assert len(bands) == 2 * 2 * 2 + 4
+    assert decoder["filterbank"].decimate
+    with pytest.raises(TrainingError, match="stimulus_hz"):
+        make_decoder("ssvep", sfreq=250)
+
+
+def test_paradigms_have_short_and_long_names() -> None:
+    assert get_paradigm("mi") == get_paradigm("motor imagery") == "motor imagery"
+    assert get_paradigm("erp") == "erp"
+    with pytest.raises(TrainingError, match=r"no paradigm 'p300'\. There are: mi, erp"):
+        make_decoder("p300")
+
+
+def test_default_bands_are_cut_at_half_the_sampling_rate() -> None:
+    X, y = rhythms(40)
+    with pytest.warns(UserWarning, match=r"8-30 Hz cut to above 8 Hz .* 21\.3"):
+        decoder = make_decoder("mi", sfreq=SFREQ / 3)
+    assert decoder.fit(X, y)["filterbank"].bands_ == (Band(8, None),)
+    flicker = make_decoder("ssvep", sfreq=64.0 / 1.1, stimulus_hz=(8.0, 9.0))
+    with pytest.warns(UserWarning, match="30-45 Hz left out"):
+        flicker.fit(X, y)
+    assert max(band.high or 0 for band in flicker["filterbank"].bands_) < 32 / 1.1
+    with pytest.raises(SignalError, match="8-30 Hz"):
+        decoder.set_params(filterbank__bands="8-30").fit(X, y)
+
+
+def test_trials_too_short_for_a_band_are_refused_by_name() -> None:
+    X, y = rhythms(20)
+    with pytest.raises(SignalError, match="4-8 Hz"):
+        make_decoder("ssvep", sfreq=SFREQ, stimulus_hz=(10,)).fit(X[..., :20], y)
+
+
+def test_it_decodes_whatever_the_unit() -> None:
+    (X, y), (test, labels) = rhythms(), rhythms(seed=1)
+    decoder = make_decoder("mi", sfreq=SFREQ)
+    assert clone(decoder).fit(X, y).score(test, labels) > 0.9
+    assert cross_val_score(decoder, X, y, cv=3).mean() > 0.9
+    probability = decoder.fit(X, y).predict_proba(test)
+    volts = clone(decoder).fit(1e6 * X, y).predict_proba(1e6 * test)
+    np.testing.assert_allclose(volts, probability, atol=1e-6)
+    again = pickle.loads(pickle.dumps(decoder))
+    np.testing.assert_array_equal(again.predict_proba(test), probability)
+    np.testing.assert_array_equal(clone(decoder).fit_predict(X, y), decoder.predict(X))
+
+
+@pytest.mark.parametrize("paradigm", ["mi", "erp"])
+def test_matrices_are_taken_as_they_are(paradigm: str) -> None:
+    X, y = rhythms()
+    signals = make_decoder("mi", sfreq=SFREQ).fit(X, y)
+    C = signals["filterbank"].transform(X)
+    found = make_decoder(paradigm).fit(C, y).predict_proba(C)
+    if paradigm == "mi":
+        np.testing.assert_allclose(found, signals.predict_proba(X), atol=1e-9)
+    else:  # whose rows are not channels
+        none = TokenDiscriminantClassifier(gains=None).fit(C, y).predict_proba(C)
+        np.testing.assert_allclose(found, none, atol=1e-12)
+
+
+def test_its_parameters_can_be_searched() -> None:
+    X, y = rhythms()
+    grid = {"filterbank__bands": ["20-40", "8-13"], "classifier__ridge": [0.01, 0.1]}
+    search = GridSearchCV(make_decoder("mi", sfreq=SFREQ), grid, cv=2).fit(X, y)
+    assert search.best_params_["filterbank__bands"] == "8-13"  # where the classes differ
+
+
+def test_probabilities_of_potentials_that_are_noise_are_not_confident() -> None:
+    """Xdawn's filters and averages know labels too."""
+    confidence = []
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((220, 16, 64))
+        y = rng.permutation(np.arange(120) % 2)
+        decoder = make_decoder("erp", sfreq=64).fit(X[:120], y)
+        confidence.append(decoder.predict_proba(X[120:]).max(1).mean())
+    assert np.mean(confidence) < 0.57
+
+
+# What fit hands on.
+
+
+def of_steps(*steps: Any) -> DecodingPipeline:
+    return DecodingPipeline([(type(step).__name__.lower(), step) for step in steps])
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_temperature_of_potentials_is_fitted_without_the_labels_of_a_fold(
+    grouped: bool, weighted: bool
+) -> None:
+    """The folds by hand: filter bank and embedding fitted to the training part of each."""
+    X, y = potentials(60)
+    groups = np.arange(60) // 3 if grouped else None
+    weight = np.random.default_rng(1).uniform(0.5, 2, 60) if weighted else None
+    filterbank = FilterBankCovariances(
+        SFREQ, bands="1-24,4-12", estimator="xdawn", n_filters=2, cross_fit=3
+    )
+    names = ("affine_invariant", "log_euclidean")
+    decoder = of_steps(filterbank, TokenDiscriminantClassifier(names, gains=None))
+    decoder.fit(X, y, groups=groups, sample_weight=weight)
+
+    C = clone(filterbank).fit_transform(X, y, groups)
+    whole = TokenEmbedding(names, unit_free=True).fit(C)
+    refits = []
+    for train, test in folds_in_time(y, 5, groups):
+        part = clone(filterbank)
+        made = np.empty_like(C)
+        made[train] = part.fit_transform(
+            X[train], y[train], None if groups is None else groups[train]
+        )
+        made[test] = part.transform(X[test])
+        made /= whole.scale_
+        tokens = TokenEmbedding(names).fit(made[train]).tokens(made)
+        refits.append(Refit(train, test, tokens, None))
+    weight_, bias = fit_discriminant(
+        whole.tokens(C), y, weight, refitted=np.ones(4, dtype=bool), refits=refits
+    )
+    np.testing.assert_allclose(decoder[-1].coef_, weight_, rtol=1e-7)
+    np.testing.assert_allclose(decoder[-1].intercept_, bias, rtol=1e-7)
+    # Who is not handed the folds takes the temperature from matrices that know the labels.
+    told = decoder[-1].coef_
+    seen = clone(decoder[-1]).fit(C, y, groups=groups, sample_weight=weight).coef_
+    factor = (told * seen).sum() / (seen * seen).sum()
+    np.testing.assert_allclose(told, factor * seen, rtol=1e-6, atol=1e-12)
+    assert abs(factor - 1) > 0.01
+
+
+def test_groups_go_to_every_step_that_takes_them() -> None:
+    X, y = potentials()
+    groups = np.arange(60) % 12
+    filterbank = FilterBankCovariances(SFREQ, estimator="xdawn", n_filters=2, cross_fit=4)
+    network = TokenTransformerClassifier(epochs=3, validation=0.25, **SMALL)
+    decoder = of_steps(filterbank, network).fit(X, y, groups=groups)
+    C = clone(filterbank).fit_transform(X, y, groups=groups)
+    expected = clone(network).fit(C, y, groups=groups)
+    np.testing.assert_array_equal(decoder[-1].held_back_, expected.held_back_)
+    np.testing.assert_array_equal(
+        decoder.predict_proba(X), expected.predict_proba(decoder[0].transform(X))
+    )
+    other = of_steps(clone(filterbank), clone(network)).fit(X, y)
+    assert not np.array_equal(other.predict_proba(X), decoder.predict_proba(X))
+
+
+def test_weights_reach_the_classifier_by_either_name() -> None:
+    X, y = rhythms()
+    weight = np.where(np.arange(60) < 20, 3.0, 1.0)
+    decoder = make_decoder("mi", sfreq=SFREQ)
+    C = clone(decoder["filterbank"]).fit_transform(X)
+    expected = clone(decoder["classifier"]).fit(C, y, sample_weight=weight).coef_
+    for told in ({"sample_weight": weight}, {"classifier__sample_weight": weight}):
+        np.testing.assert_array_equal(decoder.fit(X, y, **told)["classifier"].coef_, expected)
+    assert not np.array_equal(decoder.fit(X, y)["classifier"].coef_, expected)
+
+
+def test_validation_trials_take_the_way_of_new_trials() -> None:
+    (X, y), (V, v) = rhythms(), rhythms(20, seed=1)
+    network = TokenTransformerClassifier(epochs=6, keep="best", **SMALL)
+    first = [FilterBankCovariances(SFREQ, bands="paper3"), Recentring()]
+    decoder = of_steps(*first, network).fit(X, y, validation=(V, v))
+    before = of_steps(*map(clone, first))
+    C = before.fit_transform(X)
+    expected = clone(network).fit(C, y, validation=(before.transform(V), v))
+    for name, curve in expected.history_.items():
+        np.testing.assert_array_equal(decoder[-1].history_[name], curve)
+    # Of matrices there are no steps before.
+    alone = of_steps(clone(network)).fit(C, y, validation=(before.transform(V), v))
+    np.testing.assert_array_equal(alone.predict_proba(C), expected.predict_proba(C))
+
+
+def test_domains_go_to_recentring() -> None:
+    X, y = rhythms()
+    domains = np.repeat(["a", "b", "c"], 20)
+    decoder = of_steps(FilterBankCovariances(SFREQ), Recentring(), TokenDiscriminantClassifier())
+    decoder.fit(X, y, domains=domains)
+    C = FilterBankCovariances(SFREQ).fit_transform(X)
+    expected = Recentring().fit_transform(C, domains=domains)
+    np.testing.assert_allclose(
+        decoder[-1].coef_, TokenDiscriminantClassifier().fit(expected, y).coef_, rtol=1e-9
+    )
+
+
+@pytest.mark.parametrize("name", ["groups", "sample_weight", "domains", "validation"])
+def test_what_no_step_takes_is_refused(name: str) -> None:
+    X, y = rhythms(20)
+    value = (X, y) if name == "validation" else np.ones(20)
+    first = FunctionTransformer(lambda X: X.reshape(len(X), -1))
+    theirs = DecodingPipeline([("flat", first), ("between", "passthrough"), ("net", _Plain())])
+    with pytest.raises(TrainingError, match=f"takes {name}"):
+        theirs.fit(X, y, **{name: value})
+    assert theirs.fit(X, y).predict(X).shape == (20,)
+
+
+class _Plain(TokenDiscriminantClassifier):
+    """Takes trials and labels only."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+    def fit(self, X: Any, y: Any) -> _Plain:  # type: ignore[override]
+        return super().fit(X, y)
+
+
+@pytest.mark.parametrize("paradigm", ["mi", "erp"])
+def test_matrices_of_training_trials_can_be_cached(paradigm: str, tmp_path: Path) -> None:
+    X, y = potentials()
+    weight = np.random.default_rng(1).uniform(0.5, 2, 60)
+    expected = make_decoder(paradigm, sfreq=SFREQ).fit(X, y, sample_weight=weight)
+    for _ in range(2):  # once to write, once to read
+        decoder = make_decoder(paradigm, sfreq=SFREQ).set_params(memory=str(tmp_path))
+        decoder.fit(X, y, sample_weight=weight)
+        np.testing.assert_array_equal(decoder.predict_proba(X), expected.predict_proba(X))
+    assert list(tmp_path.rglob("*.pkl"))
+    held = TokenTransformerClassifier(epochs=2, keep="best", **SMALL)
+    cached = of_steps(FilterBankCovariances(SFREQ), held).set_params(memory=str(tmp_path))
+    assert cached.fit(X, y, validation=(X, y)).predict_proba(X).shape == (60, 2)
+
+
+# Recentring.
+
+
+def sessions(m: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Two sessions that differ by a mixing of the channels."""
+    rng = np.random.default_rng(0)
+    C = random_spd(30, m, 4).numpy()
+    A = rng.standard_normal((4, 4))
+    C[18:] = A @ C[18:] @ A.T
+    return C, np.repeat(["monday", "tuesday"], [18, 12])
+
+
+def test_training_domains_are_centred_as_by_pyriemann() -> None:
+    C, domains = sessions()
+    made = Recentring()
+    found = made.fit_transform(C, domains=domains)
+    for i in range(2):
+        part = C[:, i]
+        _, labels = encode_domains(part, np.zeros(30), domains)
+        theirs = TLCenter("tuesday", metric="riemann")
+        np.testing.assert_allclose(found[:, i], theirs.fit_transform(part, labels), atol=1e-6)
+        means = np.stack([mean_riemann(part[domains == name]) for name in np.unique(domains)])
+        np.testing.assert_allclose(made.reference_[i], mean_riemann(means), atol=1e-6)
+    assert made.n_features_in_ == 4
+
+
+def test_without_domains_there_is_one() -> None:
+    C, _ = sessions(m=1)
+    found = Recentring().fit_transform(C[:, 0])
+    assert found.shape == (30, 4, 4)
+    np.testing.assert_allclose(found, Whitening(metric="riemann").fit_transform(C[:, 0]), atol=1e-6)
+
+
+def test_a_new_recording_is_followed_as_by_pyriemann() -> None:
+    C, domains = sessions(m=1)
+    made = Recentring().fit(C, domains=domains)
+    new = random_spd(12, 4, seed=5).numpy()
+    mean, expected = made.reference_[0], []
+    for count, trial in enumerate(new, 1):
+        expected.append(Whitening(metric="riemann").fit(mean[None]).transform(trial[None])[0])
+        mean = geodesic_riemann(mean, trial, 1 / (count + 1))
+    np.testing.assert_allclose(made.transform(new), expected, atol=1e-8)
+    # A trial is seen from those before it only, and nothing of a recording is kept.
+    np.testing.assert_array_equal(made.transform(new[:5]), made.transform(new)[:5])
+
+
+def test_a_new_recording_is_followed_as_a_model_does_live() -> None:
+    X, y = rhythms()
+    decoder = of_steps(FilterBankCovariances(SFREQ), Recentring(), TokenDiscriminantClassifier())
+    decoder.fit(X, y, domains=np.repeat(["a", "b"], 30))
+    new, _ = rhythms(15, seed=3)
+    session = as_decoder(decoder, ch_names=tuple("ABCDE")).session()
+    live = [session.probabilities(trial) for trial in 4 * new]
+    np.testing.assert_allclose(decoder.predict_proba(4 * new), live, rtol=0, atol=1e-9)
+
+
+def test_recentring_refuses_what_it_cannot_use() -> None:
+    C, domains = sessions()
+    with pytest.raises(SignalError, match="one entry per trial, 30"):
+        Recentring().fit(C, domains=domains[:-1])
+    with pytest.raises(NotSPDError):
+        Recentring().fit(-C)
+    made = Recentring().fit(C)
+    for wrong in (C[:, :1], C[..., :3, :3]):
+        with pytest.raises(SignalError, match=r"\(2, 4, 4\)"):
+            made.transform(wrong)

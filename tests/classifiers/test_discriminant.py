@@ -1,0 +1,433 @@
+"""The discriminant against direct computations and scikit-learn, and what the classifier adds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.special import log_softmax, softmax
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.metrics import log_loss
+from sklearn.model_selection import StratifiedKFold
+
+from spdtokens import FilterBankCovariances, TokenDiscriminantClassifier, TokenEmbedding
+from spdtokens._errors import UserError
+from spdtokens.classifiers.discriminant import (
+    EMBEDDINGS,
+    GAINS,
+    RIDGE,
+    WITHOUT_LABELS,
+    Refit,
+    fit_discriminant,
+    gain_drift,
+)
+from spdtokens.models.config import ModelError
+
+
+def made(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 3
+    tokens = rng.standard_normal((n, 2, 40)) * np.array([1.0, 30.0])[:, None] + 5.0
+    tokens[:, 0, 0] += 1.5 * y
+    tokens[:, 1, 1] += 30.0 * (y == 1)
+    return tokens, y
+
+
+Head = tuple[np.ndarray, np.ndarray]
+
+
+def scores(head: Head, tokens: np.ndarray) -> np.ndarray:
+    weight, bias = head
+    found = np.tensordot(tokens, weight, 2) + bias
+    return found - found.mean(1, keepdims=True)
+
+
+def directly(
+    tokens: np.ndarray, y: np.ndarray, w: np.ndarray, test: np.ndarray, drift: np.ndarray
+) -> np.ndarray:
+    """The textbook, with matrices as large as there are features."""
+    w = w / w.sum()
+    centre = (w[:, None, None] * tokens).sum(0)
+    total = (w[:, None] * ((tokens - centre) ** 2).sum(2)).sum(0)
+    X, T = (((t - centre) / np.sqrt(total)[:, None]).reshape(len(t), -1) for t in (tokens, test))
+    means = np.stack([np.average(X[y == k], axis=0, weights=w[y == k]) for k in range(3)])
+    R = X - means[y]
+    S = (R * w[:, None]).T @ R
+    S += RIDGE * np.trace(S) * np.eye(len(S))
+    for change in (drift / np.sqrt(total)[:, None]).reshape(-1, len(S)):
+        S += np.outer(change, change)
+    W = np.linalg.solve(S, means.T)
+    found = T @ W - 0.5 * np.einsum("kf,fk->k", means, W)
+    return found - found.mean(1, keepdims=True)
+
+
+@pytest.mark.parametrize("n", [60, 120], ids=["few trials", "many trials"])
+@pytest.mark.parametrize("drifts", [0, 3])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_it_is_the_textbook(weighted: bool, drifts: int, n: int) -> None:
+    tokens, y = made(n)
+    test, _ = made(20, seed=1)
+    rng = np.random.default_rng(2)
+    w = rng.uniform(0.1, 3.0, n) if weighted else np.ones(n)
+    drift = rng.standard_normal((drifts, 2, 40)) * np.array([1.0, 30.0])[:, None]
+    head = fit_discriminant(tokens, y, w if weighted else None, drift=drift if drifts else None)
+    found, expected = scores(head, test), directly(tokens, y, w, test, drift)
+    factor = (found * expected).sum() / (expected * expected).sum()
+    assert factor > 0
+    np.testing.assert_allclose(found, factor * expected, rtol=1e-8, atol=1e-10)
+
+
+def test_what_drifts_is_not_listened_to() -> None:
+    tokens, y = made()
+    drift = np.zeros((1, 2, 40))
+    drift[0, 0, 0] = 1e3  # where classes differ
+    size = {}
+    for name, changes in {"plain": None, "held": drift}.items():
+        weight = np.abs(fit_discriminant(tokens, y, drift=changes)[0])
+        size[name] = weight[0, 0].max() / weight.max()
+    assert size["plain"] > 0.5
+    assert size["held"] < 1e-3
+
+
+def test_with_one_token_and_this_ridge_scikit_learn_agrees() -> None:
+    tokens, y = made(90)
+    tokens = tokens[:, :1]
+    X = tokens[:, 0]
+    S = np.mean([np.cov(X[y == k].T, bias=True) for k in range(3)], axis=0)
+    # scikit-learn shrinks the covariance of each class towards its own mean variance.
+    shrinkage = RIDGE * 40 / (1 + RIDGE * 40)
+    lda = LinearDiscriminantAnalysis(
+        solver="eigen", shrinkage=None, covariance_estimator=_Fixed(S, shrinkage)
+    ).fit(X, y)
+    found = scores(fit_discriminant(tokens, y), tokens)
+    np.testing.assert_array_equal(found.argmax(1), lda.predict(X))
+
+
+class _Fixed:
+    """A covariance estimator that knows the answer."""
+
+    def __init__(self, S: np.ndarray, shrinkage: float) -> None:
+        d = len(S)
+        self.covariance_ = (1 - shrinkage) * S + shrinkage * np.trace(S) / d * np.eye(d)
+
+    def fit(self, _X: np.ndarray) -> _Fixed:
+        return self
+
+
+def test_a_weight_of_two_is_a_trial_given_twice() -> None:
+    tokens, y = made()
+    twice = np.r_[np.arange(60), np.arange(20)]
+    doubled = fit_discriminant(tokens[twice], y[twice])
+    weighted = fit_discriminant(tokens, y, np.where(np.arange(60) < 20, 2.0, 1.0))
+    a, b = scores(doubled, tokens), scores(weighted, tokens)
+    np.testing.assert_allclose(a / np.abs(a).max(), b / np.abs(b).max(), atol=1e-9)
+
+
+def test_units_and_offsets_of_a_token_do_not_matter() -> None:
+    tokens, y = made()
+    expected = scores(fit_discriminant(tokens, y), tokens)
+    other = tokens * np.array([1e-9, 1e6])[:, None] + np.array([3.0, -1e5])[:, None]
+    np.testing.assert_allclose(scores(fit_discriminant(other, y), other), expected, atol=1e-5)
+
+
+def test_a_token_that_never_changes_says_nothing() -> None:
+    tokens, y = made()
+    dead = np.concatenate([tokens, np.full((60, 1, 40), 7.0)], 1)
+    head = fit_discriminant(dead, y)
+    assert (head[0][2] == 0).all()
+    np.testing.assert_allclose(
+        scores(head, dead), scores(fit_discriminant(tokens, y), tokens), atol=1e-9
+    )
+
+
+def test_probabilities_of_new_trials_can_be_taken_as_such() -> None:
+    tokens, y = made(150)
+    test, labels = made(600, seed=3)
+    found = scores(fit_discriminant(tokens, y), test)
+    losses = {f: log_loss(labels, softmax(f * found, axis=1)) for f in (0.33, 1.0, 3.0)}
+    assert losses[1.0] == min(losses.values())
+
+
+def test_no_trial_is_certain_however_clear_the_classes_are() -> None:
+    tokens, y = made(60)
+    tokens[:, 0, 0] += 1e3 * y
+    probability = softmax(scores(fit_discriminant(tokens, y), tokens), axis=1).max(1)
+    assert 0.9 < probability.mean() < 0.999  # of 20 trials a class, none was wrong
+
+
+def test_few_trials_and_equal_trials() -> None:
+    tokens, y = made(3)
+    assert (scores(fit_discriminant(tokens, y), tokens).argmax(1) == y).all()
+    same = tokens[[0, 1, 2] * 3]
+    assert (scores(fit_discriminant(same, y[[0, 1, 2] * 3]), tokens).argmax(1) == y).all()
+
+
+def inverse_temperature(scores: np.ndarray, y: np.ndarray) -> float:
+    """The factor with the least log loss, on a grid, as if two trials of a class had been there."""
+    n = np.bincount(y)[y]
+    targets = np.tile((1 / (n + 2) / 2)[:, None], 3)
+    targets[np.arange(len(y)), y] = (n + 1) / (n + 2)
+    weight = targets / n[:, None]
+    grid = np.exp(np.linspace(-8, 6, 14001))
+    losses = [-(weight * log_softmax(f * scores, axis=1)).sum() for f in grid]
+    return float(grid[np.argmin(losses)])
+
+
+@pytest.mark.parametrize("n", [60, 120], ids=["few trials", "many trials"])
+@pytest.mark.parametrize("drifts", [0, 3])
+def test_the_temperature_is_that_of_tokens_made_without_the_labels_of_a_fold(
+    drifts: int, n: int
+) -> None:
+    """Every fold as the textbook has it, of tokens that differ from fold to fold."""
+    tokens, y = made(n)
+    rng = np.random.default_rng(4)
+    drift = rng.standard_normal((drifts, 2, 40))
+    refits, held_out = [], np.empty((n, 3))
+    for train, test in StratifiedKFold(5).split(tokens, y):
+        own = tokens[:, 1:] + rng.standard_normal((n, 1, 40))
+        own_drift = rng.standard_normal((drifts, 1, 40))
+        refits.append(Refit(train, test, own, own_drift if drifts else None))
+        held_out[test] = fold_scores(
+            tokens, own, y, train, test, np.concatenate([drift[:, :1], own_drift], axis=1)
+        )
+    head = fit_discriminant(
+        tokens,
+        y,
+        drift=drift if drifts else None,
+        refitted=np.array([False, True]),
+        refits=refits,
+    )
+    plain = directly(tokens, y, np.ones(n), tokens, drift)
+    found = scores(head, tokens)
+    factor = (found * plain).sum() / (plain * plain).sum()
+    assert factor == pytest.approx(inverse_temperature(held_out, y), rel=2e-3)
+
+
+def fold_scores(
+    tokens: np.ndarray,
+    own: np.ndarray,
+    y: np.ndarray,
+    train: np.ndarray,
+    test: np.ndarray,
+    drift: np.ndarray,
+) -> np.ndarray:
+    """Scores of a fold: the first token scaled by all trials, the second by those of the fold."""
+    rows = []
+    for token, of in ((tokens[:, 0], np.arange(len(y))), (own[:, 0], train)):
+        centre = token[of].mean(0)
+        rows.append((centre, np.sqrt(((token[of] - centre) ** 2).sum(1).mean())))
+    X = np.hstack([(tokens[:, 0] - rows[0][0]) / rows[0][1], (own[:, 0] - rows[1][0]) / rows[1][1]])
+    D = np.hstack([drift[:, 0] / rows[0][1], drift[:, 1] / rows[1][1]])
+    means = np.stack([X[train][y[train] == k].mean(0) for k in range(3)])
+    R = X[train] - means[y[train]]
+    S = R.T @ R / len(train)
+    S += RIDGE * np.trace(S) * np.eye(len(S)) + D.T @ D
+    W = np.linalg.solve(S, means.T)
+    return X[test] @ W - 0.5 * np.einsum("kf,fk->k", means, W)
+
+
+def test_groups_are_not_split_between_the_folds_of_the_temperature() -> None:
+    """A trial that is there five times foretells itself, unless its copies are kept together."""
+    rng = np.random.default_rng(0)
+    tokens, y = rng.standard_normal((40, 1, 60)), np.arange(40) % 2
+    copies = np.tile(np.arange(40), 5)
+    size = {}
+    for name, groups in {"apart": None, "together": copies}.items():
+        weight, _ = fit_discriminant(tokens[copies], y[copies], groups=groups)
+        size[name] = np.abs(weight).max()
+    assert size["together"] < 0.1 * size["apart"]
+
+
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        (np.ones(5), r"each of 60 trials.*shape \(5,\)"),
+        (-np.ones(60), "none of them negative"),
+        (np.full(60, np.nan), "or missing"),
+        ((np.arange(60) % 3 > 0).astype(float), "zero for all trials of a class"),
+    ],
+)
+def test_bad_weights_are_refused(weight: np.ndarray, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        fit_discriminant(*made(), weight)
+
+
+# The classifier.
+
+
+def rhythms(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Covariances of two classes that differ in the strength of 10 Hz in one of five channels."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    t = np.arange(256) / 128
+    X = rng.standard_normal((n, 5, 256))
+    waves = np.sin(2 * np.pi * 10 * t + rng.uniform(0, 6.3, (n, 1)))
+    X[:, 2] += (0.5 + 1.5 * y[:, None]) * waves
+    C = FilterBankCovariances(128, bands="8-30", estimator="oas").fit_transform(1e-5 * X)
+    return C, np.array(["rest", "task"])[y]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_it_is_the_discriminant_of_its_tokens(weighted: bool) -> None:
+    C, y = rhythms()
+    weight = np.random.default_rng(0).uniform(0.5, 2, 60) if weighted else None
+    model = TokenDiscriminantClassifier("log_euclidean", ridge=0.1, gains=None)
+    model.fit(C, y, sample_weight=weight)
+    tokens = TokenEmbedding("log_euclidean", unit_free=True).fit(C).tokens(C)
+    head = fit_discriminant(tokens, (y == "task").astype(int), weight, 0.1)
+    np.testing.assert_allclose(model.coef_, head[0], rtol=1e-12)
+    np.testing.assert_allclose(model.intercept_, head[1], rtol=1e-12)
+    found = scores(head, tokens)
+    np.testing.assert_allclose(model.predict_proba(C), softmax(found, axis=1), rtol=1e-9)
+    np.testing.assert_allclose(model.decision_function(C), found[:, 1] - found[:, 0], rtol=1e-9)
+    np.testing.assert_array_equal(model.predict(C), model.classes_[found.argmax(1)])
+
+
+def test_it_decodes_whatever_the_unit() -> None:
+    (C, y), (test, labels) = rhythms(), rhythms(seed=1)
+    model = TokenDiscriminantClassifier().fit(C, y)
+    assert model.score(test, labels) > 0.9
+    assert model.embedding_.names == EMBEDDINGS
+    np.testing.assert_array_equal(model.classes_, ["rest", "task"])
+    volts = TokenDiscriminantClassifier().fit(1e-12 * C, y).predict_proba(1e-12 * test)
+    np.testing.assert_allclose(volts, model.predict_proba(test), atol=1e-6)
+
+
+def test_three_classes_have_three_decision_values() -> None:
+    C, _ = rhythms()
+    y = np.arange(60) % 3
+    model = TokenDiscriminantClassifier().fit(C, y)
+    assert model.decision_function(C).shape == (60, 3)
+    found = softmax(model.decision_function(C), axis=1)
+    np.testing.assert_allclose(found, model.predict_proba(C), rtol=1e-9)
+
+
+def test_ready_tokens_need_no_matrices() -> None:
+    C, y = rhythms()
+    tokens = TokenEmbedding(unit_free=True).fit(C).tokens(C)
+    of_matrices = TokenDiscriminantClassifier("log_euclidean", gains=None).fit(C, y)
+    for X in (tokens, tokens[:, 0]):
+        model = TokenDiscriminantClassifier(None).fit(X, y)
+        assert model.embedding_ is None
+        np.testing.assert_allclose(model.predict_proba(X), of_matrices.predict_proba(C), rtol=1e-9)
+
+
+def test_an_embedding_with_its_own_parameters() -> None:
+    C, y = rhythms()
+    model = TokenDiscriminantClassifier(TokenEmbedding("euclidean", isometric=True), gains=None)
+    model.set_params(embedding__floor="paper").fit(C, y)
+    assert model.embedding_.get_params() == model.embedding.get_params()
+    assert not hasattr(model.embedding, "tokens_")  # parameters are not fitted
+    assert model.embedding_.scale_ == 1  # nobody asked for another
+    assert TokenDiscriminantClassifier("euclidean").fit(C, y).embedding_.unit_free
+
+
+def test_scores_listen_less_to_gains_that_may_change() -> None:
+    C, y = rhythms()
+    heard = {}
+    for expected in (0.0, 0.06, 0.6):
+        model = TokenDiscriminantClassifier(gains=(0.0, expected)).fit(C, y)
+        embedding = model.embedding_
+        drift = gain_drift(embedding, embedding.embedding_.reference.numpy(), 0.0, 0.06)
+        effects = np.tensordot(drift, model.coef_[..., 1] - model.coef_[..., 0], 2)
+        heard[expected] = np.linalg.norm(effects) / model.decision_function(C).std()
+    assert heard[0.6] < heard[0.06] < heard[0.0]
+
+
+def test_drift_is_what_gains_do_to_tokens() -> None:
+    C, y = rhythms()
+    embedding = TokenEmbedding(EMBEDDINGS, unit_free=True).fit(C, y)
+    middle = embedding.embedding_.reference.numpy()
+    drift = gain_drift(embedding, middle, 0.2, 0.3)
+    assert drift.shape == (6, 4, 15)
+    one = np.ones(5)
+    one[1] = np.exp(0.3)
+    still = embedding.embedding_.to_token(middle[None])[0]
+    for row, factor in ((0, np.full(5, np.exp(0.2))), (2, one)):
+        moved = embedding.embedding_.to_token((middle * factor[:, None] * factor)[None])[0]
+        np.testing.assert_allclose(drift[row], moved - still, atol=1e-9)
+
+
+def test_by_default_gains_are_expected_to_change() -> None:
+    (C, y), (test, _) = rhythms(), rhythms(seed=1)
+
+    def found(**options: object) -> np.ndarray:
+        return TokenDiscriminantClassifier(**options).fit(C, y).predict_proba(test)
+
+    np.testing.assert_array_equal(found(gains=GAINS), found())
+    np.testing.assert_array_equal(found(gains=(0.0, 0.0)), found(gains=None))
+    assert np.abs(found(gains=None) - found()).max() > 1e-3
+    assert np.abs(found(embedding="euclidean", gains=None) - found(embedding="euclidean")).max() > 0
+
+
+def test_of_few_trials_there_are_neither_filters_nor_gains() -> None:
+    rng = np.random.default_rng(0)
+    y = np.arange(8) % 2
+    C = rng.standard_normal((8, 8, 40))
+    C[y == 1, 3] *= 2
+    C = C @ C.swapaxes(-1, -2) / 40
+    few = TokenDiscriminantClassifier().fit(C, y)
+    assert few.embedding_.names == WITHOUT_LABELS
+    plain = TokenDiscriminantClassifier(WITHOUT_LABELS, gains=None).fit(C, y)
+    np.testing.assert_array_equal(few.predict_proba(C), plain.predict_proba(C))
+    assert TokenDiscriminantClassifier().fit(C[:, :7, :7], y).embedding_.names == EMBEDDINGS
+    # Whoever names them gets them.
+    asked = TokenDiscriminantClassifier(EMBEDDINGS, gains=GAINS).fit(C, y)
+    assert asked.embedding_.n_tokens_ == 4
+    assert np.abs(asked.predict_proba(C) - few.predict_proba(C)).max() > 1e-3
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_temperature_is_fitted_with_filters_that_have_not_seen_a_fold(weighted: bool) -> None:
+    """The folds by hand: filters of classes are fitted in each. There is nothing to be found."""
+    C, y = rhythms()
+    y = np.random.default_rng(1).permutation(y)
+    codes = (y == "task").astype(int)
+    weight = np.random.default_rng(0).uniform(0.5, 2, 60) if weighted else None
+    names = ("affine_invariant", "class_filters")
+    model = TokenDiscriminantClassifier(names, gains=GAINS).fit(C, y, sample_weight=weight)
+    whole = TokenEmbedding(names, unit_free=True).fit(C, codes)
+    middle = whole.embedding_.reference.numpy()
+    refits = []
+    for train, test in StratifiedKFold(5).split(C, y):
+        part = TokenEmbedding("class_filters").fit(whole.scaled(C)[train], codes[train])
+        tokens = part.tokens(whole.scaled(C))
+        refits.append(Refit(train, test, tokens, gain_drift(part, middle, *GAINS)))
+    head = fit_discriminant(
+        whole.tokens(C),
+        codes,
+        weight,
+        drift=gain_drift(whole, middle, *GAINS),
+        refitted=np.array([False, True]),
+        refits=refits,
+    )
+    np.testing.assert_allclose(model.coef_, head[0], rtol=1e-9)
+    seen = fit_discriminant(whole.tokens(C), codes, weight, drift=gain_drift(whole, middle, *GAINS))
+    # Who looks is more certain.
+    assert np.linalg.norm(seen[0]) > 1.01 * np.linalg.norm(model.coef_)
+
+
+def test_probabilities_of_noise_are_not_confident() -> None:
+    """What sees labels, common spatial patterns above all, is fitted within the folds."""
+    confidence = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((180, 32, 100))
+        C = X @ X.swapaxes(-1, -2) / 100
+        model = TokenDiscriminantClassifier().fit(C[:80], rng.permutation(np.arange(80) % 2))
+        confidence.append(model.predict_proba(C[80:]).max(1).mean())
+    assert np.mean(confidence) < 0.57
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"ridge": 0.0}, ModelError, "ridge must be > 0"),
+        ({"gains": (0.1,)}, ModelError, r"gains.*\(0\.1,\)"),
+        ({"gains": (0.1, -1.0)}, ModelError, "gains"),
+        ({"gains": (0.1, np.nan)}, ModelError, "gains"),
+        ({"embedding": "best"}, UserError, "no embedding 'best'"),
+    ],
+)
+def test_bad_settings_are_refused(options: dict, error: type, message: str) -> None:
+    with pytest.raises(error, match=message):
+        TokenDiscriminantClassifier(**options).fit(*rhythms(20))

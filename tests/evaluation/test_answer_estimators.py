@@ -1,0 +1,609 @@
+"""Any scikit-learn classifier can be evaluated, and what is told of it is what it does."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from pyriemann.classification import MDM
+from pyriemann.estimation import Covariances
+from pyriemann.tangentspace import TangentSpace
+from pyriemann.utils.mean import mean_riemann
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import RandomForestClassifier, StackingClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import accuracy_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.svm import SVC
+from sklearn.utils.validation import check_is_fitted
+
+from spdtokens import (
+    DecodingPipeline,
+    FilterBankCovariances,
+    NetworkClassifier,
+    Recentring,
+    StandardTrials,
+    TokenDiscriminantClassifier,
+    TokenTransformerClassifier,
+    make_decoder,
+)
+from spdtokens._errors import UserError
+from spdtokens.classifiers.methods import METHODS, Settings
+from spdtokens.data import Dataset, Recording
+from spdtokens.evaluation import Choice, EvaluationError, evaluate
+from spdtokens.evaluation.runs import RunResult
+from spdtokens.spd.tokens import TokenEmbedding
+from tests.evaluation.made import CHANNELS, SAMPLES, SETTINGS, SFREQ, covariances, signals
+from tests.golden.sets import FLICKER, GROUPED, IMAGERY, MATRICES, POTENTIALS
+
+TINY: dict[str, Any] = {**SETTINGS.changes, "epochs": 2}
+WINDOW: dict[str, Any] = {"tmin": -0.5, "windows": [(0.5, 2.0)]}
+
+
+def outsiders() -> Pipeline:
+    return make_pipeline(Covariances("oas"), TangentSpace(), LogisticRegression())
+
+
+def runs_of(dataset: Any, method: Any, protocol: str = "session-transfer", **more: Any) -> list:
+    more = {"subjects": 1, "seeds": [3]} | more
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # so few trials
+        found = evaluate(dataset, {"it": method}, protocol, **more)
+    return found.results["it"]
+
+
+def by_hand(estimator: Any, dataset: Dataset, **params: Any) -> np.ndarray:
+    """Of the second session, trained on the first."""
+    one, other = (dataset.load("1", session) for session in dataset.sessions("1")[:2])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = clone(estimator).fit(one.X, one.y, **params)
+    return np.asarray(fitted.predict_proba(other.X))
+
+
+# ------------------------------------------------------------------ what is told is what it does
+
+
+@pytest.mark.parametrize("dataset", [IMAGERY, POTENTIALS, FLICKER, MATRICES], ids=lambda d: d.name)
+@pytest.mark.parametrize(
+    "name", ["recommended", "ts-lr", "mdm", "spd-token-mlp", "token-affine-invariant", "spdnet"]
+)
+def test_methods_are_their_estimators(dataset: Dataset, name: str) -> None:
+    settings = Settings(epochs=2) if METHODS[name].has_seed else Settings()
+    (run,) = runs_of(dataset, Choice(name, settings))
+    estimator = METHODS[name].make(dataset, settings)
+    if METHODS[name].has_seed:
+        estimator.set_params(classifier__random_state=3)
+    np.testing.assert_array_equal(run.probabilities, by_hand(estimator, dataset))
+
+
+@pytest.mark.parametrize(
+    ("dataset", "estimator"),
+    [
+        (IMAGERY, outsiders()),
+        (IMAGERY, make_decoder("mi", sfreq=100, tmin=-0.5, window=(0.5, 2.0))),
+        (POTENTIALS, make_decoder("erp", sfreq=100, tmin=-0.1, window=(0.0, 0.8))),
+        (FLICKER, make_decoder("ssvep", sfreq=128, stimulus_hz=(9, 12, 15))),
+        (MATRICES, make_decoder("mi")),
+        (MATRICES, make_pipeline(TangentSpace(), LogisticRegression())),
+        (
+            IMAGERY,
+            make_pipeline(
+                FilterBankCovariances(100, **WINDOW),
+                Recentring(),
+                TangentSpace(),
+                LogisticRegression(),
+            ),
+        ),
+        (
+            POTENTIALS,
+            make_pipeline(
+                FilterBankCovariances(100, estimator="xdawn", cross_fit=3),
+                TangentSpace(),
+                LogisticRegression(),
+            ),
+        ),
+        (
+            POTENTIALS,
+            make_pipeline(
+                FilterBankCovariances(100, estimator="xdawn", cross_fit=3),
+                TokenDiscriminantClassifier(gains=None),
+            ),
+        ),
+        (IMAGERY, CalibratedClassifierCV(outsiders(), cv=2)),
+        (
+            IMAGERY,
+            GridSearchCV(outsiders(), {"logisticregression__C": [0.1, 1.0]}, cv=2),
+        ),
+        (
+            IMAGERY,
+            StackingClassifier([("a", outsiders()), ("b", make_pipeline(Covariances(), MDM()))]),
+        ),
+        (
+            IMAGERY,
+            Pipeline([("a", Covariances("oas")), ("b", "passthrough"), ("c", MDM())]),
+        ),
+    ],
+    ids=[
+        *("outsider's", "imagery", "potentials", "flicker", "matrices", "tangents", "recentred"),
+        *("xdawn", "plain xdawn", "calibrated", "search", "stack", "passthrough"),
+    ],
+)
+def test_estimators_are_evaluated_as_they_are(dataset: Dataset, estimator: BaseEstimator) -> None:
+    (run,) = runs_of(dataset, estimator)
+    assert run.spec.seed is None
+    expected = by_hand(estimator, dataset)
+    np.testing.assert_array_equal(run.probabilities, expected)
+    one, other = (dataset.load("1", session) for session in dataset.sessions("1"))
+    assert run.test["accuracy"] == accuracy_score(other.y, expected.argmax(1))
+    np.testing.assert_array_equal(run.y, other.y)
+    assert run.sizes["train"] == len(one.y)
+    with pytest.raises(NotFittedError):  # what was given is left alone
+        check_is_fitted(estimator)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        make_pipeline(FilterBankCovariances(100, **WINDOW), TokenTransformerClassifier(**TINY)),
+        make_pipeline(
+            FilterBankCovariances(100, bands="8-13,13-30", **WINDOW),
+            TokenTransformerClassifier(["log_euclidean", "cholesky"], ensemble=2, **TINY),
+        ),
+        make_pipeline(Covariances("oas"), TokenTransformerClassifier(validation=0.2, **TINY)),
+        make_pipeline(
+            FilterBankCovariances(100, estimator="xdawn"), TokenTransformerClassifier(**TINY)
+        ),
+        Pipeline(
+            [
+                ("a", Covariances("oas")),
+                ("b", "passthrough"),
+                ("c", TokenTransformerClassifier(**TINY)),
+            ]
+        ),
+        make_pipeline(StandardTrials(100), NetworkClassifier("eegnet", sfreq=100, epochs=2)),
+        make_pipeline(Covariances("oas"), TangentSpace(), RandomForestClassifier(5)),
+    ],
+    ids=["ours", "several", "held back", "xdawn", "passthrough", "eegnet", "forest"],
+)
+def test_chance_is_that_of_the_seeds(estimator: Pipeline) -> None:
+    runs = runs_of(IMAGERY, estimator, seeds=[5, 6, 7])
+    assert [run.spec.seed for run in runs] == [5, 6, 7]
+    last = estimator.steps[-1][0]
+    for run in runs:
+        seeded = clone(estimator).set_params(**{f"{last}__random_state": run.spec.seed})
+        np.testing.assert_array_equal(run.probabilities, by_hand(seeded, IMAGERY))
+    assert len({run.probabilities.tobytes() for run in runs}) == 3
+    fixed = clone(estimator).set_params(**{f"{last}__random_state": 6})
+    (run,) = runs_of(IMAGERY, fixed, seeds=[5, 6, 7])
+    assert run.spec.seed is None
+    np.testing.assert_array_equal(run.probabilities, runs[1].probabilities)
+
+
+def grouped() -> list[Any]:
+    front: dict[str, Any] = {"estimator": "xdawn", "cross_fit": 3}
+    return [
+        pytest.param(kind, classifier, filterbank, id=f"{name}-{kind.__name__}")
+        for name, classifier, filterbank in (
+            ("discriminant", TokenDiscriminantClassifier(), {}),
+            ("xdawn", TokenDiscriminantClassifier(gains=None), front),
+            ("held back", TokenTransformerClassifier(validation=0.25, random_state=0, **TINY), {}),
+        )
+        for kind in (Pipeline, DecodingPipeline)
+    ]
+
+
+@pytest.mark.parametrize(("kind", "classifier", "options"), grouped())
+def test_groups_reach_every_step_of_any_pipeline(
+    kind: type[Pipeline], classifier: BaseEstimator, options: dict[str, Any]
+) -> None:
+    front = FilterBankCovariances(100, **WINDOW, **options)
+    estimator = kind([("front", front), ("classifier", classifier)])
+    (run,) = runs_of(GROUPED, estimator)
+    groups = GROUPED.load("1", "a").group
+    params = {"groups": groups}
+    if kind is Pipeline:
+        params = {"front__groups": groups, "classifier__groups": groups}
+    np.testing.assert_array_equal(run.probabilities, by_hand(estimator, GROUPED, **params))
+    # They matter here.
+    assert not np.array_equal(run.probabilities, by_hand(estimator, GROUPED))
+
+
+@pytest.mark.parametrize("kind", [Pipeline, DecodingPipeline])
+@pytest.mark.parametrize("network", ["tokens", "trials"])
+def test_the_validating_session_reaches_the_last_step(kind: type[Pipeline], network: str) -> None:
+    dataset = signals({"1": ("a", "b", "c")})
+    parts = [dataset.load("1", session) for session in "abc"]
+    classifier: Any = NetworkClassifier("eegnet", sfreq=SFREQ, epochs=6, random_state=0)
+    front: Any = StandardTrials(SFREQ)
+    if network == "tokens":
+        chosen = TINY | {"epochs": 6, "keep": "best", "learning_rate": 0.05, "random_state": 0}
+        front, classifier = Covariances("oas"), TokenTransformerClassifier(**chosen)
+    (run,) = runs_of(dataset, kind([("front", front), ("classifier", classifier)]), "session-split")
+    first = clone(front).fit(parts[0].X)
+    A, B, C = (first.transform(part.X) for part in parts)
+    expected = clone(classifier).fit(A, parts[0].y, validation=(B, parts[1].y))
+    np.testing.assert_array_equal(run.probabilities, expected.predict_proba(C))
+    assert run.sizes["validation"] == len(parts[1].y)
+
+
+def test_ones_own_trials_weigh_as_much_as_all_others() -> None:
+    question: dict[str, Any] = {"protocol": "leave-one-subject-out-calibrated", "subjects": ()}
+    front = FilterBankCovariances(100, **WINDOW)
+    found = {
+        kind: runs_of(
+            IMAGERY, kind([("f", front), ("c", TokenDiscriminantClassifier())]), **question
+        )
+        for kind in (Pipeline, DecodingPipeline)
+    }
+    for one, other in zip(*found.values(), strict=True):
+        np.testing.assert_array_equal(one.probabilities, other.probabilities)
+    run = found[Pipeline][0]
+    tested = {name.rsplit("/", 1)[0] for name in run.ids}
+    train = [
+        IMAGERY.load(subject, session)
+        for subject in IMAGERY.subjects
+        for session in IMAGERY.sessions(subject)
+        if f"{subject}/{session}" not in tested
+    ]
+    own = np.concatenate([np.full(len(r.y), r.subject == run.spec.subject) for r in train])
+    weight = np.where(own, 0.5 / own.mean(), 0.5 / (1 - own.mean()))
+    C = clone(front).fit_transform(np.concatenate([r.X for r in train]))
+    model = TokenDiscriminantClassifier()
+    model.fit(C, np.concatenate([r.y for r in train]), sample_weight=weight)
+    T = np.concatenate([IMAGERY.load(*name.split("/")).X for name in sorted(tested)])
+    expected = model.predict_proba(clone(front).fit_transform(T))
+    np.testing.assert_allclose(run.probabilities, expected, rtol=1e-9)
+
+
+# ------------------------------------------------------------------ how estimators are given
+
+
+def test_names_and_estimators_in_a_dict() -> None:
+    told: list[tuple[str, int]] = []
+    methods = {"ours": "ts-lr", "theirs": outsiders(), "small": Choice("token-cholesky", SETTINGS)}
+    found = evaluate(
+        signals(),
+        methods,
+        seeds=[1, 2],
+        bar=lambda title, n: told.append((title, n)),  # type: ignore[func-returns-value]
+    )
+    assert list(found.results) == list(found.to_frame().index) == ["ours", "theirs", "small"]
+    assert told == [("ours", 2), ("theirs", 2), ("small", 4)]
+    for title, method in methods.items():
+        alone = evaluate(signals(), method, seeds=[1, 2])
+        for one, other in zip(found.results[title], *alone.results.values(), strict=True):
+            np.testing.assert_array_equal(one.probabilities, other.probabilities)
+    assert {run.spec.method for run in found.results["theirs"]} == {"theirs"}
+    assert set(found.predictions()["method"]) == set(methods)
+
+
+def test_an_estimator_is_named_by_its_last_step() -> None:
+    assert list(evaluate(signals(), outsiders(), subjects=1).results) == ["LogisticRegression"]
+    two = [outsiders(), make_pipeline(Covariances(), MDM())]
+    assert list(evaluate(signals(), two, subjects=1).results) == ["LogisticRegression", "MDM"]
+    with pytest.raises(EvaluationError, match="MDM"):
+        evaluate(signals(), [two[1], make_pipeline(Covariances("lwf"), MDM())])
+
+
+def test_integer_subjects() -> None:
+    found = evaluate(signals(), outsiders(), subjects=[10, 1])
+    assert [run.spec.subject for run in found.results["LogisticRegression"]] == ["1", "10"]
+    (run,) = evaluate(signals(), outsiders(), subjects=10).results["LogisticRegression"]
+    assert run.spec.subject == "10"
+
+
+@pytest.mark.parametrize("matrices", [False, True], ids=["signals", "matrices"])
+def test_arrays_with_groups(matrices: bool) -> None:
+    recording = (covariances if matrices else signals)().load("1", "a")
+    X, labels = recording.X, np.array(["left", "right"])[recording.y]
+    groups = np.arange(len(X)) // 3
+    estimator = outsiders()[1:] if matrices else outsiders()
+    options = {} if matrices else {"sfreq": SFREQ}
+    found = evaluate((X, labels, groups), estimator, "k-fold", **options)
+    runs = found.results["LogisticRegression"]
+    seen: list[int] = []
+    for run in runs:
+        test = np.array([int(name.rsplit("/", 1)[1]) for name in run.ids])
+        train = np.setdiff1d(np.arange(len(X)), test)
+        assert not set(groups[test]) & set(groups[train])
+        by_us = clone(estimator).fit(X[train], labels[train])
+        np.testing.assert_array_equal(by_us.classes_, found.classes)
+        np.testing.assert_array_equal(run.probabilities, by_us.predict_proba(X[test]))
+        seen += test.tolist()
+    assert sorted(seen) == list(range(len(X)))
+
+
+class Parity(BaseEstimator):
+    """Gives nothing but predictions: the class in which the loudest channel was seen most."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Parity:
+        self.votes_ = np.zeros((X.shape[1], y.max() + 1))
+        np.add.at(self.votes_, (X.var(-1).argmax(1), y), 1)
+        return self
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return self.votes_.argmax(1)[X.var(-1).argmax(1)]
+
+
+class Decided(ClassifierMixin, Parity):
+    """Also gives decision values, but of pairs of classes."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Decided:
+        super().fit(X, y)
+        self.classes_ = np.unique(y)
+        return self
+
+    def decision_function(self, X: np.ndarray) -> np.ndarray:
+        return np.zeros((len(X), 6))
+
+
+@pytest.mark.parametrize("kind", [Parity, Decided])
+def test_predictions_are_enough(kind: type[Parity]) -> None:
+    (run,) = runs_of(IMAGERY, kind())
+    one, other = (IMAGERY.load("1", session) for session in "ab")
+    predicted = kind().fit(one.X, one.y).predict(other.X)
+    np.testing.assert_array_equal(run.probabilities, np.eye(3)[predicted])
+    assert run.test["accuracy"] == accuracy_score(other.y, predicted)
+    assert len(np.unique(predicted)) > 1
+    assert evaluate(IMAGERY, kind()).to_frame()["score"].notna().all()
+
+
+def test_support_vector_machines_of_pairs() -> None:
+    """Of four classes they have six decision values."""
+
+    def four(recording: Recording) -> Recording:
+        X = recording.X.copy()
+        y = np.arange(len(X)) % 4
+        X[np.arange(len(X)), y] *= 2
+        return replace(recording, X=X, y=y)
+
+    dataset = signals(change=four, classes=("a", "b", "c", "d"), n=48)
+    svm = make_pipeline(Covariances(), TangentSpace(), SVC(decision_function_shape="ovo"))
+    (run,) = runs_of(dataset, svm)
+    one, other = (dataset.load("1", session) for session in "ab")
+    np.testing.assert_array_equal(
+        run.probabilities.argmax(1), svm.fit(one.X, one.y).predict(other.X)
+    )
+    assert run.test["accuracy"] > 0.5
+
+
+def test_a_class_without_training_trials_is_refused() -> None:
+    def only_two(recording: Recording) -> Recording:
+        y = recording.y * 2 if recording.session == "a" else np.arange(len(recording)) % 3
+        return replace(recording, y=y)
+
+    dataset = signals(change=only_two, classes=("a", "b", "c"))
+    with pytest.raises(EvaluationError, match="b"):
+        evaluate(dataset, outsiders())
+
+
+def test_the_unit_of_the_papers_estimator_is_filled_in() -> None:
+    open_unit = make_pipeline(FilterBankCovariances(100, estimator="paper"), MDM())
+    said = make_pipeline(FilterBankCovariances(100, estimator="paper", unit_in_volts=1.0), MDM())
+    (one,), (other,) = runs_of(IMAGERY, open_unit), runs_of(IMAGERY, said)
+    assert one.spec.key == other.spec.key
+    np.testing.assert_array_equal(one.probabilities, other.probabilities)
+    assert open_unit[0].unit_in_volts is None
+
+
+# ------------------------------------------------------------------ what is one run
+
+
+def test_estimators_that_mean_the_same_are_one_run() -> None:
+    told: list[tuple[str, int]] = []
+    methods = {
+        "named": "ts-lr",
+        "in other words": Choice("ts-lr", Settings(epochs=3)),
+        "made": METHODS["ts-lr"].make(signals()),
+        "theirs": outsiders(),
+        "again": make_pipeline(Covariances(estimator="oas"), TangentSpace(), LogisticRegression()),
+        "stronger": outsiders().set_params(logisticregression__C=0.01),
+    }
+    found = evaluate(
+        signals(),
+        methods,
+        bar=lambda title, n: told.append((title, n)),  # type: ignore[func-returns-value]
+    )
+    assert dict(told) == {
+        "named": 2,
+        "in other words": 0,
+        "made": 0,
+        "theirs": 2,
+        "again": 0,
+        "stronger": 2,
+    }
+    score = found.to_frame()["score"]
+    assert score["named"] == score["in other words"] == score["made"]
+    assert score["theirs"] == score["again"]
+    losses = found.to_frame()["log_loss"]
+    assert losses["stronger"] != losses["theirs"] != losses["named"]
+    keys = {title: tuple(run.spec.key for run in runs) for title, runs in found.results.items()}
+    assert len(set(keys.values())) == 3
+
+
+def test_functions_that_cannot_be_named_are_other_runs() -> None:
+    """Two lambdas of one name: each pipeline has its own scores."""
+
+    def on(*channels: int) -> Pipeline:
+        picked = FunctionTransformer(lambda X: X[:, list(channels)])
+        return make_pipeline(picked, *outsiders())
+
+    methods = {"quiet": on(0, 3), "loud": on(1, 2)}
+    found = evaluate(signals(), methods, subjects=1)
+    for title, estimator in methods.items():
+        (run,) = found.results[title]
+        np.testing.assert_array_equal(run.probabilities, by_hand(estimator, signals()))
+    assert found.to_frame().loc["loud", "score"] > found.to_frame().loc["quiet", "score"]
+
+
+def test_random_states_are_copied() -> None:
+    def forest(seed: int) -> Pipeline:
+        state = np.random.RandomState(seed)
+        return make_pipeline(*outsiders()[:-1], RandomForestClassifier(5, random_state=state))
+
+    methods = {"one": forest(0), "other": forest(1)}
+    found = evaluate(signals(), methods, subjects=1)
+    for title, seed in (("one", 0), ("other", 1)):
+        (run,) = found.results[title]
+        np.testing.assert_array_equal(run.probabilities, by_hand(forest(seed), signals()))
+
+
+# ------------------------------------------------------------------ alignment
+
+
+def aligned_by_hand(estimator: Any, dataset: Dataset, mean: Any) -> np.ndarray:
+    """Signals of each session whitened by the mean of their covariances, 4 to 40 Hz."""
+    parts = []
+    for session in dataset.sessions("1"):
+        recording = dataset.load("1", session)
+        front = FilterBankCovariances(
+            dataset.sfreq, tmin=dataset.tmin, windows=[dataset.window], estimator="oas"
+        )
+        values, V = np.linalg.eigh(mean(front.fit_transform(recording.X)))
+        parts.append(replace(recording, X=(V / np.sqrt(values)) @ V.T @ recording.X))
+    one, other = parts
+    return np.asarray(clone(estimator).fit(one.X, one.y).predict_proba(other.X))
+
+
+@pytest.mark.parametrize(
+    ("alignment", "mean"),
+    [
+        ("euclidean", lambda C: C.mean(0)),
+        ("recentre", lambda C: mean_riemann(C, tol=1e-12, maxiter=200)),
+    ],
+)
+def test_an_outsiders_pipeline_is_given_aligned_signals(alignment: str, mean: Any) -> None:
+    (run,) = runs_of(IMAGERY, outsiders(), alignment=alignment, access="unlabeled_full")
+    expected = aligned_by_hand(outsiders(), IMAGERY, mean)
+    np.testing.assert_allclose(run.probabilities, expected, rtol=1e-5, atol=1e-7)
+    (plain,) = runs_of(IMAGERY, outsiders())
+    assert np.abs(run.probabilities - plain.probabilities).max() > 0.05
+
+
+def test_alignment_goes_between_our_matrices_and_any_classifier() -> None:
+    front = FilterBankCovariances(100, bands="8-13,13-30", **WINDOW)
+    rest = make_pipeline(TokenEmbedding(), LogisticRegression(max_iter=2000))
+    estimator = make_pipeline(front, *rest)
+    (run,) = runs_of(IMAGERY, estimator, alignment="recentre", access="unlabeled_full")
+    whitened = []
+    for session in "ab":
+        C = clone(front).fit_transform(IMAGERY.load("1", session).X)
+        for band in range(2):
+            values, V = np.linalg.eigh(mean_riemann(C[:, band], tol=1e-12, maxiter=200))
+            W = (V / np.sqrt(values)) @ V.T
+            C[:, band] = W @ C[:, band] @ W
+        whitened.append(C)
+    rest.fit(whitened[0], IMAGERY.load("1", "a").y)
+    np.testing.assert_allclose(
+        run.probabilities, rest.predict_proba(whitened[1]), rtol=1e-4, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("bands", ["paper3", np.array([[2.0, 12.0]])], ids=["several", "array"])
+def test_signals_can_be_aligned_whatever_the_bands(bands: Any) -> None:
+    front = FilterBankCovariances(100, tmin=-0.1, bands=bands, estimator="xdawn")
+    estimator = DecodingPipeline(
+        [("filterbank", front), ("classifier", TokenDiscriminantClassifier(gains=None))]
+    )
+    (run,) = runs_of(POTENTIALS, estimator, alignment="euclidean", access="unlabeled_full")
+    assert np.isfinite(run.probabilities).all()
+
+
+def test_what_is_no_map_of_signals_is_refused() -> None:
+    with pytest.raises(EvaluationError, match=r"mine.*rescale"):
+        evaluate(signals(), {"mine": outsiders()}, alignment="rescale", access="unlabeled_full")
+
+
+# ------------------------------------------------------------------ what is refused, before work
+
+
+@pytest.mark.parametrize(
+    ("dataset", "method", "culprit"),
+    [
+        (signals, Covariances(), "Covariances"),
+        (signals, outsiders()[:2], "TangentSpace"),
+        (signals, MDM, "MDM"),
+        (signals, 3, "3"),
+        (signals, None, "None"),
+        (signals, [3], "int"),
+        (signals, {"mine": None}, "NoneType"),
+        (signals, make_decoder("mi", sfreq=250), "250"),
+        (signals, make_pipeline(StandardTrials(99), MDM()), "99"),
+        (signals, NetworkClassifier("eegnet", sfreq=50), "50"),
+        (signals, NetworkClassifier("eegnett", sfreq=SFREQ), "eegnett"),
+        (covariances, make_decoder("mi", sfreq=SFREQ), "FilterBankCovariances"),
+        (covariances, NetworkClassifier("eegnet", sfreq=SFREQ), "NetworkClassifier"),
+        (signals, make_pipeline(Covariances(), TokenTransformerClassifier(n_layers=0)), "n_layers"),
+        (signals, make_pipeline(Covariances(), TokenTransformerClassifier(epochs="x")), "epochs"),
+        (
+            signals,
+            make_pipeline(Covariances(), TokenTransformerClassifier(learning_rate="fast")),
+            "TokenTransformerClassifier",
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_cannot_be_evaluated_is_refused(dataset: Any, method: Any, culprit: str) -> None:
+    begun: list[str] = []
+    methods: Any = method
+    if isinstance(method, BaseEstimator):
+        methods = {"fine": "mdm", "wrong": method}
+    with pytest.raises(UserError, match=culprit):
+        evaluate(
+            dataset(),
+            methods,
+            bar=lambda title, _: begun.append(title),  # type: ignore[func-returns-value]
+        )
+    assert begun == []
+
+
+class Halved(FunctionTransformer):
+    """Every second sample."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda X: X[:, :, ::2])
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002
+        return {}
+
+
+def test_a_step_of_others_may_change_the_sampling_rate() -> None:
+    estimator = make_pipeline(Halved(), FilterBankCovariances(SFREQ / 2, bands="4-20"), MDM())
+    (run,) = runs_of(signals(), estimator)
+    np.testing.assert_array_equal(run.probabilities, by_hand(estimator, signals()))
+
+
+def test_failures_are_those_of_the_estimator() -> None:
+    """Nothing is made up for a classifier that fails."""
+
+    class Failing(Parity):
+        def predict(self, X: np.ndarray) -> np.ndarray:  # noqa: ARG002
+            raise RuntimeError("no idea")
+
+    with pytest.raises(RuntimeError, match="no idea"):
+        evaluate(signals(), Failing())
+
+
+def test_trials_are_whole() -> None:
+    """An estimator sees all samples of all channels, in the order of time."""
+    seen: list[np.ndarray] = []
+
+    class Looking(Parity):
+        def fit(self, X: np.ndarray, y: np.ndarray) -> Looking:
+            seen.append(X)
+            super().fit(X, y)
+            return self
+
+    runs: list[RunResult] = runs_of(signals(), Looking())
+    assert len(runs) == 1
+    (X,) = seen
+    assert X.shape == (24, CHANNELS, SAMPLES)
+    np.testing.assert_array_equal(X, signals().load("1", "a").X)
