@@ -12,14 +12,28 @@ from typing import Any
 import pytest
 import typer.main
 
+import spdtokens
+from spdtokens.study.config import check_study, read_study
+
 ROOT = Path(__file__).parents[1]
-ROOMS = ("spd", "signal", "data", "models", "training", "evaluation", "explain", "runtime")
-WITH_EXAMPLES = (
-    "spdtokens.evaluation.answer",
-    "spdtokens.paper.tables",
-    "spdtokens.training.spd_classifier",
-    "spdtokens.training.token_classifier",
+ROOMS = (
+    *("spd", "signal", "data", "models", "training", "classifiers"),
+    *("evaluation", "explain", "runtime"),
 )
+SOURCE = Path(spdtokens.__file__).parent
+WITH_EXAMPLES = [
+    ".".join(("spdtokens", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(
+        ".__init__"
+    )
+    for path in sorted(SOURCE.rglob("*.py"))
+    if ">>> " in path.read_text()
+]
+STUDIES = [
+    pytest.param(block, id=f"{page.name}-{i}")
+    for page in sorted((ROOT / "docs").glob("*.md"))
+    for i, block in enumerate(re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL))
+    if "datasets" in block
+]
 
 
 @pytest.mark.parametrize("room", ROOMS)
@@ -29,6 +43,11 @@ def test_every_public_name_is_in_the_reference(room: str) -> None:
     # Constants are documented where they are used.
     missing = [name for name in names if not name.isupper() and not re.search(rf"\b{name}\b", page)]
     assert not missing
+
+
+def test_every_name_of_the_top_is_on_the_first_page() -> None:
+    page = (ROOT / "docs" / "api" / "index.rst").read_text()
+    assert not [name for name in spdtokens.__all__ if not re.search(rf"\b{name}\b", page)]
 
 
 def test_names_of_the_reference_exist() -> None:
@@ -46,6 +65,12 @@ def test_examples_of_docstrings_run(module: str) -> None:
     found = doctest.testmod(importlib.import_module(module))
     assert found.attempted
     assert not found.failed
+
+
+@pytest.mark.parametrize("block", STUDIES)
+def test_study_files_of_the_pages_can_be_used(block: str, tmp_path: Path) -> None:
+    (tmp_path / "study.toml").write_text(block)
+    check_study(read_study(tmp_path / "study.toml"))
 
 
 def test_every_command_has_its_section(tmp_path: Path) -> None:

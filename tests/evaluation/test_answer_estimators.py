@@ -549,7 +549,7 @@ def test_what_is_no_map_of_signals_is_refused() -> None:
             "TokenTransformerClassifier",
         ),
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__,
 )
 def test_what_cannot_be_evaluated_is_refused(dataset: Any, method: Any, culprit: str) -> None:
     begun: list[str] = []

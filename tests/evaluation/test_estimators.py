@@ -329,7 +329,7 @@ def forest(**options: Any) -> RandomForestClassifier:
         ),
         (BaggingClassifier(SVC()), ["random_state"]),
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__,
 )
 def test_open_seeds(estimator: BaseEstimator, names: list[str]) -> None:
     assert open_seeds(estimator) == names
