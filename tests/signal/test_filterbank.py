@@ -15,8 +15,8 @@ from sklearn.exceptions import NotFittedError
 from spdtokens import FilterBankCovariances
 from spdtokens.signal import SignalError, zero_phase
 from spdtokens.signal.bands import Band
+from spdtokens.signal.covariance import Prototypes
 from spdtokens.signal.folds import folds_in_time
-from spdtokens.signal.prototypes import Prototypes
 
 SFREQ = 100.0
 
