@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from spdtokens.cli import app
-from spdtokens.evaluation.origin import code_digest
+from spdtokens.evaluation.runs import code_digest
 from spdtokens.study.progress import StudyBar
 from spdtokens.study.run import Progress
 from spdtokens.study.store import RunStore

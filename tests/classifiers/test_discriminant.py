@@ -20,7 +20,7 @@ from spdtokens.classifiers.discriminant import (
     fit_discriminant,
     gain_drift,
 )
-from spdtokens.models.config import ModelError
+from spdtokens.models.transformer import ModelError
 
 
 def made(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

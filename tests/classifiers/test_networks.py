@@ -13,8 +13,7 @@ from spdtokens.classifiers import networks
 from spdtokens.models import ModelError
 from spdtokens.models.networks import NETWORKS
 from spdtokens.spd import NotSPDError
-from spdtokens.training.recipe import Recipe, TrainingError
-from spdtokens.training.recipes import published_recipe
+from spdtokens.training.recipe import Recipe, TrainingError, published_recipe
 
 
 def trials(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:

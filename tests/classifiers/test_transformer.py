@@ -27,14 +27,14 @@ from spdtokens import (
     make_decoder,
 )
 from spdtokens._errors import UserError
+from spdtokens.classifiers.base import held_back
 from spdtokens.classifiers.transformer import TokenNetworkClassifier
 from spdtokens.models import ModelError, SPDTokenMLP, SPDTokenTransformer
 from spdtokens.models.geometric import geometric_bias
 from spdtokens.spd import EMBEDDINGS, NotSPDError
 from spdtokens.spd.embeddings import SUPERVISED
 from spdtokens.training import TrainingError
-from spdtokens.training.device import resolve_device
-from spdtokens.training.labels import held_back
+from spdtokens.training.recipe import resolve_device
 
 TINY: dict[str, Any] = {
     "d_model": 16,
@@ -324,7 +324,7 @@ def test_bad_settings_are_refused(change: dict, error: type, message: str) -> No
 def test_bad_tokens_are_refused() -> None:
     X, y = tokens()
     model = ready()
-    with pytest.raises(TrainingError, match="one class, left"):
+    with pytest.raises(TrainingError, match="All 60 training trials are of one class, left"):
         model.fit(X, np.full(60, "left"))
     with pytest.raises(ValueError, match="59"):
         model.fit(X, y[:-1])

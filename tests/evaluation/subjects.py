@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spdtokens.evaluation.access import ACCESS, calibration_split
 from spdtokens.evaluation.alignment import ALIGNMENTS, Aligned, align
+from spdtokens.evaluation.protocols import ACCESS, calibration_split
 
 TOKENS, D, N = 2, 4, 12
 CHANGING = [name for name in ALIGNMENTS if name != "none"]

@@ -8,10 +8,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from spdtokens.evaluation.access import ACCESS
-from spdtokens.evaluation.alignment import ALIGNMENTS, align, align_signals, congruences
+from spdtokens.evaluation.alignment import (
+    ALIGNMENTS,
+    Task,
+    align,
+    align_signals,
+    congruences,
+    target_domain,
+    training_domains,
+)
 from spdtokens.evaluation.errors import EvaluationError
-from spdtokens.evaluation.references import Task, target_domain, training_domains
+from spdtokens.evaluation.protocols import ACCESS
 from tests.evaluation.subjects import (
     CHANGING,
     STUDY,

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from spdtokens.evaluation.batches import ONE_BY_ONE, QUICK, TOGETHER, batches
+from spdtokens.evaluation.plan import ONE_BY_ONE, QUICK, TOGETHER, batches
 from tests.evaluation.made import planned, signals
 
 

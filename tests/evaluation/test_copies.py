@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from spdtokens.data import Dataset, Recording, load_dataset
-from spdtokens.evaluation.copies import ORDER, Copies, _surprise, fingerprint
 from spdtokens.evaluation.errors import LeakError
-from spdtokens.evaluation.trials import Trials
+from spdtokens.evaluation.trials import ORDER, Copies, Trials, _surprise, fingerprint
 from tests.evaluation.made import covariances, planned, signals, table
 
 REAL = Path(__file__).parents[3] / "shared" / "data"

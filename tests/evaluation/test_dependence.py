@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spdtokens.evaluation.dependence import dependence
+from spdtokens.evaluation.trials import dependence
 from tests.evaluation.made import table
 
 LENGTH = 10

@@ -11,7 +11,7 @@ from scipy.stats import ttest_1samp
 
 from spdtokens.evaluation.difference_plots import critical_difference, paired_differences
 from spdtokens.evaluation.errors import EvaluationError
-from spdtokens.evaluation.ranking import rank_methods
+from spdtokens.evaluation.statistics import rank_methods
 
 NAMES = (
     "token-bures-wasserstein", "token-log-euclidean", "token-cholesky", "mdm", "ts-lr",

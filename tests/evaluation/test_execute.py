@@ -25,7 +25,7 @@ from spdtokens.evaluation.metrics import all_scores
 from spdtokens.evaluation.plan import Choice, Source
 from spdtokens.evaluation.runs import RunResult
 from spdtokens.models import SPDTokenTransformer, classical
-from spdtokens.models.config import TransformerConfig
+from spdtokens.models.transformer import TransformerConfig
 from spdtokens.spd import TokenEmbedding
 from spdtokens.training import Pool, RunPlan, train_runs
 from spdtokens.training.recipe import Recipe

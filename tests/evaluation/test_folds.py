@@ -9,7 +9,7 @@ import pytest
 
 from spdtokens.data import Recording
 from spdtokens.evaluation.errors import EvaluationError, LeakError
-from spdtokens.evaluation.folds import Fold, check_fold
+from spdtokens.evaluation.protocols import Fold, check_fold
 from tests.evaluation.made import planned, signals, table, trials
 
 TRIALS = trials(

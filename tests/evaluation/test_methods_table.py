@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from spdtokens._extras import is_installed
-from spdtokens.evaluation.methods_table import methods_rows, methods_table
+from spdtokens.evaluation.show import methods_rows, methods_table
 
 
 def shown(width: int) -> str:

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import spdtokens
-from spdtokens.evaluation import origin as module
-from spdtokens.evaluation.origin import code_digest, git_revision, origin, peak_memory
+from spdtokens.evaluation import runs as module
+from spdtokens.evaluation.runs import code_digest, git_revision, origin, peak_memory
 from tests.test_rooms import FILES, imported_rooms, room_of
 
 

@@ -11,12 +11,11 @@ from pyriemann.utils.covariance import covariances as pyriemann_covariances
 from pyriemann.utils.mean import mean_riemann
 
 from spdtokens.data import Recording
-from spdtokens.evaluation.access import ACCESS
 from spdtokens.evaluation.alignment import ALIGNMENTS
 from spdtokens.evaluation.errors import EvaluationError
 from spdtokens.evaluation.execute import execute, open_fold
-from spdtokens.evaluation.folds import Fold
-from spdtokens.evaluation.parts import Parts, domains, prepare, with_access
+from spdtokens.evaluation.plan import Parts, domains, prepare, with_access
+from spdtokens.evaluation.protocols import ACCESS, Fold
 from tests.evaluation.made import covariances, evaluated, planned, signals, table
 
 LABELLED = ["labeled_20p", "labeled_50p"]

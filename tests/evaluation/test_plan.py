@@ -178,7 +178,7 @@ def test_bad_questions_are_refused_before_any_work() -> None:
             planned(more.pop("dataset", signals()), *methods, **more)
 
     refused(EvaluationError, "No method is named")
-    refused(EvaluationError, "ts-lr is named twice; give each a label", "ts-lr", "ts-lr")
+    refused(EvaluationError, "ts-lr is named twice", "ts-lr", "ts-lr")
     refused(MethodError, r"There is no method 'lda'\. There are: recommended, token-", "lda")
     refused(MethodError, "Eegnet needs signals", "ts-lr", "eegnet", dataset=covariances())
     refused(MethodError, "made for erp, and made-up is not. Leave it out", "xdawn-ts-lr")

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from spdtokens.evaluation.errors import EvaluationError
-from spdtokens.evaluation.folds import Fold, check_fold
-from spdtokens.evaluation.protocols import PROTOCOLS, get_protocol
+from spdtokens.evaluation.protocols import PROTOCOLS, Fold, check_fold, get_protocol
 from spdtokens.evaluation.trials import TrialTable
 from tests.evaluation.made import table, trials
 

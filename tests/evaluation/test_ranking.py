@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import friedmanchisquare, rankdata
 
 from spdtokens.evaluation.errors import EvaluationError
-from spdtokens.evaluation.ranking import critical_difference_of, friedman, rank_methods
+from spdtokens.evaluation.statistics import critical_difference_of, friedman, rank_methods
 
 # Demsar (2006), table 5(a): q at 0.05 for 2 to 10 classifiers.
 Q = (1.960, 2.343, 2.569, 2.728, 2.850, 2.949, 3.031, 3.102, 3.164)

@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 from sklearn import metrics as sk
 
-from spdtokens.evaluation.statistics import mcnemar
-from spdtokens.evaluation.trial_permutation import trial_permutation
+from spdtokens.evaluation.statistics import mcnemar, trial_permutation
 
 
 def columns(*scores: np.ndarray) -> np.ndarray:

@@ -8,7 +8,6 @@ import pytest
 import scipy.linalg
 import torch
 
-from spdtokens.models.config import ModelError
 from spdtokens.models.matt import (
     MATT_BCI2A,
     MATT_BCICHA,
@@ -17,6 +16,7 @@ from spdtokens.models.matt import (
     MAtt,
     MAttConfig,
 )
+from spdtokens.models.transformer import ModelError
 from tests.matrices import F64, generator, random_spd
 
 TINY = MAttConfig(n_spatial=4, n_temporal=5, kernel=6, n_mapped=3, n_tokens=3)

@@ -14,9 +14,9 @@ from spd_learn.modules import BiMap as PeerBiMap
 from spd_learn.modules import LogEig as PeerLogEig
 from spd_learn.modules import ReEig as PeerReEig
 
-from spdtokens.models.config import ModelError
 from spdtokens.models.spd_layers import BiMap, reeig
 from spdtokens.models.spdnet import SPDNet
+from spdtokens.models.transformer import ModelError
 from spdtokens.spd import Floor
 from tests.matrices import F64, generator, random_spd, relative_error, with_spectrum
 

@@ -8,13 +8,13 @@ import pytest
 import scipy.linalg
 import torch
 
-from spdtokens.models.config import ModelError
 from spdtokens.models.spdtransnet import (
     SPDTransNet,
     SPDTransNetConfig,
     StructurePreservingAttention,
     whiten,
 )
+from spdtokens.models.transformer import ModelError
 from spdtokens.spd import logm, unvech, vech
 from tests.matrices import F64, generator, random_spd, relative_error
 

@@ -11,9 +11,8 @@ from sklearn.base import BaseEstimator
 
 from spdtokens.evaluation.answer import Evaluation
 from spdtokens.evaluation.metrics import all_scores
-from spdtokens.evaluation.origin import code_digest
 from spdtokens.evaluation.plan import Choice, Question, Source
-from spdtokens.evaluation.runs import RunResult, RunSpec
+from spdtokens.evaluation.runs import RunResult, RunSpec, code_digest
 from spdtokens.evaluation.summary import summarise
 from spdtokens.report.decisions import Decision
 from spdtokens.report.facts import Facts

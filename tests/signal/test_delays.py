@@ -8,7 +8,7 @@ import pytest
 from spdtokens import FilterBankCovariances
 from spdtokens.runtime.signals import with_delays
 from spdtokens.signal import SignalError
-from spdtokens.signal.delays import delay_samples
+from spdtokens.signal.filters import delay_samples
 
 X = np.random.default_rng(0).standard_normal((5, 3, 100))
 

@@ -7,8 +7,8 @@ import pytest
 from pyriemann.estimation import XdawnCovariances
 from pyriemann.geometry.covariance import covariances
 
+from spdtokens.signal.covariance import Prototypes, turned
 from spdtokens.signal.folds import folds_in_time
-from spdtokens.signal.prototypes import Prototypes, turned
 
 
 def potentials(n: int = 90, seed: int = 0, size: float = 1.0) -> tuple[np.ndarray, np.ndarray]:

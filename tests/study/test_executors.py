@@ -16,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from spdtokens.evaluation import origin
 from spdtokens.study import executors
 from spdtokens.study.errors import StudyError
 from spdtokens.study.executors import Cluster, Executor, Processes
@@ -226,10 +225,10 @@ def test_spelled_out_estimators_on_the_cluster(tmp_path: Path, dask: Dask) -> No
 
 def _pretend(code: str | None) -> None:
     """Let a worker claim to have other code."""
-    origin.code_digest = (lambda: code) if code else _code_digest  # type: ignore[assignment]
+    runs.code_digest = (lambda: code) if code else _code_digest  # type: ignore[assignment]
 
 
-_code_digest = origin.code_digest
+_code_digest = runs.code_digest
 
 
 def test_a_worker_with_other_code_is_named(tmp_path: Path, dask: Dask) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from spdtokens.evaluation.origin import code_digest
 from spdtokens.evaluation.plan import Source
+from spdtokens.evaluation.runs import code_digest
 from spdtokens.study import run as run_module
 from spdtokens.study.errors import StudyError
 from spdtokens.study.executors import InProcess

@@ -16,9 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spdtokens.models import SPDTokenTransformer
+from spdtokens.training.engine import RunStreams, dropout_masks
+from spdtokens.training.layers import aligned
 from spdtokens.training.recipe import Recipe
-from spdtokens.training.step import aligned
-from spdtokens.training.streams import RunStreams, dropout_masks
 
 
 class ExplicitAttentionLayer(nn.TransformerEncoderLayer):

@@ -10,8 +10,8 @@ import torch
 import spdtokens.training.engine as engine
 from spdtokens.models import SPDTokenMLP, SPDTokenTransformer, TransformerConfig
 from spdtokens.training import Pool, Recipe, RunPlan, TrainedRun, TrainingError, train_runs
-from spdtokens.training.network import BatchedNetwork
-from spdtokens.training.streams import RunStreams
+from spdtokens.training.engine import RunStreams
+from spdtokens.training.layers import BatchedNetwork
 from tests.training.obvious import Obvious, train_obviously
 
 CONFIG = TransformerConfig(d_model=16, n_layers=2, n_heads=4, d_ff=24, dropout=0.2)

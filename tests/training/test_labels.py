@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spdtokens.training.labels import encode, held_back, seed_of
+from spdtokens.classifiers.base import encode, held_back, seed_of
 from spdtokens.training.recipe import TrainingError
 
 

@@ -9,8 +9,7 @@ from spdtokens.models.matt import MATT_BCI2A, MATT_BCICHA, MATT_MAMEM
 from spdtokens.models.networks import NETWORKS, TrialShape
 from spdtokens.training.engine import RunPlan
 from spdtokens.training.loop import train_module
-from spdtokens.training.recipe import Recipe
-from spdtokens.training.recipes import COMMON, PUBLISHED, published_recipe
+from spdtokens.training.recipe import COMMON, PUBLISHED, Recipe, published_recipe
 
 
 def test_every_recipe_is_of_a_network() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from spdtokens.training.streams import RunStreams, dropout_masks
+from spdtokens.training.engine import RunStreams, dropout_masks
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.001])

@@ -20,9 +20,15 @@ from spdtokens.data.base import Paradigm
 from spdtokens.data.select import PARADIGMS
 from spdtokens.runtime.recentring import follow
 from spdtokens.runtime.threads import one_thread
-from spdtokens.signal.bands import BandSpec, SignalError, default_bands
+from spdtokens.signal.bands import (
+    BandSpec,
+    SignalError,
+    Window,
+    WindowSpec,
+    default_bands,
+    resolve_windows,
+)
 from spdtokens.signal.filterbank import FilterBankCovariances, Folds
-from spdtokens.signal.plan import Window, WindowSpec, resolve_windows
 from spdtokens.spd.alignment import congruence, mean_reference, whitener
 from spdtokens.spd.tokens import (
     ArrayOutputMixin,

@@ -14,7 +14,7 @@ from scipy.special import log_softmax
 
 from spdtokens._labels import as_groups
 from spdtokens.classifiers.base import EmbeddingSpec, TokenClassifier, as_decisions
-from spdtokens.models.config import ModelError
+from spdtokens.models.transformer import ModelError
 from spdtokens.runtime.networks import Discriminant
 from spdtokens.runtime.threads import one_thread
 from spdtokens.signal.filterbank import Folds

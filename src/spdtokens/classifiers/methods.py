@@ -21,8 +21,8 @@ from spdtokens.classifiers.networks import NetworkClassifier
 from spdtokens.classifiers.transformer import TokenMLPClassifier, TokenTransformerClassifier
 from spdtokens.data import Dataset
 from spdtokens.models import SPDTokenTransformer, TransformerConfig, classical
-from spdtokens.models.config import SMALL
 from spdtokens.models.networks import NETWORKS, SPD, Input, TrialShape
+from spdtokens.models.transformer import SMALL
 from spdtokens.signal import FilterBankCovariances, StandardTrials
 from spdtokens.signal.bands import DEFAULT, OF_STIMULI, BandSpec, cut_bands, resolve_bands
 from spdtokens.signal.covariance import ESTIMATORS, PROTOTYPES

@@ -13,20 +13,17 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from spdtokens._extras import how_to_install, is_installed
-from spdtokens.classifiers.base import Codes, as_decisions
+from spdtokens.classifiers.base import Codes, as_decisions, encode, held_back, seed_of
 from spdtokens.classifiers.transformer import Validation, coded
 from spdtokens.models.networks import NETWORKS, Network, TrialShape
 from spdtokens.runtime.threads import one_thread
 from spdtokens.signal.checks import as_trials
 from spdtokens.spd.arrays import as_tensor
 from spdtokens.spd.tokens import TokenEmbedding, as_matrices, matrix_tags
-from spdtokens.training.device import resolve_device
 from spdtokens.training.engine import RunPlan
-from spdtokens.training.labels import encode, held_back, seed_of
 from spdtokens.training.loop import train_module
 from spdtokens.training.progress import training_bar
-from spdtokens.training.recipe import TrainingError
-from spdtokens.training.recipes import published_recipe
+from spdtokens.training.recipe import TrainingError, published_recipe, resolve_device
 
 #: Trials predicted at a time.
 PREDICTED_AT_ONCE = 256

@@ -23,21 +23,20 @@ from spdtokens.classifiers.base import (
     EmbeddingSpec,
     TokenClassifier,
     check_finite,
+    held_back,
+    seed_of,
     shared_out,
     takes,
 )
 from spdtokens.models import SPDTokenMLP, SPDTokenTransformer, folded, matching_width
-from spdtokens.models.config import STANDARD, Attention, TransformerConfig
+from spdtokens.models.transformer import STANDARD, Attention, TransformerConfig
 from spdtokens.runtime.networks import Transformers, geometric_bias
 from spdtokens.runtime.threads import one_thread
 from spdtokens.spd.arrays import as_tensor
-from spdtokens.training.device import resolve_device
-from spdtokens.training.engine import Listener, RunPlan, TrainedRun, train_runs
-from spdtokens.training.group import Pool
-from spdtokens.training.labels import held_back, seed_of
-from spdtokens.training.network import TokenModel
+from spdtokens.training.engine import Listener, Pool, RunPlan, TrainedRun, train_runs
+from spdtokens.training.layers import TokenModel
 from spdtokens.training.progress import training_bar
-from spdtokens.training.recipe import Recipe, TrainingError
+from spdtokens.training.recipe import Recipe, TrainingError, resolve_device
 
 #: Trials predicted at a time.
 PREDICTED_AT_ONCE = 512

@@ -195,9 +195,8 @@ def checked_bands(text: str) -> str:
 @app.command()
 def protocols(as_json: AsJson = False) -> None:
     """List the protocols: who is trained on, who is tested; and what may be seen of the target."""
-    from spdtokens.evaluation.access import ACCESS
-    from spdtokens.evaluation.protocols import PROTOCOLS
-    from spdtokens.evaluation.protocols_table import access_table, protocols_table
+    from spdtokens.evaluation.protocols import ACCESS, PROTOCOLS
+    from spdtokens.evaluation.show import access_table, protocols_table
 
     if as_json:
         print_json(
@@ -218,7 +217,7 @@ def protocols(as_json: AsJson = False) -> None:
 @app.command()
 def methods(as_json: AsJson = False) -> None:
     """List the methods: what they take, their size on the paper's data sets, their source."""
-    from spdtokens.evaluation.methods_table import methods_rows, methods_table
+    from spdtokens.evaluation.show import methods_rows, methods_table
 
     rows = methods_rows()
     if as_json:

@@ -64,7 +64,7 @@ def _store(file: Path, store: Path | None, *, must_exist: bool = True) -> RunSto
 
 def _tell_mixed(results: Iterable[RunResult]) -> None:
     """Tell if runs that are shown side by side were not made alike."""
-    from spdtokens.evaluation.origin import differing
+    from spdtokens.evaluation.runs import differing
 
     if found := differing(result.origin for result in results):
         typer.echo(

@@ -21,8 +21,7 @@ from spdtokens.deploy.convert import as_decoder
 from spdtokens.deploy.errors import DeployError
 from spdtokens.evaluation.answer import Bar, Evaluation, answer
 from spdtokens.evaluation.estimators import with_seed
-from spdtokens.evaluation.parts import domains
-from spdtokens.evaluation.plan import Choice, Question, Source
+from spdtokens.evaluation.plan import Choice, Question, Source, domains
 from spdtokens.evaluation.summary import Row
 from spdtokens.evaluation.trials import Trials
 from spdtokens.report.report import report_of

@@ -12,17 +12,15 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
 from spdtokens.data import DataError, Dataset, Selection, from_arrays
-from spdtokens.evaluation.batches import batches
-from spdtokens.evaluation.dependence import dependence
 from spdtokens.evaluation.errors import EvaluationError
 from spdtokens.evaluation.estimators import describe
 from spdtokens.evaluation.execute import execute
 from spdtokens.evaluation.metrics import default_metric, get_metric
-from spdtokens.evaluation.plan import Choice, Question, Source, plan
+from spdtokens.evaluation.plan import Choice, Question, Source, batches, plan
 from spdtokens.evaluation.runs import RunResult, RunSpec, as_text
 from spdtokens.evaluation.show import summary_html, summary_text
 from spdtokens.evaluation.summary import Row, compare_methods, summarise
-from spdtokens.evaluation.trials import Index, Trials
+from spdtokens.evaluation.trials import Index, Trials, dependence
 from spdtokens.training.engine import Listener
 
 if TYPE_CHECKING:

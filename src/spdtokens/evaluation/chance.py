@@ -152,7 +152,7 @@ def independent_counts(
     y : array of int, shape (n,)
     stretch : array of int, shape (n,)
         The same number for trials that depend on each other: see
-        :func:`~spdtokens.evaluation.dependence.dependence`.
+        :func:`~spdtokens.evaluation.trials.dependence`.
     n_classes : int
 
     Returns

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import t
 
 from spdtokens.evaluation.errors import EvaluationError
-from spdtokens.evaluation.ranking import Ranking, rank_methods, score_table
+from spdtokens.evaluation.statistics import Ranking, rank_methods, score_table
 
 # Okabe and Ito's colours, distinct for colour-blind readers.
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"

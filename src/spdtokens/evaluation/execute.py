@@ -22,16 +22,12 @@ from spdtokens.classifiers.transformer import (
     offers_together,
 )
 from spdtokens.data import Selection
-from spdtokens.evaluation.access import get_access
 from spdtokens.evaluation.errors import EvaluationError
 from spdtokens.evaluation.estimators import with_seed
-from spdtokens.evaluation.folds import Fold, check_fold
 from spdtokens.evaluation.metrics import all_scores
-from spdtokens.evaluation.origin import origin, peak_memory
-from spdtokens.evaluation.parts import Part, Parts, prepare, split_front, with_access
-from spdtokens.evaluation.plan import Source
-from spdtokens.evaluation.protocols import get_protocol
-from spdtokens.evaluation.runs import RunResult, RunSpec
+from spdtokens.evaluation.plan import Part, Parts, Source, prepare, split_front, with_access
+from spdtokens.evaluation.protocols import Fold, check_fold, get_access, get_protocol
+from spdtokens.evaluation.runs import RunResult, RunSpec, origin, peak_memory
 from spdtokens.evaluation.trials import Trials
 from spdtokens.runtime.threads import one_thread
 from spdtokens.training.engine import Listener

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 
 from spdtokens.classifiers.methods import (
+    METHODS,
     RECOMMENDED,
     Method,
     MethodError,
@@ -18,10 +21,13 @@ from spdtokens.classifiers.methods import (
     get_method,
 )
 from spdtokens.classifiers.networks import NetworkClassifier
-from spdtokens.classifiers.transformer import TokenNetworkClassifier, TokenTransformerClassifier
+from spdtokens.classifiers.transformer import (
+    TokenNetworkClassifier,
+    TokenTransformerClassifier,
+    offers_together,
+)
 from spdtokens.data import Dataset, Selection, load_dataset, select
-from spdtokens.evaluation.access import get_access
-from spdtokens.evaluation.alignment import ALIGNMENTS, get_alignment
+from spdtokens.evaluation.alignment import ALIGNMENTS, align, align_signals, get_alignment
 from spdtokens.evaluation.errors import EvaluationError
 from spdtokens.evaluation.estimators import (
     build,
@@ -30,14 +36,281 @@ from spdtokens.evaluation.estimators import (
     open_seeds,
     steps_of,
 )
-from spdtokens.evaluation.folds import Fold, check_fold
-from spdtokens.evaluation.parts import check_alignment, split_front, with_access
-from spdtokens.evaluation.protocols import Protocol, get_protocol
+from spdtokens.evaluation.protocols import (
+    Access,
+    Fold,
+    Protocol,
+    calibration_split,
+    check_fold,
+    get_access,
+    get_protocol,
+)
 from spdtokens.evaluation.runs import RunSpec, as_text
-from spdtokens.evaluation.trials import Memory, Trials
+from spdtokens.evaluation.trials import Index, Memory, Trials, TrialTable
 from spdtokens.signal import FilterBankCovariances, StandardTrials
-from spdtokens.training.device import check_unused_device, resolve_device
-from spdtokens.training.recipe import SEEDS, STABILITY_SEEDS
+from spdtokens.signal.bands import OF_STIMULI, BandSpec, resolve_bands
+from spdtokens.training.recipe import SEEDS, STABILITY_SEEDS, check_unused_device, resolve_device
+
+# The trials of a fold as an estimator is given them: matrices or signals, perhaps aligned.
+
+DOMAINS = ("session", "subject")
+#: Steps that know in which band they work.
+_IN_BANDS = (FilterBankCovariances, StandardTrials)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Trials of one part of a fold.
+
+    Attributes
+    ----------
+    rows : ndarray of int, shape (n,)
+    X : ndarray, shape (n, channels, samples), (n, d, d) or (n, m, d, d)
+    y : ndarray of int, shape (n,)
+    group : ndarray of int, shape (n,)
+    """
+
+    rows: Index
+    X: NDArray[Any]
+    y: NDArray[np.int64]
+    group: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @property
+    def groups(self) -> NDArray[np.int64] | None:
+        """Groups; None where every trial is one, so that a split may spread classes evenly."""
+        return None if len(np.unique(self.group)) == len(self.group) else self.group
+
+    def at(self, places: Index) -> Part:
+        """Some of the trials."""
+        return Part(self.rows[places], self.X[places], self.y[places], self.group[places])
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What is trained on, validated on (None without) and tested."""
+
+    train: Part
+    validation: Part | None
+    test: Part
+
+    def holding_back(self, held: Index) -> Parts:
+        """With some of the training trials, by their place, as those that validated."""
+        kept = np.setdiff1d(np.arange(len(self.train)), held)
+        return replace(self, train=self.train.at(kept), validation=self.train.at(held))
+
+
+def with_access(fold: Fold, table: TrialTable, access: Access) -> Fold:
+    """The fold with the first trials of each tested session set apart for calibration.
+
+    Those that share samples with a scored trial are neither seen nor scored.
+    """
+    if not access.calibrates or not len(fold.test):
+        return fold
+    calibration, test = [], []
+    for session in dict.fromkeys(table.session[fold.test].tolist()):
+        rows = fold.test[table.session[fold.test] == session]
+        first, rest = calibration_split(np.arange(len(rows)), table.group[rows], access)
+        seen = np.setdiff1d(rows[first], table.overlapping(rows[first], rows[rest]))
+        if not len(seen):
+            raise EvaluationError(
+                f"Subject {fold.subject}, fold {fold.name}: every trial that access "
+                f"{access.name!r} shows of session {session} shares samples with one that is "
+                "scored. Use an access to more trials, or to none."
+            )
+        calibration.append(seen)
+        test.append(rows[rest])
+    return replace(fold, calibration=np.concatenate(calibration), test=np.concatenate(test))
+
+
+def check_alignment(
+    fold: Fold, table: TrialTable, alignment: str, domain: str, access: Access
+) -> None:
+    """Refuse an alignment that would need more of the target than may be seen, or cannot be done.
+
+    Raises
+    ------
+    EvaluationError
+    """
+    how = get_alignment(alignment)
+    known = set(domains(table, fold.train, domain).tolist())
+    if how.metric is None:
+        return
+    where = f"Subject {fold.subject}, fold {fold.name}: alignment {how.name!r}"
+    targets = dict.fromkeys(domains(table, fold.test, domain).tolist())
+    if how.rotates and len(fold.validation):
+        raise EvaluationError(
+            f"{where} would turn to class means that know the labels of validation trials. Use a "
+            "protocol without validation, or another alignment."
+        )
+    if how.rotates and len(targets) > 1 and known.intersection(targets):
+        raise EvaluationError(
+            f"{where} turns one {domain} to all others, and several that are tested are also "
+            f"trained on ({', '.join(targets)}). Use leave-one-session-out, or alignment rescale."
+        )
+    for target in targets:
+        if target in known:
+            continue
+        if how.rotates and not access.labelled:
+            raise EvaluationError(
+                f"{where} needs labelled trials of {domain} {target}, and access {access.name!r} "
+                "gives none. Use labeled_20p or labeled_50p, or alignment recentre or rescale."
+            )
+        labels = table.y[fold.calibration[domains(table, fold.calibration, domain) == target]]
+        if how.rotates and len(np.unique(labels)) < 2:
+            raise EvaluationError(
+                f"{where} compares class means, and the {len(labels)} trials of {domain} {target} "
+                "that are seen with labels are of one class. Use labeled_50p, or alignment "
+                "recentre or rescale."
+            )
+        if not access.share and not access.online:
+            raise EvaluationError(
+                f"{where} needs trials of {domain} {target}, and access {access.name!r} shows none "
+                "before the test. Use unlabeled_full, unlabeled_20p, online or labeled_20p."
+            )
+
+
+def domains(table: TrialTable, rows: Index, domain: str) -> NDArray[np.str_]:
+    """Name of each trial's domain (n,): its subject, or its session."""
+    if domain not in DOMAINS:
+        raise EvaluationError(f"A domain is one of {', '.join(DOMAINS)}, not {domain!r}.")
+    if domain == "subject":
+        return table.subject[rows]
+    pairs = zip(table.subject[rows], table.session[rows], strict=True)
+    return np.array(["/".join(pair) for pair in pairs], dtype=np.str_)
+
+
+def split_front(
+    estimator: BaseEstimator,
+) -> tuple[FilterBankCovariances | None, BaseEstimator]:
+    """The step that makes matrices of each trial alone, and what comes after it.
+
+    Such matrices can be computed once for all folds, and alignment goes between the two halves.
+    None where there is no such step: class averages, say, are fitted to training trials.
+    """
+    if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
+        first = estimator.steps[0][1]
+        if isinstance(first, FilterBankCovariances) and not first.needs_labels:
+            rest = estimator[1:]
+            return first, rest.steps[0][1] if len(rest.steps) == 1 else rest
+    return None, estimator
+
+
+def prepare(spec: RunSpec, fold: Fold, trials: Trials, estimator: BaseEstimator) -> Parts:
+    """Trials of a fold as the second half of an estimator takes them, or as they are.
+
+    Labelled trials of the target that may be seen join the training trials.
+    """
+    front, _ = split_front(estimator)
+    table, access = trials.table, get_access(spec.access)
+    taken = trials.signals if front is None else partial(matrices, trials, front)
+    named = {name: rows for name, rows in fold.parts().items() if len(rows)}
+    X = {name: taken(rows) for name, rows in named.items()}
+    if spec.alignment != "none":
+        references = X
+        if front is None and not trials.dataset.is_covariance:
+            band = reference_front(estimator, trials.dataset)
+            references = {name: matrices(trials, band, rows) for name, rows in named.items()}
+        X = _aligned(spec, fold, access, table, X, references)
+    part = {
+        name: Part(rows, X[name], table.y[rows], table.group[rows]) for name, rows in named.items()
+    }
+    train = part["train"]
+    if access.labelled and "calibration" in part:
+        train = _joined(train, part["calibration"])
+    return Parts(train, part.get("validation"), part["test"])
+
+
+def reference_front(estimator: BaseEstimator, dataset: Dataset) -> FilterBankCovariances:
+    """What makes the covariances by which signals are aligned: in the estimator's own band.
+
+    In the default band where it has several, or none that is known.
+    """
+    assert dataset.sfreq is not None
+    found = [step.bands for step in steps_of(estimator) if isinstance(step, _IN_BANDS)]
+    bands = next((bands for bands in found if bands is not None and _is_one(bands)), None)
+    return FilterBankCovariances(
+        dataset.sfreq, bands=bands, windows=[dataset.window], tmin=dataset.tmin, estimator="oas"
+    )
+
+
+def _is_one(bands: BandSpec) -> bool:
+    of_stimuli = isinstance(bands, str) and bands in OF_STIMULI
+    return not of_stimuli and len(resolve_bands(bands)) == 1
+
+
+def matrices(trials: Trials, front: FilterBankCovariances, rows: Index) -> NDArray[np.float64]:
+    """Matrices (n, [m,] d, d) of trials, each recording done once."""
+
+    def compute(X: NDArray[Any]) -> NDArray[np.float64]:
+        return clone(front).fit_transform(X)
+
+    return trials.computed(rows, repr(sorted(front.get_params().items())), compute)
+
+
+def _joined(one: Part, other: Part) -> Part:
+    columns = ("rows", "X", "y", "group")
+    return Part(*(np.concatenate([getattr(one, c), getattr(other, c)]) for c in columns))
+
+
+def _aligned(
+    spec: RunSpec,
+    fold: Fold,
+    access: Access,
+    table: TrialTable,
+    X: dict[str, NDArray[Any]],
+    references: dict[str, NDArray[np.float64]],
+) -> dict[str, NDArray[Any]]:
+    """All parts aligned, the target's domains one after another.
+
+    Trials that validate are not the target: they have references of their own domain, like those
+    that are trained on.
+    """
+    of = {name: domains(table, rows, spec.domain) for name, rows in fold.parts().items()}
+    known = [name for name in ("train", "validation") if name in X]
+    rows = np.concatenate([fold.parts()[name] for name in known])
+    source = {
+        "C_train": _several(np.concatenate([references[name] for name in known])),
+        "domain_train": np.concatenate([of[name] for name in known]),
+    }
+    result = {name: np.empty(array.shape) for name, array in X.items()}
+    for target in dict.fromkeys(of["test"].tolist()):
+        mine = {name: of[name] == target for name in ("calibration", "test")}
+        seen = mine["calibration"]
+        labels = table.y[fold.calibration[seen]] if access.labelled and seen.any() else None
+        there = {
+            **source,
+            "C_calibration": _several(references["calibration"][seen]) if seen.any() else None,
+            "C_test": _several(references["test"][mine["test"]]),
+            "domain_target": target,
+            "access": access,
+            "alignment": spec.alignment,
+        }
+        if references is X:
+            done = align(**there, y_train=table.y[rows], y_calibration=labels)
+        else:
+            done = align_signals(
+                X_train=np.concatenate([X[name] for name in known]),
+                X_calibration=X["calibration"][seen] if seen.any() else None,
+                X_test=X["test"][mine["test"]],
+                **there,
+            )
+        shape = X["test"].shape[1:]
+        result["test"][mine["test"]] = done.test.reshape(-1, *shape)
+        if seen.any():
+            result["calibration"][seen] = done.calibration.reshape(-1, *shape)
+        first = 0
+        for name in known:
+            result[name] = done.train[first : first + len(X[name])].reshape(-1, *shape)
+            first += len(X[name])
+    return result
+
+
+def _several(C: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Matrices as (n, m, d, d)."""
+    return C[:, None] if C.ndim == 3 else C
 
 
 @dataclass(frozen=True)
@@ -76,11 +349,6 @@ class Choice:
 
         Of an estimator that was given, only the unit of the signal is filled in, if it needs it
         and leaves it open.
-
-        Raises
-        ------
-        EvaluationError
-            If the estimator was made for signals of another sampling rate or clock.
         """
         if isinstance(self.method, str):
             return get_method(self.method).make(dataset, self.settings)
@@ -89,7 +357,6 @@ class Choice:
             paper = isinstance(step, FilterBankCovariances) and step.estimator == "paper"
             if paper and step.unit_in_volts is None:
                 step.set_params(unit_in_volts=dataset.unit_in_volts)
-        _check_clock(next(steps_of(estimator)), dataset)
         return estimator
 
     def about(self, dataset: Dataset) -> dict[str, Any]:
@@ -99,26 +366,6 @@ class Choice:
         cut = get_method(self.method).bands_cut(dataset, self.settings)
         settings = {"settings": describe(asdict(self.settings))}
         return settings | ({"bands_cut": cut, "sfreq": dataset.sfreq} if cut else {})
-
-
-def _check_clock(first: BaseEstimator, dataset: Dataset) -> None:
-    """Refuse a first step that takes the samples of trials for those of other times.
-
-    Filters for another sampling rate pass other frequencies, and windows on another clock other
-    samples: scores would be lower, and nothing else would tell.
-    """
-    if dataset.sfreq is None or not type(first).__module__.startswith("spdtokens."):
-        return
-    given = first.get_params(deep=False)
-    wanted = {"sfreq": dataset.sfreq}
-    if not isinstance(given.get("windows"), str | None):  # whole trials have no clock
-        wanted["tmin"] = dataset.tmin
-    for name, value in wanted.items():
-        if given.get(name) is not None and not np.isclose(given[name], value):
-            raise EvaluationError(
-                f"{type(first).__name__} has {name}={given[name]:g}, but the trials of "
-                f"{dataset.name} have {name}={value:g}: pass {name}={value:g}."
-            )
 
 
 @dataclass(frozen=True)
@@ -271,7 +518,10 @@ def check_question(question: Question, dataset: Dataset) -> None:
     titles = [choice.title for choice in question.choices]
     twice = sorted({title for title in titles if titles.count(title) > 1})
     if twice:
-        raise EvaluationError(f"{twice[0]} is named twice; give each a label of its own.")
+        raise EvaluationError(
+            f"{twice[0]} is named twice: name it once, or give each a title of its own (keys of a "
+            "dict in Python, label in a study file)."
+        )
     whole = all(isinstance(seed, int | np.integer) and seed >= 0 for seed in question.seeds)
     for choice in question.choices:
         if isinstance(choice.method, str):
@@ -293,8 +543,8 @@ def check_estimator(choice: Choice, dataset: Dataset) -> None:
     Raises
     ------
     UserError
-        If it is no classifier, takes signals where there are matrices or another sampling rate
-        than the data set has, or is a network with values out of range.
+        If it is no classifier, takes signals where there are matrices or of another sampling rate
+        or clock than the data set has, or is a network with values out of range.
     """
     given = choice.method
     if not can_classify(given):
@@ -329,6 +579,13 @@ def _check_signals(step: Any, dataset: Dataset) -> None:
         raise EvaluationError(
             f"{name} is for signals of sfreq={step.sfreq!r} Hz, and {dataset.name} has "
             f"{dataset.sfreq:g} Hz. Pass that as sfreq, or resample the data set."
+        )
+    # Windows on another clock are of other samples; whole trials have no clock.
+    windows = getattr(step, "windows", None)
+    if not isinstance(windows, str | None) and step.tmin != dataset.tmin:
+        raise EvaluationError(
+            f"{name} has windows in seconds and tmin={step.tmin!r}, but the trials of "
+            f"{dataset.name} begin at {dataset.tmin:g} s. Pass that as tmin."
         )
 
 
@@ -383,3 +640,37 @@ def _spec(
         data_hash=data_hash,
         **made,
     )
+
+
+# Which runs are done together.
+
+#: Runs that the engine trains as one batch: few enough that little is lost to an interruption,
+#: and that several workers share a study evenly.
+TOGETHER = 24
+#: Runs of an estimator that trains one by one, takes minutes, or may do so.
+ONE_BY_ONE = 1
+#: Runs of a method of ours without chance in it: quick ones.
+QUICK = 8
+
+
+def batches(specs: Sequence[RunSpec], source: Source) -> list[list[RunSpec]]:
+    """Runs in batches of one family, in the order given.
+
+    All seeds of a fold stay neighbours, so that its trials are prepared once.
+    """
+    families: dict[str, list[RunSpec]] = {}
+    for spec in specs:
+        families.setdefault(spec.family, []).append(spec)
+    found = []
+    for runs in families.values():
+        size = _size(runs[0], source)
+        found += [runs[i : i + size] for i in range(0, len(runs), size)]
+    return found
+
+
+def _size(spec: RunSpec, source: Source) -> int:
+    if offers_together(source.estimator(spec)):
+        return TOGETHER
+    method = METHODS.get(spec.method)
+    quick = method is not None and not method.has_seed and not method.takes_minutes
+    return QUICK if quick else ONE_BY_ONE

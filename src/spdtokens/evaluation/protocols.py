@@ -7,18 +7,231 @@ Adding one is a function from the table of trials and a subject to folds, and a 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from spdtokens._words import counted
-from spdtokens.evaluation.errors import EvaluationError
-from spdtokens.evaluation.folds import Fold
-from spdtokens.evaluation.trials import Index, TrialTable
+from spdtokens.evaluation.errors import EvaluationError, LeakError
+from spdtokens.evaluation.trials import Index, Trials, TrialTable
+
+# What may be seen of the target: the subject or session that is scored.
+#
+# The names are those of MOABB's ``CrossSubjectMode`` without the prefix ``train_and_target_``;
+# ``online`` is ours.
+
+
+@dataclass(frozen=True)
+class Access:
+    """What may be seen of the target beyond its trials among the training trials.
+
+    Attributes
+    ----------
+    name : str
+    share : float
+        Part of the target's trials that is seen: 0 none, 1 all of them, scored ones included; in
+        between the first in time, which are then not scored.
+    labelled : bool
+        Whether the labels of the part seen are seen too.
+    online : bool
+        Whether each scored trial may be compared with the scored trials before it.
+    description : str
+    """
+
+    name: str
+    share: float
+    labelled: bool
+    online: bool
+    description: str
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether some of the target's trials are seen and not scored."""
+        return 0 < self.share < 1
+
+    @property
+    def transductive(self) -> bool:
+        """Whether the scored trials themselves are seen, all of them at once."""
+        return self.share == 1
+
+
+ACCESS = {
+    access.name: access
+    for access in (
+        Access("train", 0.0, False, False, "nothing of the target"),
+        Access("unlabeled_20p", 0.2, False, False, "the first 20 % of its trials, no labels"),
+        Access("unlabeled_50p", 0.5, False, False, "the first 50 % of its trials, no labels"),
+        Access("unlabeled_full", 1.0, False, False, "all scored trials at once, no labels"),
+        Access("labeled_20p", 0.2, True, False, "the first 20 % of its trials, with labels"),
+        Access("labeled_50p", 0.5, True, False, "the first 50 % of its trials, with labels"),
+        Access("online", 0.0, False, True, "the scored trials before each, no labels"),
+    )
+}
+
+
+def get_access(name: str | Access) -> Access:
+    """Look up an access by its name; an :class:`Access` of your own passes through."""
+    if isinstance(name, Access):
+        return name
+    if name not in ACCESS:
+        raise EvaluationError(f"Unknown access {name!r}. Choose one of: {', '.join(ACCESS)}.")
+    return ACCESS[name]
+
+
+def calibration_split(
+    order: ArrayLike, group: ArrayLike, access: str | Access
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Split the target's trials into those seen first and those scored.
+
+    Where the access is to a share, the trials of that share, the first in time, are for
+    calibration and not scored. A group, such as the segments of one trial, is never split: it is
+    for calibration if all of it lies within the share, else it is scored, so that no more than the
+    share is seen. Only if no group lies within the share, the one of the first trial is for
+    calibration (MOABB, too, sees one trial at least). For any other access all trials are scored.
+
+    Parameters
+    ----------
+    order : array_like, shape (n,)
+        Place of each trial in time.
+    group : array_like, shape (n,)
+        What must stay together; number the trials if nothing must.
+    access : str or Access
+
+    Returns
+    -------
+    calibration_index, test_index : ndarray, shape (n_calibration,), (n_test,)
+        In the order of time.
+
+    Raises
+    ------
+    EvaluationError
+        If no trial is left to score.
+    """
+    access = get_access(access)
+    order, group = np.asarray(order), np.asarray(group)
+    if order.ndim != 1 or order.shape != group.shape:
+        raise EvaluationError(
+            f"Order and group must have one entry a trial each, got shapes {order.shape} and "
+            f"{group.shape}."
+        )
+    if not len(order):
+        raise EvaluationError("The target has no trials, so there is nothing to score.")
+    in_time = np.argsort(order, kind="stable")
+    if not access.calibrates:
+        return in_time[:0], in_time
+    n_seen = int(access.share * len(in_time))
+    scored = np.isin(group[in_time], group[in_time[n_seen:]])
+    if scored.all():
+        scored = group[in_time] != group[in_time[0]]
+    if not scored.any():
+        raise EvaluationError(
+            f"Access {access.name} leaves no trial of the target to score: all of its trials, "
+            f"{len(in_time)}, are of group {group[in_time[0]]!s}, and groups are not split. Use an "
+            "access without calibration (train, unlabeled_full, online) or smaller groups."
+        )
+    return in_time[~scored], in_time[scored]
+
+
+# Who is trained on, who chooses, who is tested; and the refusal of leaks.
+
+#: Trials, or pairs of them, that an error names.
+NAMED = 5
+
+
+def _nobody() -> Index:
+    return np.zeros(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One split of trials, as rows of a :class:`TrialTable`.
+
+    Attributes
+    ----------
+    subject : str
+        Who is tested.
+    name : str
+        Such as ``'2E'`` or ``'block 3'``; unique among a subject's folds.
+    train, test : ndarray of int
+    validation : ndarray of int
+        To choose an epoch by; empty where the protocol has none.
+    calibration : ndarray of int
+        Trials of the target that may be seen, and are not scored: see ``access``.
+    leaky : str
+        Why scores of this fold flatter; empty for an honest one.
+    """
+
+    subject: str
+    name: str
+    train: Index
+    test: Index
+    validation: Index = field(default_factory=_nobody)
+    calibration: Index = field(default_factory=_nobody)
+    leaky: str = ""
+
+    def parts(self) -> dict[str, Index]:
+        """All parts by name."""
+        names = ("train", "validation", "calibration", "test")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def rows(self) -> Index:
+        """Rows of all parts."""
+        return np.concatenate(list(self.parts().values()))
+
+
+def check_fold(fold: Fold, trials: Trials) -> None:
+    """Refuse a fold that leaks or cannot be trained on.
+
+    Raises
+    ------
+    LeakError
+        If two parts share a trial, a group, or samples of a recording; these are found by onset,
+        and by content whatever trials are called. Groups and onsets are let through in a fold that
+        is marked leaky, shared trials and copies never.
+    EvaluationError
+        If training or test is empty, or a class is missing from training.
+    """
+    table, classes = trials.table, trials.dataset.classes
+    where = f"Subject {fold.subject}, fold {fold.name.removeprefix('fold ')}"
+    parts = {name: rows for name, rows in fold.parts().items() if len(rows)}
+    for name in ("train", "test"):
+        if name not in parts:
+            raise EvaluationError(f"{where}: there are no trials to {name} on.")
+    for (one, these), (other, those) in combinations(parts.items(), 2):
+        both = f"{where}: {one} and {other}"
+        _refuse(f"{both} share trials", table.id[np.intersect1d(these, those)].tolist())
+        if not fold.leaky:
+            shared = these[np.isin(table.group[these], table.group[those])]
+            _refuse(f"{both} share groups of trials", table.id[shared].tolist())
+            overlapping = table.id[table.overlapping(these, those)].tolist()
+            remedy = " Use protocol blocks, which leaves overlapping trials out of training."
+            _refuse(f"{both} trials overlap in time", overlapping, remedy)
+        copies = trials.copies.between(these, those, NAMED + 1)
+        _refuse(
+            f"{both} trials have equal content",
+            [f"{table.id[i]} and {table.id[j]}" for i, j in copies],
+            " Leave one of each pair out. Overlapping epochs of one recording need their first "
+            "sample in it as 'onset', and protocol blocks.",
+        )
+    missing = sorted(set(range(len(classes))) - set(table.y[fold.train].tolist()))
+    if missing:
+        raise EvaluationError(
+            f"{where}: there is no trial of {', '.join(classes[i] for i in missing)} to train on. "
+            "Choose another protocol, or leave the class out."
+        )
+
+
+def _refuse(what: str, culprits: Sequence[str], remedy: str = "") -> None:
+    if culprits:
+        more = ", ..." if len(culprits) > NAMED else ""
+        raise LeakError(f"{what}: {', '.join(culprits[:NAMED])}{more}.{remedy}")
+
 
 Folds = Callable[..., list[Fold]]
 #: Of shuffled splits; fixed, so that every method and seed of training meets the same split.

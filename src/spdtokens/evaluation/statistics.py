@@ -8,16 +8,19 @@ differences are 0, p is 1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import lcm
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from scipy.special import gammaln
+from scipy.stats import chi2, rankdata, studentized_range
 
 from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.evaluation.metrics import checked, confusion, get_metric
 
 NAN = float("nan")
 #: Up to so many pairs all sign flips are tried; beyond, so many random ones, some at a time.
@@ -319,3 +322,245 @@ def _result(test: str, d: NDArray[np.float64], statistic: float, p: float) -> Co
     if np.isnan(p):
         why = "all differences are the same" if len(d) > 1 else "there are fewer than two pairs"
     return Comparison(test, len(d), mean, statistic, p, _effect(d, corrected=True), why)
+
+
+# Many methods on many data sets or subjects: average ranks, and which of them differ.
+#
+# References
+# ----------
+# Demsar, Statistical comparisons of classifiers over multiple data sets, Journal of Machine
+# Learning Research 7 (2006).
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Methods from best to worst.
+
+    Attributes
+    ----------
+    names : tuple of str
+    ranks : tuple of float
+        Average over data sets; 1 is best, ties share.
+    n : int
+        Data sets or subjects.
+    p_value : float
+        Of Friedman's test that all methods are alike.
+    critical_difference : float
+        Average ranks that differ by less are not told apart (Nemenyi).
+    groups : tuple of (int, int)
+        First and last place of each largest run of methods that are not told apart; runs of one
+        are left out. If Friedman's test finds nothing there is one of all, since Demsar looks at
+        pairs only after it does.
+    """
+
+    names: tuple[str, ...]
+    ranks: tuple[float, ...]
+    n: int
+    p_value: float
+    critical_difference: float
+    groups: tuple[tuple[int, int], ...]
+
+
+def rank_methods(scores: Mapping[str, ArrayLike], *, alpha: float = 0.05) -> Ranking:
+    """Rank methods by their scores, higher being better.
+
+    Parameters
+    ----------
+    scores : mapping of str to array, shape (n,)
+        Of each method, on the same data sets or subjects in the same order.
+    alpha : float
+        Of Friedman's test and the critical difference.
+    """
+    table = score_table(scores)
+    # Rounded, so that scores equal but for floating point are ties.
+    places = rankdata(-np.round(table / (np.abs(table).max() or 1.0), 12), axis=0)
+    average = places.mean(1)
+    order = np.argsort(average, kind="stable")
+    ranks = tuple(float(rank) for rank in average[order])
+    k, n = table.shape
+    p = friedman(places)
+    gap = critical_difference_of(k, n, alpha=alpha)
+    groups = _groups(ranks, gap) if p < alpha else ((0, k - 1),)
+    names = list(scores)
+    return Ranking(tuple(names[i] for i in order), ranks, n, p, gap, groups)
+
+
+def critical_difference_of(n_methods: int, n: int, *, alpha: float = 0.05) -> float:
+    """Nemenyi's critical difference of average ranks over ``n`` data sets."""
+    # Demsar's q: the studentized range with infinite degrees of freedom, over sqrt(2).
+    q = studentized_range.isf(alpha, n_methods, np.inf) / np.sqrt(2)
+    return float(q * np.sqrt(n_methods * (n_methods + 1) / (6 * n)))
+
+
+def friedman(ranks: NDArray[np.float64]) -> float:
+    """P-value of Friedman's chi-square, corrected for ties; 1 if all is tied.
+
+    Parameters
+    ----------
+    ranks : array, shape (methods, n)
+        Of the methods on each data set.
+    """
+    k, n = ranks.shape
+    middle = (k + 1) / 2
+    spread = ((ranks - middle) ** 2).sum()
+    if spread == 0:
+        return 1.0
+    statistic = (k - 1) * n**2 * ((ranks.mean(1) - middle) ** 2).sum() / spread
+    return float(chi2.sf(statistic, k - 1))
+
+
+def score_table(scores: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
+    """Scores as an array (methods, n).
+
+    Raises
+    ------
+    EvaluationError
+        Naming the method whose scores do not fit the others'.
+    """
+    rows = {name: np.asarray(row, dtype=np.float64) for name, row in scores.items()}
+    if len(rows) < 2:
+        raise EvaluationError(f"There must be 2 methods or more to compare, not {len(rows)}.")
+    first = next(iter(rows))
+    for name, row in rows.items():
+        if row.ndim != 1 or len(row) != len(rows[first]) or len(row) < 2:
+            raise EvaluationError(
+                f"Scores of {name!r} have shape {row.shape}, those of {first!r} "
+                f"{rows[first].shape}; all must be (n,) for the same n data sets, 2 or more."
+            )
+        if not np.isfinite(row).all():
+            raise EvaluationError(
+                f"{name!r} has no score at place {int(np.argmin(np.isfinite(row)))}. Leave out "
+                "that data set or subject for all methods, or the method."
+            )
+    return np.stack(list(rows.values()))
+
+
+def _groups(ranks: tuple[float, ...], gap: float) -> tuple[tuple[int, int], ...]:
+    """Largest runs of sorted ranks within ``gap``, none inside another."""
+    found: list[tuple[int, int]] = []
+    for first, rank in enumerate(ranks):
+        last = max(i for i, other in enumerate(ranks) if other - rank < gap)
+        if last > first and (not found or last > found[-1][1]):
+            found.append((first, last))
+    return tuple(found)
+
+
+# Whether two methods differ on one test set, by any metric, over independent units of trials.
+
+
+def trial_permutation(
+    metric: str, y: ArrayLike, a: ArrayLike, b: ArrayLike, unit: ArrayLike, *, seed: int = 0
+) -> Comparison:
+    """Paired permutation test of a metric of one test set.
+
+    If the methods are equally good, it does not matter whose predictions are whose. Those of all
+    trials of a unit are swapped together, with probability one half, and the difference of the
+    metric is computed again: all swaps up to 14 units, else 10,000 random ones, among which the
+    observed one is counted. For accuracy with one run and one trial per unit, this is McNemar's
+    test. Like it, it speaks of these trained models and this test set, not of other subjects.
+
+    For ROC AUC, the probabilities of each method are replaced by their ranks first, so that only
+    their order matters and methods of different scales can be swapped (Bandos et al.).
+
+    Parameters
+    ----------
+    metric : str
+        A key of :data:`~spdtokens.evaluation.metrics.METRICS`.
+    y : array of int, shape (n,)
+    a, b : array, shape (runs, n, classes)
+        Probabilities by each run of the two methods. The difference is that of the means over
+        runs. A method may have more runs than the other.
+    unit : array of int, shape (n,)
+        Trials with the same number may depend on each other.
+    seed : int, default 0
+
+    Returns
+    -------
+    Comparison
+        The statistic is the difference. p is NaN with fewer than 2 units, or where the metric is.
+
+    References
+    ----------
+    Bandos, Rockette and Gur, A permutation test sensitive to differences in areas for comparing ROC
+    curves from a paired design, Statistics in Medicine 24 (2005).
+    Phipson and Smyth, Permutation p-values should never be zero, Statistical Applications in
+    Genetics and Molecular Biology 9 (2010).
+    """
+    codes = np.asarray(y)
+    of = np.unique(unit, return_inverse=True)[1]
+    n, runs, others = int(of.max()) + 1, list(np.asarray(a)), list(np.asarray(b))
+    # Every run of the one with runs of the other, each equally often.
+    pairs = [
+        (runs[i % len(runs)], others[i % len(others)]) for i in range(lcm(len(runs), len(others)))
+    ]
+    score = get_metric(metric).of_counts
+    differences = [
+        _areas_swapped(codes, one, other, of)
+        if score is None
+        else _counts_swapped(score, codes, one, other, of)
+        for one, other in pairs
+    ]
+
+    def swapped(flips: NDArray[Any]) -> NDArray[np.float64]:
+        return np.mean([difference(flips) for difference in differences], axis=0)
+
+    observed = float(swapped(np.zeros((1, n)))[0])
+    p, why = NAN, ""
+    if not np.isfinite(observed):
+        why = "the score is not defined for this test set"
+    elif n < 2:
+        why = "all test trials depend on each other"
+    else:
+        p = flipped_p(swapped, n, 1.0, seed)
+    return Comparison("trial_permutation", n, observed, observed, p, NAN, why)
+
+
+def _counts_swapped(
+    score: Callable[[NDArray[Any]], NDArray[np.float64]],
+    y: NDArray[Any],
+    a: NDArray[Any],
+    b: NDArray[Any],
+    of: NDArray[np.int64],
+) -> Swapped:
+    """Differences of a score of confusion matrices, from which units are swapped (m, units)."""
+    k = a.shape[1]
+    one, other = confusion(y, a).ravel(), confusion(y, b).ravel()
+    moved = np.zeros((int(of.max()) + 1, k * k))
+    np.add.at(moved, (of, y * k + a.argmax(1)), 1)
+    np.add.at(moved, (of, y * k + b.argmax(1)), -1)
+
+    def difference(flips: NDArray[Any]) -> NDArray[np.float64]:
+        change = np.rint(flips @ moved).astype(np.int64)
+        pair = [counts.reshape(-1, k, k) for counts in (one - change, other + change)]
+        return score(pair[0]) - score(pair[1])
+
+    return difference
+
+
+def _areas_swapped(
+    y: NDArray[Any], a: NDArray[Any], b: NDArray[Any], of: NDArray[np.int64]
+) -> Swapped:
+    """The same of the area under the ROC curve of ranks.
+
+    An area is a sum over pairs of a positive and a negative trial, and a pair has four states: both
+    as they are, both swapped, one of them swapped. Written with a sign for each trial, what a pair
+    adds to the difference of the areas has no product of the two signs. So the difference is a sum
+    over trials: the share of all trials of the other kind, by either method, that are on the right
+    side of the trial's rank by one method, less the same by the other method.
+    """
+    codes, p = checked(y, a)
+    _, q = checked(y, b)
+    columns = [1] if p.shape[1] == 2 else range(p.shape[1])
+    shares = np.zeros((len(columns), len(codes)))
+    for row, k in zip(shares, columns, strict=True):
+        ranks, positive = np.stack([rankdata(p[:, k]), rankdata(q[:, k])]), codes == k
+        for these, sign in ((positive, 1), (~positive, -1)):
+            rest = np.sort(ranks[:, ~these], axis=None)
+            if not len(rest) or not these.any():
+                row[:] = NAN
+                continue
+            sides = [np.searchsorted(rest, ranks[:, these], side) for side in ("left", "right")]
+            above = np.mean(sides, axis=0) / len(rest)  # ties count half
+            row[these] = sign * (above[0] - above[1]) / these.sum()
+    weights = np.bincount(of, shares.mean(0))
+    return lambda flips: weights.sum() - 2 * (flips @ weights)

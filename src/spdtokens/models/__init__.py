@@ -1,11 +1,16 @@
 """Networks on SPD tokens."""
 
-from spdtokens.models.config import SMALL, STANDARD, ModelError, TransformerConfig
-from spdtokens.models.folding import folded
 from spdtokens.models.geometric import geometric_bias
 from spdtokens.models.mlp import SPDTokenMLP, matching_width
 from spdtokens.models.saliency import channel_saliency
-from spdtokens.models.transformer import SPDTokenTransformer
+from spdtokens.models.transformer import (
+    SMALL,
+    STANDARD,
+    ModelError,
+    SPDTokenTransformer,
+    TransformerConfig,
+    folded,
+)
 from spdtokens.models.trial import TrialTransformer
 
 __all__ = [

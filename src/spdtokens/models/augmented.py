@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from spdtokens.models.config import ModelError
+from spdtokens.models.transformer import ModelError
 
 
 class AugmentedTrials(TransformerMixin, BaseEstimator):

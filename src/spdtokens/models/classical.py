@@ -20,8 +20,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 from spdtokens.models.augmented import AugmentedTrials
-from spdtokens.models.config import ModelError
 from spdtokens.models.manifold import NearestMean, TangentSpaces
+from spdtokens.models.transformer import ModelError
 from spdtokens.signal import FilterBankCovariances, StandardTrials
 
 #: Folds within the training trials by which settings are chosen. Not shuffled: neighbours in time

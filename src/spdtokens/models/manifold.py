@@ -16,7 +16,7 @@ from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-from spdtokens.models.config import ModelError
+from spdtokens.models.transformer import ModelError
 from spdtokens.runtime.threads import one_thread
 
 

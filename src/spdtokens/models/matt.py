@@ -15,9 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spdtokens.models.config import ModelError
 from spdtokens.models.spd_layers import BiMap, Unit, rectifier
-from spdtokens.models.transformer import UndrawnLinear, reset_linear
+from spdtokens.models.transformer import ModelError, UndrawnLinear, reset_linear
 from spdtokens.spd import expm, logm, token_dim, vech
 
 #: Added to the diagonal of covariances of trace 1.

@@ -9,8 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spdtokens.models.config import ModelError
-from spdtokens.models.transformer import UndrawnLinear, reset_linear
+from spdtokens.models.transformer import ModelError, UndrawnLinear, reset_linear
 
 
 class SPDTokenMLP(nn.Module):

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from spdtokens.models.config import ModelError
+from spdtokens.models.transformer import ModelError
 
 
 def channel_saliency(

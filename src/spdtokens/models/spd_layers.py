@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from spdtokens.models.config import ModelError
+from spdtokens.models.transformer import ModelError
 from spdtokens.spd import Floor, SpectralFunction, invsqrtm, spectral
 
 

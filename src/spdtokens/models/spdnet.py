@@ -14,9 +14,8 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from spdtokens.models.config import ModelError
 from spdtokens.models.spd_layers import BiMap, Unit, rectifier, reeig
-from spdtokens.models.transformer import UndrawnLinear, reset_linear
+from spdtokens.models.transformer import ModelError, UndrawnLinear, reset_linear
 from spdtokens.spd import LOG, spectral_token, token_dim
 
 

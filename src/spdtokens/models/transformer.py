@@ -3,14 +3,77 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
+from numpy.typing import DTypeLike, NDArray
 from torch import Tensor, nn
 
-from spdtokens.models.config import STANDARD, ModelError, TransformerConfig
+from spdtokens._errors import UserError
+from spdtokens.runtime.transformer import Array, FoldedBlock, FoldedTransformer, stored
+
+# Shapes of the networks, as plain values.
+
+Attention = Literal["standard", "geometric"]
+
+
+class ModelError(UserError):
+    """A network that cannot be built; the message names the culprit and the remedy."""
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """Everything about a token transformer but the shape of its data.
+
+    Attributes
+    ----------
+    d_model : int
+        Width of the residual stream.
+    n_layers, n_heads, d_ff : int
+        Encoder blocks, attention heads of each, width of their feed-forward parts.
+    dropout : float
+        Probability of dropping an entry, in [0, 1).
+    bn_embed : bool
+        Whether projected tokens are batch-normalised (the paper's BN-Embed).
+    attention : {'standard', 'geometric'}
+        ``'geometric'`` lowers the score of two tokens by ``alpha`` times the Bures-Wasserstein
+        distance of their matrices.
+    alpha : float
+    """
+
+    d_model: int = 128
+    n_layers: int = 6
+    n_heads: int = 8
+    d_ff: int = 256
+    dropout: float = 0.1
+    bn_embed: bool = True
+    attention: Attention = "standard"
+    alpha: float = 0.5
+
+    def __post_init__(self) -> None:
+        for name in ("d_model", "n_layers", "n_heads", "d_ff"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or value < 1:
+                raise ModelError(f"{name} is a whole number of at least 1, not {value!r}.")
+        if self.d_model % self.n_heads:
+            fitting = [h for h in range(1, self.d_model + 1) if self.d_model % h == 0]
+            raise ModelError(
+                f"n_heads={self.n_heads} does not divide d_model={self.d_model}: every head gets "
+                f"an equal part of the width. Heads that fit: {', '.join(map(str, fitting))}."
+            )
+        if not 0 <= self.dropout < 1:
+            raise ModelError(f"dropout is a probability in [0, 1), not {self.dropout!r}.")
+        if self.attention not in ("standard", "geometric"):
+            raise ModelError(f"attention is 'standard' or 'geometric', not {self.attention!r}.")
+
+
+#: The paper's networks: for BCI2a and BCIcha, and for MAMEM.
+STANDARD = TransformerConfig()
+SMALL = TransformerConfig(d_model=64, n_layers=4, n_heads=4, d_ff=128)
 
 
 class UndrawnLinear(nn.Linear):
@@ -229,3 +292,121 @@ def reset_linear(layer: nn.Linear, generator: torch.Generator | None) -> None:
     bound = 1 / math.sqrt(layer.in_features)
     nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
     nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+
+
+# Fold a trained token transformer into few matrices, in float64.
+#
+# What a trained network computes for one trial is mostly calls, not arithmetic: 32 linear layers
+# and
+# 12 layer norms, of some hundred rows each. Everything linear that stands side by side becomes one
+# matrix. All of it is exact algebra:
+#
+# - BN-Embed and positions are part of the projection.
+# - The gain and shift of a layer norm are part of the linear maps that follow it, and its centring
+#   :math:`P = I - 11^\top / d` is part of those before it: what is left of the layer norm is a
+#   division by the length of a vector, ``y / sqrt(y.y / d + eps)``.
+# - A residual is a block of the matrix: ``x + W u + c`` is ``[I | c | W]`` times ``[x; 1; u]``.
+# - With one token, attention is the linear map ``Wo Wv``, and joins its residual; in the first
+#   block it joins the projection, too.
+# - ``1 / sqrt(d_head)`` is part of the queries.
+
+
+def folded(model: SPDTokenTransformer, dtype: DTypeLike = np.float32) -> FoldedTransformer:
+    """Fold a network as it is now: in eval mode, whatever mode it is in.
+
+    Parameters
+    ----------
+    model : SPDTokenTransformer
+    dtype : dtype
+        Of the result; the folding itself is done in float64.
+    """
+    project, offsets, blocks, head = _fold(model)
+    return FoldedTransformer(
+        stored(project, dtype),
+        stored(offsets, dtype),
+        tuple(block.astype(dtype) for block in blocks),
+        stored(head, dtype),
+        model.config.n_heads,
+        model.config.attention == "geometric",
+    )
+
+
+def _fold(model: SPDTokenTransformer) -> tuple[Array, Array, tuple[FoldedBlock, ...], Array]:
+    """Projection, offsets, blocks and head."""
+    project, offsets = _folded_embedding(model)
+    gain, shift = np.ones(len(project)), np.zeros(len(project))
+    blocks: list[FoldedBlock] = []
+    for block in cast("Iterable[EncoderBlock]", model.blocks):
+        folded, gain, shift = _folded_block(block, gain, shift, model.n_tokens)
+        blocks.append(folded)
+    mix = blocks[0].mix
+    if model.n_tokens == 1 and mix is not None:
+        project, offsets = mix[:, :-1] @ project, mix[:, :-1] @ offsets + mix[:, -1:]
+        blocks[0] = replace(blocks[0], mix=None)
+    W, c = _linear(model.head)
+    return project, offsets, tuple(blocks), _augmented(W * gain, W @ shift + c)
+
+
+def _array(tensor: Any) -> NDArray[np.float64]:
+    return tensor.detach().cpu().double().numpy()
+
+
+def _linear(layer: nn.Linear) -> tuple[Array, Array]:
+    return _array(layer.weight), _array(layer.bias)
+
+
+def _augmented(W: Array, *columns: Array) -> Array:
+    """Matrix ``[W | ...]`` of vectors and matrices side by side."""
+    return np.column_stack([W, *columns])
+
+
+def _centred(W: Array) -> Array:
+    """``P W``: what follows is a layer norm, which subtracts the mean over its rows."""
+    return W - W.mean(0)
+
+
+def _folded_embedding(model: SPDTokenTransformer) -> tuple[Array, Array]:
+    """Projection (d_model, features) and offsets (d_model, tokens)."""
+    W, c = _linear(model.project)
+    offsets = c[:, None] + _array(model.positions).T
+    bn = model.bn_embed
+    if bn is None:
+        return W, offsets
+    scale = _array(bn.weight) / np.sqrt(_array(bn.running_var) + bn.eps)
+    mean, shift = _array(bn.running_mean), _array(bn.bias)
+    return W * scale[:, None], scale[:, None] * (offsets - mean[:, None]) + shift[:, None]
+
+
+def _folded_attention(
+    attention: SelfAttention, gain: Array, shift: Array, n_tokens: int
+) -> tuple[Array | None, Array]:
+    """``attend`` and ``mix`` of a block whose input is ``gain * z + shift``."""
+    d = len(gain)
+    Wqk, cqk = _linear(attention.query_key)
+    Wv, cv = _linear(attention.value)
+    Wo, co = _linear(attention.out)
+    if n_tokens == 1:
+        M = np.eye(d) + Wo @ Wv
+        return None, _centred(_augmented(M * gain, M @ shift + Wo @ cv + co))
+    W, c = np.concatenate([Wqk, Wv]), np.concatenate([cqk, cv])
+    attend = _augmented(W * gain, W @ shift + c)
+    attend[:d] /= math.sqrt(d // attention.n_heads)
+    return attend, _centred(_augmented(np.diag(gain), shift + co, Wo))
+
+
+def _folded_block(
+    block: EncoderBlock, gain: Array, shift: Array, n_tokens: int
+) -> tuple[FoldedBlock, Array, Array]:
+    """A block whose input is ``gain * z + shift``; the gain and shift of its output."""
+    attend, mix = _folded_attention(block.attention, gain, shift, n_tokens)
+    gain, shift = _array(block.norm1.weight), _array(block.norm1.bias)
+    W1, c1 = _linear(block.expand)
+    W2, c2 = _linear(block.contract)
+    folded = FoldedBlock(
+        attend,
+        mix,
+        expand=_augmented(W1 * gain, W1 @ shift + c1),
+        contract=_centred(_augmented(np.diag(gain), shift + c2, W2)),
+        eps=(block.norm1.eps, block.norm2.eps),
+    )
+    return folded, _array(block.norm2.weight), _array(block.norm2.bias)

@@ -10,10 +10,14 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from spdtokens.models.config import STANDARD, ModelError, TransformerConfig
 from spdtokens.models.geometric import geometric_bias
-from spdtokens.models.transformer import SPDTokenTransformer
-from spdtokens.signal.bands import BandSpec
+from spdtokens.models.transformer import (
+    STANDARD,
+    ModelError,
+    SPDTokenTransformer,
+    TransformerConfig,
+)
+from spdtokens.signal.bands import BandSpec, TokenPlan, Window, plan_tokens, refuse_short_windows
 from spdtokens.signal.covariance import (
     paper_regularisation,
     relative_regularisation,
@@ -21,7 +25,6 @@ from spdtokens.signal.covariance import (
 )
 from spdtokens.signal.filterbank import FilterBankCovariances
 from spdtokens.signal.filters import zero_phase_tensor
-from spdtokens.signal.plan import TokenPlan, Window, plan_tokens, refuse_short_windows
 from spdtokens.spd import Embedding, Floor, TokenEmbedding, get_embedding, token_dim
 from spdtokens.spd.embeddings import Several
 

@@ -14,8 +14,8 @@ import numpy as np
 from spdtokens._words import counted
 from spdtokens.evaluation.difference_plots import critical_difference, paired_differences
 from spdtokens.evaluation.metrics import METRICS
-from spdtokens.evaluation.ranking import rank_methods
 from spdtokens.evaluation.show import PERCENT
+from spdtokens.evaluation.statistics import rank_methods
 from spdtokens.report.deciding import what_decides
 from spdtokens.report.facts import Facts
 from spdtokens.report.figures import MOST_NAMED, dots, train_against_test, width

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from spdtokens._words import counted
-from spdtokens.evaluation.access import ACCESS
-from spdtokens.evaluation.protocols import PROTOCOLS
+from spdtokens.evaluation.protocols import ACCESS, PROTOCOLS
 from spdtokens.evaluation.runs import RunResult, as_text
 from spdtokens.report.facts import Facts
 from spdtokens.report.numbers import listed

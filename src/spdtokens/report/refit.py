@@ -12,12 +12,11 @@ from spdtokens.classifiers import fit_together
 from spdtokens.data import Dataset
 from spdtokens.evaluation.estimators import steps_of, with_seed
 from spdtokens.evaluation.execute import open_run
-from spdtokens.evaluation.parts import Part, split_front
-from spdtokens.evaluation.plan import Source
+from spdtokens.evaluation.plan import Part, Source, split_front
 from spdtokens.evaluation.runs import RunResult
 from spdtokens.runtime.threads import one_thread
 from spdtokens.signal import FilterBankCovariances
-from spdtokens.signal.plan import plan_tokens, resolve_windows
+from spdtokens.signal.bands import plan_tokens, resolve_windows
 
 
 @dataclass(frozen=True)

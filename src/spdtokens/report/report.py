@@ -9,9 +9,8 @@ from functools import cached_property
 
 from spdtokens._words import counted
 from spdtokens.evaluation.answer import Evaluation
-from spdtokens.evaluation.origin import code_digest
 from spdtokens.evaluation.plan import Source
-from spdtokens.evaluation.runs import RunResult
+from spdtokens.evaluation.runs import RunResult, code_digest
 from spdtokens.report.decisions import Tell, decisions
 from spdtokens.report.efficiency import efficiency_table
 from spdtokens.report.errors import ReportError

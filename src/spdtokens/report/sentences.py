@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from spdtokens._words import counted
-from spdtokens.evaluation.access import ACCESS
 from spdtokens.evaluation.metrics import METRICS
+from spdtokens.evaluation.protocols import ACCESS
 from spdtokens.evaluation.show import chance_said
 from spdtokens.evaluation.statistics import Comparison
 from spdtokens.evaluation.summary import Row, compare_methods

@@ -1,6 +1,6 @@
 """The token transformer as it predicts, in few matrices; NumPy only.
 
-How they come about is told in ``spdtokens.models.folding``. Vectors end with a constant 1, so
+How they come about is told in ``spdtokens.models.transformer``. Vectors end with a constant 1, so
 that every bias is a column of its matrix.
 """
 

@@ -17,19 +17,25 @@ from spdtokens._labels import as_groups, as_labels
 from spdtokens.runtime.signals import ESTIMATORS as OF_RUNTIME
 from spdtokens.runtime.signals import Front
 from spdtokens.runtime.threads import one_thread
-from spdtokens.signal.bands import Band, BandSpec, SignalError
+from spdtokens.signal.bands import (
+    Band,
+    BandSpec,
+    SignalError,
+    Window,
+    WindowSpec,
+    plan_tokens,
+    refuse_short_windows,
+)
 from spdtokens.signal.checks import as_trials, check_duplicates, check_trials
 from spdtokens.signal.covariance import (
     ESTIMATORS,
     MICROVOLT,
     PAPER_EPSILON,
     PROTOTYPES,
+    Prototypes,
     estimate,
 )
-from spdtokens.signal.delays import delay_samples
-from spdtokens.signal.filters import make_front
-from spdtokens.signal.plan import Window, WindowSpec, plan_tokens, refuse_short_windows
-from spdtokens.signal.prototypes import Prototypes
+from spdtokens.signal.filters import delay_samples, make_front
 from spdtokens.spd import check_spd
 from spdtokens.spd.parallel import share_out
 from spdtokens.spd.tokens import ArrayOutputMixin

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spdtokens.runtime.signals import Front
-from spdtokens.signal.bands import UNFILTERED, Band
+from spdtokens.signal.bands import UNFILTERED, Band, SignalError
 
 ORDER = 4
 #: What a filter may pass of frequencies that a decimated signal cannot carry.
@@ -236,3 +236,24 @@ class CausalFilter:
 def causal(X: NDArray[Any], bands: Sequence[Band], sfreq: float) -> list[FloatArray]:
     """Filter whole trials (..., samples) as a live system would; one array a band."""
     return CausalFilter(bands, sfreq).process(X)
+
+
+# Delays of a signal that is put beside its past.
+
+
+def delay_samples(delays: Sequence[float], sfreq: float, n_samples: int) -> tuple[int, ...]:
+    """Delays in samples.
+
+    Raises
+    ------
+    SignalError
+        For a delay that is less than a sample or not shorter than a trial.
+    """
+    samples = tuple(round(delay * sfreq) for delay in delays)
+    for delay, n in zip(delays, samples, strict=True):
+        if not 1 <= n < n_samples:
+            raise SignalError(
+                f"A delay of {delay:g} s is {n} samples; it is at least 1 and less than the "
+                f"{n_samples} of a trial."
+            )
+    return samples

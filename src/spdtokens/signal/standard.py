@@ -11,10 +11,9 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from spdtokens.runtime.threads import one_thread
-from spdtokens.signal.bands import BandSpec, SignalError
+from spdtokens.signal.bands import BandSpec, SignalError, WindowSpec, plan_tokens
 from spdtokens.signal.checks import as_trials, check_trials
 from spdtokens.signal.filters import make_front
-from spdtokens.signal.plan import WindowSpec, plan_tokens
 from spdtokens.spd.tokens import ArrayOutputMixin
 
 

@@ -7,23 +7,21 @@ from spdtokens.spd.bures import (
     geodesic_bures_wasserstein,
 )
 from spdtokens.spd.embeddings import EMBEDDINGS, Embedding, get_embedding
-from spdtokens.spd.floor import Floor
 from spdtokens.spd.matrix_functions import (
-    expm,
-    invsqrtm,
-    logm,
-    powm,
-    spectral,
-    spectral_token,
-    sqrtm,
-)
-from spdtokens.spd.scalar_functions import (
     EXP,
     INV_SQRT,
     LOG,
     SQRT,
+    Floor,
     SpectralFunction,
+    expm,
+    invsqrtm,
+    logm,
     power_function,
+    powm,
+    spectral,
+    spectral_token,
+    sqrtm,
 )
 from spdtokens.spd.tokens import TokenEmbedding
 from spdtokens.spd.triangle import matrix_dim, token_dim, unvech, vech

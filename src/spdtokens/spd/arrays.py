@@ -12,6 +12,17 @@ from torch import Tensor
 
 from spdtokens.runtime.threads import one_thread
 
+# Rules that let our autograd functions run under ``torch.func.vmap``.
+
+
+def batch_first(x: Tensor, dim: int | None) -> Tensor:
+    """Bring the axis that vmap maps over to the front; add one of length 1 if there is none.
+
+    Our functions act on trailing axes and broadcast over leading ones, so this is all that vmap
+    asks of them.
+    """
+    return x.unsqueeze(0) if dim is None else x.movedim(dim, 0)
+
 
 def as_tensor(x: Any) -> Any:
     """A tensor that shares memory with the array where it can; anything else unchanged."""

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from spdtokens.spd.eigen import eigh
+from spdtokens.spd.matrix_functions import eigh
 from spdtokens.spd.validation import NotSPDError
 
 _EPS = float(np.finfo(np.float64).eps)

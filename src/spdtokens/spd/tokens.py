@@ -22,8 +22,8 @@ from spdtokens.spd.embeddings import Embedding, Several, find_embedding
 from spdtokens.spd.embeddings.at_reference import AtReference
 from spdtokens.spd.embeddings.class_filters import class_filters
 from spdtokens.spd.embeddings.principal import principal_axes
-from spdtokens.spd.floor import Floor
 from spdtokens.spd.karcher import riemannian_mean
+from spdtokens.spd.matrix_functions import Floor
 from spdtokens.spd.parallel import share_out
 from spdtokens.spd.triangle import token_dim
 from spdtokens.spd.validation import check_spd

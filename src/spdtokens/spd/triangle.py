@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spdtokens.spd.arrays import numpy_too
-from spdtokens.spd.batching import batch_first
+from spdtokens.spd.arrays import batch_first, numpy_too
 
 
 def token_dim(d: int) -> int:

@@ -11,7 +11,7 @@ from spdtokens.classifiers import DecodingPipeline
 from spdtokens.classifiers.methods import METHODS, PRESETS, Method, RecipeName, Settings
 from spdtokens.evaluation.estimators import CLASS, build, can_classify
 from spdtokens.evaluation.plan import Choice
-from spdtokens.models.config import TransformerConfig
+from spdtokens.models.transformer import TransformerConfig
 from spdtokens.signal import FilterBankCovariances
 from spdtokens.signal.bands import OF_STIMULI, resolve_bands
 from spdtokens.signal.bands import PRESETS as BANDS_BY_NAME

@@ -29,18 +29,15 @@ from typing import Any
 
 from spdtokens._errors import UserError
 from spdtokens.classifiers.methods import get_method
-from spdtokens.evaluation.access import ACCESS
 from spdtokens.evaluation.alignment import ALIGNMENTS
 from spdtokens.evaluation.metrics import METRICS
-from spdtokens.evaluation.parts import DOMAINS
-from spdtokens.evaluation.plan import Choice, Question, Source, check_estimator
-from spdtokens.evaluation.protocols import PROTOCOLS
+from spdtokens.evaluation.plan import DOMAINS, Choice, Question, Source, check_estimator
+from spdtokens.evaluation.protocols import ACCESS, PROTOCOLS
 from spdtokens.study.choices import read_choice
 from spdtokens.study.datasets import read_dataset
 from spdtokens.study.errors import StudyError
 from spdtokens.study.reading import ANYTHING, TEXT, TOP, Table, shown, tables
-from spdtokens.training.device import resolve_device
-from spdtokens.training.recipe import SEEDS, STABILITY_SEEDS
+from spdtokens.training.recipe import SEEDS, STABILITY_SEEDS, resolve_device
 
 
 @dataclass(frozen=True)

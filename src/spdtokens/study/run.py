@@ -7,10 +7,8 @@ from dataclasses import dataclass, field, replace
 
 from spdtokens.data import Dataset
 from spdtokens.evaluation.answer import Evaluation, by_choice, evaluation_of, suited_metric
-from spdtokens.evaluation.batches import batches
-from spdtokens.evaluation.origin import code_digest
-from spdtokens.evaluation.plan import Question, Source, plan
-from spdtokens.evaluation.runs import RunResult, RunSpec
+from spdtokens.evaluation.plan import Question, Source, batches, plan
+from spdtokens.evaluation.runs import RunResult, RunSpec, code_digest
 from spdtokens.study.config import Study, check_study
 from spdtokens.study.errors import StudyError
 from spdtokens.study.executors import Batch, Executor

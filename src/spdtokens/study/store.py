@@ -196,7 +196,7 @@ def _code(result: RunResult) -> str:
     if not code:
         raise StudyError(
             f"The run {result.spec.key} ({result.spec.method}, subject {result.spec.subject}) does "
-            "not say which code made it. Give it origin=spdtokens.evaluation.origin.origin()."
+            "not say which code made it. Give it origin=spdtokens.evaluation.runs.origin()."
         )
     return code
 

@@ -1,7 +1,6 @@
 """Training: many runs as one batched network."""
 
-from spdtokens.training.engine import RunPlan, TrainedRun, Training, train_runs
-from spdtokens.training.group import Pool
+from spdtokens.training.engine import Pool, RunPlan, TrainedRun, Training, train_runs
 from spdtokens.training.recipe import SEEDS, STABILITY_SEEDS, Recipe, TrainingError
 
 __all__ = [

@@ -7,13 +7,177 @@ them with torch's own differentiation.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from spdtokens.training.mixing import mix, mix_backward
-from spdtokens.training.step import Step, multiplied, row
+from spdtokens.models.mlp import SPDTokenMLP
+from spdtokens.models.transformer import ModelError, SPDTokenTransformer
+
+# What one training step of a group of runs works with.
+
+Views = Mapping[str, Tensor]
+
+#: Every matrix of every run begins at a multiple of so many numbers (64 bytes). BLAS rounds by
+#: where in memory a matrix lies: only so does a run's result not depend on its neighbours.
+ALIGNED = 16
+
+
+def aligned(count: int) -> int:
+    """The next multiple of ``ALIGNED``."""
+    return -(-count // ALIGNED) * ALIGNED
+
+
+@dataclass
+class Step:
+    """Weights, gradients and notes of one pass of ``runs`` networks over a batch each.
+
+    Activations lie feature by feature, (runs, features, tokens * trials) with trials innermost:
+    then a linear layer is one batched matrix product, and norms and attention work on long rows.
+
+    Attributes
+    ----------
+    weights, grads, buffers : mapping of str to Tensor, shape (runs, ...)
+        Views into the state of all runs. Layers write ``grads`` and update ``buffers``.
+    tokens, trials : int
+        Shape of the batch, the same for all runs; trials are filled up to a multiple of
+        ``ALIGNED``.
+    valid : int
+        Trials that count, the first ones. The rest is there for the sake of its place in memory:
+        no gradient comes from it, and batch norms do not look at it.
+    training : bool
+    masks : Tensor, shape (runs, entries), optional
+        Dropout masks of the whole pass: 0, or 1 / (1 - p). Layers take theirs in turn.
+    bias : Tensor, shape (runs, 1, tokens, tokens, trials), optional
+        Added to attention scores.
+    """
+
+    weights: Views
+    grads: Views
+    buffers: Views
+    tokens: int
+    trials: int
+    valid: int
+    training: bool
+    masks: Tensor | None = None
+    bias: Tensor | None = None
+    _saved: list[tuple[Tensor, ...]] = field(default_factory=list)
+    _used: int = 0
+
+    def save(self, *tensors: Tensor) -> None:
+        """Keep tensors for the backward pass, which takes them in reverse order."""
+        if self.training:
+            self._saved.append(tensors)
+
+    def saved(self) -> tuple[Tensor, ...]:
+        """What the last layer not yet asked for has saved."""
+        return self._saved.pop()
+
+    def counting(self, x: Tensor) -> Tensor:
+        """The part (runs, features, tokens, valid trials) of activations that counts."""
+        return x.view(*x.shape[:2], -1, self.trials)[..., : self.valid]
+
+    def clear_filling(self, x: Tensor) -> Tensor:
+        """Set what does not count to zero, in place."""
+        x.view(*x.shape[:2], -1, self.trials)[..., self.valid :] = 0
+        return x
+
+    def mask(self, *shape: int) -> Tensor | None:
+        """The next dropout mask (runs, *shape), or None where nothing is dropped."""
+        if self.masks is None:
+            return None
+        entries = 1
+        for size in shape:
+            entries *= size
+        part = self.masks[:, self._used : self._used + entries]
+        self._used += entries
+        return part.view(-1, *shape)
+
+
+def multiplied(x: Tensor, mask: Tensor | None) -> Tensor:
+    """``x * mask`` in place; ``x`` itself without a mask."""
+    return x if mask is None else x.mul_(mask)
+
+
+def row(x: Tensor) -> Tensor:
+    """A per-feature vector (runs, features) as (runs, features, 1)."""
+    return x.unsqueeze(-1)
+
+
+# The heart of attention: scores, softmax, weighted sum; forward and backward.
+#
+# Queries, keys and values are (runs, heads, head width, tokens, trials). With few tokens, as EEG
+# has, every pair of tokens is a row of trials, and all is done on such rows; with many tokens the
+# matrices of each trial are multiplied instead, which needs them reordered first.
+
+#: Tokens from which matrix products, reordering included, beat products of rows.
+MANY_TOKENS = 8
+
+Notes = tuple[Tensor, ...]
+
+
+def mix(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, mask: Tensor | None
+) -> tuple[Tensor, Notes]:
+    """Attend: (runs, heads, width, tokens, trials), and what the backward pass needs.
+
+    Parameters
+    ----------
+    query, key, value : Tensor, shape (runs, heads, width, tokens, trials)
+    bias : Tensor, shape (runs, 1, tokens, tokens, trials), optional
+        Added to the scores.
+    mask : Tensor, shape (runs, heads, tokens, tokens, trials), optional
+        Multiplied with the weights; rows attend to columns.
+    """
+    scores = _contract_width(query, key).mul_(1 / math.sqrt(query.shape[2]))
+    if bias is not None:
+        scores.add_(bias)
+    weights = scores.softmax(3)
+    dropped = weights if mask is None else weights * mask
+    notes = (query, key, value, weights, dropped, *(() if mask is None else (mask,)))
+    return _weigh(dropped, value), notes
+
+
+def mix_backward(
+    d_mixed: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    weights: Tensor,
+    dropped: Tensor,
+    mask: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Gradients of queries and keys, stacked (runs, 2, heads, width, ...), and of values."""
+    d_value = _weigh(dropped.transpose(2, 3), d_mixed)
+    d_weights = _contract_width(d_mixed, value)
+    if mask is not None:
+        d_weights.mul_(mask)
+    d_weights.mul_(weights)
+    d_scores = d_weights.sub_(weights * d_weights.sum(3, keepdim=True))
+    d_scores.mul_(1 / math.sqrt(query.shape[2]))
+    d_query = _weigh(d_scores, key)
+    d_key = _weigh(d_scores.transpose(2, 3), query)
+    return torch.stack([d_query, d_key], 1), d_value
+
+
+def _contract_width(a: Tensor, b: Tensor) -> Tensor:
+    """Products of token i of ``a`` with token j of ``b``: (runs, heads, i, j, trials)."""
+    if a.shape[3] >= MANY_TOKENS:
+        pairs = a.permute(0, 1, 4, 3, 2) @ b.permute(0, 1, 4, 2, 3)
+        return pairs.permute(0, 1, 3, 4, 2).contiguous()
+    return (a.unsqueeze(4) * b.unsqueeze(3)).sum(2)
+
+
+def _weigh(weights: Tensor, x: Tensor) -> Tensor:
+    """Sums over tokens j of ``weights[i, j] x[j]``: (runs, heads, width, i, trials)."""
+    if x.shape[3] >= MANY_TOKENS:
+        mixed = x.permute(0, 1, 4, 2, 3) @ weights.permute(0, 1, 4, 3, 2)
+        return mixed.permute(0, 1, 3, 4, 2).contiguous()
+    return (weights.unsqueeze(2) * x.unsqueeze(3)).sum(4)
 
 
 class Layer(Protocol):
@@ -282,3 +446,181 @@ class MeanOverTokens(Undropped):
     def backward(self, step: Step, dy: Tensor) -> Tensor:
         dy = dy.div(step.tokens).unsqueeze(2)
         return dy.expand(-1, -1, step.tokens, -1).reshape(*dy.shape[:2], -1)
+
+
+# Many networks of one architecture as one batched network.
+
+TokenModel = SPDTokenTransformer | SPDTokenMLP
+
+
+class Layout:
+    """Where each named tensor of a network lies, aligned, in a flat row of numbers.
+
+    Parameters
+    ----------
+    shapes : mapping of str to torch.Size
+    """
+
+    def __init__(self, shapes: Mapping[str, torch.Size]) -> None:
+        self.shapes = dict(shapes)
+        self.starts, self.size = {}, 0
+        for name, shape in self.shapes.items():
+            self.starts[name] = self.size
+            self.size += aligned(shape.numel())
+
+    def views(self, rows: Tensor) -> dict[str, Tensor]:
+        """The tensors (runs, *shape) inside flat rows (runs, size), by name."""
+        return {
+            name: rows[:, self.starts[name] : self.starts[name] + shape.numel()].unflatten(1, shape)
+            for name, shape in self.shapes.items()
+        }
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Trials of a group of runs.
+
+    Attributes
+    ----------
+    inputs : Tensor, shape (runs, features, columns)
+    labels : Tensor of int64, shape (runs, trials)
+    bias : Tensor, shape (runs, 1, tokens, tokens, trials), optional
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    bias: Tensor | None
+
+
+class BatchedNetwork:
+    """The layers of a model with a leading axis of runs on every weight.
+
+    Parameters
+    ----------
+    model : SPDTokenTransformer or SPDTokenMLP
+        Gives the architecture; its weights are not used.
+
+    Attributes
+    ----------
+    layers : list of Layer
+    layouts : list of Layout
+        Of the weights of each layer that are learnt (``requires_grad``). They follow one another
+        in a run's row of weights; all others lie at the end.
+    about : str
+        All there is to say of the architecture.
+    parameters, buffers : Layout
+        Of all weights of a run, and of the running moments of its batch norms.
+    """
+
+    def __init__(self, model: TokenModel) -> None:
+        self.tokens = model.n_tokens
+        self.layers, self.flat_tokens = _layers_of(model)
+        self.dropout = _dropout_of(model)
+        self.about = repr(model) + repr(getattr(model, "config", ""))
+        weights = dict(model.named_parameters())
+        shapes = {name: weight.shape for name, weight in weights.items()}
+        self.layouts = []
+        for layer in self.layers:
+            live = [name for name in layer.names if weights[name].requires_grad]
+            self.layouts.append(Layout({name: shapes.pop(name) for name in live}))
+        learnt = {n: shape for layout in self.layouts for n, shape in layout.shapes.items()}
+        self.parameters = Layout(learnt | shapes)
+        self.live = sum(layout.size for layout in self.layouts)
+        self.buffers = Layout({n: b.shape for n, b in model.named_buffers() if b.ndim})
+        self.needs_variance = self.buffers.size > 0
+
+    def segments(self) -> Iterator[slice]:
+        """Where the weights of each layer lie in a run's row of weights."""
+        start = 0
+        for layout in self.layouts:
+            yield slice(start, start + layout.size)
+            start += layout.size
+
+    def mask_entries(self, trials: int) -> int:
+        """Entries of all dropout masks of a run in one step."""
+        if not self.dropout:
+            return 0
+        return sum(layer.mask_entries(self.tokens, trials) for layer in self.layers)
+
+    def gather(self, pool: Tensor, labels: Tensor, bias: Tensor | None, index: Tensor) -> Batch:
+        """The trials ``index`` (runs, valid) out of a pool (n, tokens, features), filled up."""
+        runs, valid = index.shape
+        trials = aligned(valid)
+        index = torch.cat([index, index[:, :1].expand(-1, trials - valid)], 1)
+        if self.flat_tokens or self.tokens == 1:
+            rows = pool.flatten(1)[index]
+        else:
+            offsets = torch.arange(self.tokens, device=index.device)
+            which = index.unsqueeze(1) * self.tokens + offsets[:, None]
+            rows = pool.flatten(0, 1)[which.flatten(1)]
+        if bias is not None:
+            bias = bias[index].permute(0, 2, 3, 1).unsqueeze(1).contiguous()
+        return Batch(rows.mT, labels[index.flatten()].view(runs, trials), bias)
+
+    def forward(self, step: Step, inputs: Tensor) -> Tensor:
+        """Class scores (runs, classes, trials)."""
+        x = inputs
+        for layer in self.layers:
+            x = layer.forward(step, x)
+        return x
+
+
+def _layers_of(model: TokenModel) -> tuple[list[Layer], bool]:
+    """The batched layers, and whether the tokens of a trial enter side by side."""
+    if isinstance(model, SPDTokenTransformer):
+        config = model.config
+        embed: list[Layer] = [Linear("project", first=True), Positions()]
+        if config.bn_embed:
+            embed.append(BatchNorm("bn_embed"))
+        blocks: list[Layer] = [
+            EncoderBlock(f"blocks.{i}", config.d_model, config.d_ff, config.n_heads)
+            for i in range(config.n_layers)
+        ]
+        return [*embed, *blocks, MeanOverTokens(), Linear("head")], False
+    if isinstance(model, SPDTokenMLP):
+        hidden: list[Layer] = [
+            HiddenLayer(
+                f"hidden.{i}",
+                model.width,
+                f"norms.{i}" if len(model.norms) else None,
+                first=i == 0,
+            )
+            for i in range(len(model.hidden))
+        ]
+        return [*hidden, Linear("head")], True
+    raise ModelError(f"The engine trains token transformers and token MLPs, not {type(model)}.")
+
+
+def _dropout_of(model: TokenModel) -> float:
+    return model.config.dropout if isinstance(model, SPDTokenTransformer) else model.dropout
+
+
+def cross_entropy(
+    scores: Tensor, labels: Tensor, valid: int, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Mean cross-entropy of each run (runs,), and its gradient (runs, classes, trials).
+
+    Parameters
+    ----------
+    scores : Tensor, shape (runs, classes, trials)
+    labels : Tensor, shape (runs, trials)
+    valid : int
+        So many first trials count; the gradient of the others is zero.
+    smoothing : float
+        So much of the target is spread evenly over all classes.
+    """
+    classes = scores.shape[1]
+    target = torch.full_like(scores, smoothing / classes)
+    target.scatter_(1, labels.unsqueeze(1), 1 - smoothing + smoothing / classes)
+    log_probability = scores.log_softmax(1)
+    loss = -(target * log_probability)[..., :valid].sum((1, 2)) / valid
+    d_scores = log_probability.exp_().sub_(target).div_(valid)
+    d_scores[..., valid:] = 0
+    return loss, d_scores
+
+
+def copy_to_row(model: nn.Module, layout: Layout, row: Tensor) -> None:
+    """Write weights and buffers of a module into a flat row (size,)."""
+    source = dict(model.named_parameters()) | dict(model.named_buffers())
+    for name, view in layout.views(row[None]).items():
+        view[0].copy_(source[name].detach())

@@ -16,10 +16,16 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from spdtokens.training.engine import Listener, RunPlan, check_plans
-from spdtokens.training.group import EVALUATED_AT_ONCE, Curves, Pool
+from spdtokens.training.engine import (
+    EVALUATED_AT_ONCE,
+    Curves,
+    Listener,
+    Pool,
+    RunPlan,
+    RunStreams,
+    check_plans,
+)
 from spdtokens.training.recipe import Recipe, TrainingError
-from spdtokens.training.streams import RunStreams
 
 
 def train_module(

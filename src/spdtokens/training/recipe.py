@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+import torch
+
 from spdtokens._errors import UserError
+from spdtokens.models.matt import (
+    MATT_BCI2A,
+    MATT_BCICHA,
+    MATT_MAMEM,
+    MAttConfig,
+    original_config,
+)
 
 #: The paper's seeds, and those it adds for its stability experiments.
 SEEDS = (42, 123, 456, 789, 1024)
@@ -70,3 +79,110 @@ class Recipe:
     def needs_validation(self) -> bool:
         """Whether some trials must be held back from training."""
         return self.keep == "best" or self.patience is not None
+
+
+# The recipe published with each network of the comparison.
+#
+# Epochs, rates and batches are those of the publication or its code; where these retrain on
+# training
+# and validation trials together, or augment, we do not, and say so. ``COMMON`` is the paper's, the
+# same for all.
+
+COMMON = Recipe()
+
+# Weight decay as part of the gradient, lowest validation loss; the rest is another for every data
+# set, like the network itself.
+_MATT = Recipe(
+    epochs=350,
+    batch_size=128,
+    learning_rate=5e-4,
+    weight_decay=0.1,
+    decoupled=False,
+    keep="best",
+)
+MATT: dict[MAttConfig, Recipe] = {
+    MATT_BCI2A: _MATT,
+    MATT_BCICHA: replace(_MATT, epochs=130, batch_size=64, learning_rate=1e-2),
+    MATT_MAMEM: replace(_MATT, epochs=180, batch_size=64, learning_rate=5e-3),
+}
+
+PUBLISHED = {
+    # From the configuration files of its code: Adam 1e-3, weight decay 1e-4 as part of the gradient
+    # (none for the BiMap), batches of 50, 50 epochs, lowest validation loss. Their Adam moves the
+    # BiMap along the Stiefel manifold; here it moves the coordinates of a Cayley map, with other
+    # steps for the same rate. They hold back a fifth of the trials, draw batches stratified by
+    # domain and refit the statistics of the batch norm afterwards; we do not.
+    "tsmnet": Recipe(batch_size=50, weight_decay=1e-4, decoupled=False, keep="best"),
+    # 500 epochs, lowest validation loss.
+    "eegnet": Recipe(epochs=500, keep="best"),
+    # Early stopping on validation trials; the second phase, on all trials, is left out.
+    "shallownet": Recipe(epochs=800, keep="best", patience=80),
+    "deepnet": Recipe(epochs=800, keep="best", patience=80),
+    "atcnet": Recipe(epochs=1000, learning_rate=9e-4, keep="best", patience=300),
+    # 2000 epochs, last one; the segmentation-and-recombination augmentation is left out.
+    "eeg-conformer": Recipe(epochs=2000, batch_size=72, learning_rate=2e-4, betas=(0.5, 0.999)),
+}
+# Networks that are not listed have the common recipe: they come from this paper, or other data.
+
+
+def published_recipe(
+    name: str, n_chans: int, *, common: bool = False, epochs: int | None = None
+) -> Recipe:
+    """The recipe of a network, or the common one, perhaps of another length.
+
+    Parameters
+    ----------
+    name : str
+    n_chans : int
+        MAtt's recipe goes with its configuration, which goes by the number of channels.
+    common : bool
+    epochs : int, optional
+    """
+    if common:
+        recipe = COMMON
+    elif name == "matt":
+        recipe = MATT[original_config(n_chans)]
+    else:
+        recipe = PUBLISHED.get(name, COMMON)
+    return recipe if epochs is None else replace(recipe, epochs=epochs)
+
+
+# Where to compute.
+
+
+def resolve_device(name: str) -> torch.device:
+    """The device of a name; ``'auto'`` is the graphics card if there is one.
+
+    Raises
+    ------
+    TrainingError
+        For a device that torch does not know or this machine does not have.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise TrainingError(f"There is no device {name!r}: use 'auto', 'cpu' or 'cuda'.") from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise TrainingError(
+            f"device={name!r} asks for a graphics card, and torch sees none here. Use 'auto' or "
+            "'cpu', or install a CUDA build of torch and its driver."
+        )
+    if device.type not in ("cpu", "cuda"):
+        raise TrainingError(f"Training runs on 'cpu' or 'cuda', not on {name!r}.")
+    return device
+
+
+def check_unused_device(name: str, what: str) -> None:
+    """Refuse to compute ``what``, which is always done on the processor, elsewhere.
+
+    Raises
+    ------
+    TrainingError
+        For any device but ``'auto'`` and ``'cpu'``.
+    """
+    if name != "auto" and resolve_device(name).type != "cpu":
+        raise TrainingError(
+            f"device={name!r} is for networks, and {what} is computed on the CPU. Leave device out."
+        )

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from spdtokens.data import DataError
-from spdtokens.data.simulated.head import (
+from spdtokens.data.simulated.motor_imagery import CHANNELS
+from spdtokens.data.simulated.subject import (
     CENTRE,
     RADIUS,
     check_count,
@@ -17,7 +18,6 @@ from spdtokens.data.simulated.head import (
     leadfield,
     rotation,
 )
-from spdtokens.data.simulated.motor_imagery import CHANNELS
 
 
 def test_a_radial_dipole_is_seen_best_above_it() -> None:
@@ -50,7 +50,7 @@ def test_leadfield_is_the_same_on_another_processor() -> None:
     """MNE fits its sphere by a search that ends elsewhere where sums are rounded otherwise."""
     places = CENTRE + np.random.default_rng(0).uniform(-0.04, 0.04, (5, 3))
     script = (
-        "import sys, numpy; from spdtokens.data.simulated.head import leadfield; "
+        "import sys, numpy; from spdtokens.data.simulated.subject import leadfield; "
         f"places = numpy.array({places.tolist()}); "
         f"sys.stdout.buffer.write(leadfield({CHANNELS}, places).tobytes())"
     )

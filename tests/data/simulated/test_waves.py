@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.signal import welch
 
-from spdtokens.data.simulated.waves import (
+from spdtokens.data.simulated.subject import (
     blinks,
     bump,
     coloured,

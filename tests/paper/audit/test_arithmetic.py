@@ -11,7 +11,7 @@ from scipy import stats
 from torch import nn
 
 from spdtokens.models import SPDTokenTransformer
-from spdtokens.models.config import SMALL, STANDARD
+from spdtokens.models.transformer import SMALL, STANDARD
 from spdtokens.paper.audit import Paper
 from spdtokens.paper.audit.across import folds
 from spdtokens.paper.audit.check import half_step, rounds_to

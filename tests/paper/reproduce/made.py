@@ -6,7 +6,7 @@ from pathlib import Path
 
 import matplotlib.figure
 
-from spdtokens.evaluation.origin import code_digest
+from spdtokens.evaluation.runs import code_digest
 from spdtokens.paper.reproduce import EXPERIMENTS, Extent, Reproduced, Value
 from spdtokens.paper.reproduce.drawn import write_drawn
 from spdtokens.paper.reproduce.figures import FIGURES

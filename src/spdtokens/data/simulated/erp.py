@@ -16,17 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spdtokens.data.base import Dataset, Recording
-from spdtokens.data.simulated.room import Disturbances, record, times
 from spdtokens.data.simulated.subject import (
     RELEASE,
+    Disturbances,
     Place,
+    Samples,
     Spread,
     generator,
     make_session,
     make_subject,
+    ongoing_alpha,
+    record,
     shuffled_labels,
+    times,
 )
-from spdtokens.data.simulated.waves import Samples, ongoing_alpha
 from spdtokens.runtime.threads import one_thread
 
 NAME = "sim-erp"

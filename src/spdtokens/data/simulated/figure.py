@@ -14,7 +14,7 @@ from scipy.signal import butter, sosfiltfilt, welch
 
 from spdtokens.data.base import DataError, Dataset, Recording
 from spdtokens.data.simulated import SIMULATED
-from spdtokens.data.simulated.head import CENTRE, RADIUS, electrodes
+from spdtokens.data.simulated.subject import CENTRE, RADIUS, electrodes
 
 # Okabe and Ito's colours, distinct for colour-blind readers.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")

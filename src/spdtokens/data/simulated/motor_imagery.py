@@ -13,23 +13,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spdtokens.data.base import Dataset, Recording
-from spdtokens.data.simulated.room import Disturbances, record, times
 from spdtokens.data.simulated.subject import (
     RELEASE,
+    Disturbances,
     Place,
-    Spread,
-    generator,
-    make_session,
-    make_subject,
-    shuffled_labels,
-)
-from spdtokens.data.simulated.waves import (
     Samples,
+    Spread,
     bump,
     coloured,
     frequencies,
+    generator,
+    make_session,
+    make_subject,
     ongoing_alpha,
+    record,
+    shuffled_labels,
     smooth_step,
+    times,
 )
 from spdtokens.runtime.threads import one_thread
 

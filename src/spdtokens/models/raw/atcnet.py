@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from spdtokens.models.config import ModelError
 from spdtokens.models.raw.base import (
     Dropout,
     MaxNormConv2d,
@@ -14,6 +13,7 @@ from spdtokens.models.raw.base import (
     RawNet,
     reset_glorot,
 )
+from spdtokens.models.transformer import ModelError
 
 FILTER, SECOND_FILTER = 64, 16
 POOL, SECOND_POOL = 8, 7

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spdtokens.models.config import ModelError
+from spdtokens.models.transformer import ModelError
 
 
 class RawNet(nn.Module):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from spdtokens.models.config import ModelError
 from spdtokens.models.raw.base import Dropout, MaxNormConv2d, MaxNormLinear, RawNet, reset_glorot
+from spdtokens.models.transformer import ModelError
 
 
 class EEGNet(RawNet):

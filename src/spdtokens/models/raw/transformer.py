@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from spdtokens.models.config import STANDARD, ModelError, TransformerConfig
 from spdtokens.models.raw.base import RawNet
-from spdtokens.models.transformer import SPDTokenTransformer
+from spdtokens.models.transformer import (
+    STANDARD,
+    ModelError,
+    SPDTokenTransformer,
+    TransformerConfig,
+)
 
 
 class RawTransformer(RawNet):

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spdtokens.evaluation.origin import code_digest
-from spdtokens.evaluation.runs import RunResult
+from spdtokens.evaluation.runs import RunResult, code_digest
 from spdtokens.paper.reproduce.drawn import Drawn, read_drawn
 from spdtokens.paper.reproduce.experiments import EXPERIMENTS
 from spdtokens.paper.reproduce.figures import FIGURES

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from spdtokens.data import Selection
-from spdtokens.evaluation.origin import code_digest
 from spdtokens.evaluation.plan import Choice, Question, Source, plan
+from spdtokens.evaluation.runs import code_digest
 from spdtokens.evaluation.summary import summarise
 from spdtokens.models.networks import NETWORKS
 from spdtokens.paper.reproduce.experiments import Cell, Experiment

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 
 from spdtokens._files import written_whole
-from spdtokens.evaluation.origin import origin
+from spdtokens.evaluation.runs import origin
 from spdtokens.paper.tables import paper_table
 from spdtokens.report.table import Cell, Table, to_latex, to_markdown
 

@@ -10,16 +10,14 @@ import torch
 from numpy.typing import NDArray
 
 from spdtokens.classifiers import TokenTransformerClassifier
+from spdtokens.classifiers.base import held_back
 from spdtokens.classifiers.methods import get_method
 from spdtokens.data import Selection
-from spdtokens.evaluation.folds import check_fold
-from spdtokens.evaluation.parts import matrices, split_front
-from spdtokens.evaluation.plan import Source
-from spdtokens.evaluation.protocols import get_protocol
+from spdtokens.evaluation.plan import Source, matrices, split_front
+from spdtokens.evaluation.protocols import check_fold, get_protocol
 from spdtokens.paper.reproduce.roles import Data, Role
 from spdtokens.spd import TokenEmbedding
 from spdtokens.training import Pool, RunPlan, TrainedRun, train_runs
-from spdtokens.training.labels import held_back
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from torch import Tensor
 from spdtokens.paper.theory.claim import Claim, Finding, judge
 from spdtokens.paper.theory.sampling import F64, random_rotation, random_spd
 from spdtokens.spd import LOG, SQRT, get_embedding, spectral, token_dim
-from spdtokens.spd.eigen import eigh
+from spdtokens.spd.matrix_functions import eigh
 
 
 def printed_index(i: int, j: int) -> int:

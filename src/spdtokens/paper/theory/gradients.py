@@ -11,7 +11,7 @@ from torch import Tensor
 from spdtokens.paper.theory.claim import Claim, Finding, judge
 from spdtokens.paper.theory.sampling import F64, random_rotation, random_spd, spectrum
 from spdtokens.spd import LOG, SQRT, SpectralFunction, logm, spectral, sqrtm
-from spdtokens.spd.eigen import eigh
+from spdtokens.spd.matrix_functions import eigh
 
 KAPPAS = (1.0, 10.0, 1e2, 1e3, 1e4, 1e6)
 IDENTITY = SpectralFunction("identity", lambda a: a, lambda a, b: torch.ones_like(a + b))

@@ -13,7 +13,7 @@ from spdtokens.paper.theory.claim import Claim, Finding, judge
 from spdtokens.paper.theory.gradients import IDENTITY, entry_ratio
 from spdtokens.paper.theory.sampling import commuting_pairs, random_spd
 from spdtokens.spd import LOG, SQRT, distance_bures_wasserstein, get_embedding, spectral
-from spdtokens.spd.eigen import eigh
+from spdtokens.spd.matrix_functions import eigh
 
 PAPER_EMBEDDINGS = {
     "bures_wasserstein": distance_wasserstein,

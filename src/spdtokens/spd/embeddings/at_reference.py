@@ -14,8 +14,7 @@ from torch import Tensor
 from spdtokens.spd.arrays import as_tensor
 from spdtokens.spd.embeddings.base import Embedding, check_fitted_shape
 from spdtokens.spd.karcher import riemannian_mean
-from spdtokens.spd.matrix_functions import expm, invsqrtm, spectral, sqrtm
-from spdtokens.spd.scalar_functions import LOG, SQRT
+from spdtokens.spd.matrix_functions import LOG, SQRT, expm, invsqrtm, spectral, sqrtm
 from spdtokens.spd.validation import check_spd
 
 

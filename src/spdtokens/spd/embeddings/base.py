@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from spdtokens.spd.arrays import numpy_too
-from spdtokens.spd.floor import DEFAULT_FLOOR, Floor
+from spdtokens.spd.matrix_functions import DEFAULT_FLOOR, Floor
 from spdtokens.spd.triangle import matrix_dim, unvech, vech
 from spdtokens.spd.validation import check_square
 

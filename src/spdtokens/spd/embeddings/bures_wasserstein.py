@@ -8,8 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from spdtokens.spd.embeddings.base import Embedding
-from spdtokens.spd.matrix_functions import spectral_token, sqrtm
-from spdtokens.spd.scalar_functions import SQRT
+from spdtokens.spd.matrix_functions import SQRT, spectral_token, sqrtm
 
 
 @dataclass(frozen=True)

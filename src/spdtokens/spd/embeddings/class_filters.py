@@ -14,8 +14,7 @@ from torch.nn.functional import pad
 from spdtokens._labels import as_labels
 from spdtokens.spd.arrays import as_tensor
 from spdtokens.spd.embeddings.base import Embedding, check_fitted_shape
-from spdtokens.spd.matrix_functions import spectral
-from spdtokens.spd.scalar_functions import LOG
+from spdtokens.spd.matrix_functions import LOG, spectral
 from spdtokens.spd.validation import check_spd
 
 #: Filters a class, where there are channels enough.

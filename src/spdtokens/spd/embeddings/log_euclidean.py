@@ -8,8 +8,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from spdtokens.spd.embeddings.base import Embedding
-from spdtokens.spd.matrix_functions import expm, logm, spectral_token
-from spdtokens.spd.scalar_functions import LOG
+from spdtokens.spd.matrix_functions import LOG, expm, logm, spectral_token
 
 
 @dataclass(frozen=True)
