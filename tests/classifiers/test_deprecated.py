@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import make_pipeline
 
 from spdtokens import (
@@ -25,6 +25,10 @@ X = 1e-5 * np.random.default_rng(0).standard_normal((40, 4, 200)) * (1 + 0.4 * Y
 RECOMMENDED = ("affine_invariant", "whitened_root", "principal_correlation", "class_filters")
 SMALL: dict[str, Any] = {"d_model": 16, "n_layers": 1, "n_heads": 2, "epochs": 2, "random_state": 0}
 CASES: dict[str, tuple[dict[str, Any], BaseEstimator]] = {
+    "flicker": (
+        {"stimulus_frequencies": (10.0, 15.0)},
+        make_decoder("ssvep", sfreq=100, stimulus_hz=(10.0, 15.0)),
+    ),
     "default": ({}, make_decoder("mi", sfreq=100)),
     "isometric": (
         {"isometric": True},
@@ -74,11 +78,29 @@ def test_classifier_is_the_decoder_that_was_meant(case: str) -> None:
     np.testing.assert_array_equal(found, wanted)
 
 
-def test_tokenizer_is_a_pipeline_to_tokens() -> None:
+@pytest.mark.parametrize("bands", ["8-30", "paper3"])
+@pytest.mark.parametrize("embedding", ["log_euclidean", ["euclidean", "class_filters"]], ids=str)
+def test_tokenizer_is_a_pipeline_to_tokens_with_an_axis(embedding: Any, bands: str) -> None:
     with pytest.warns(FutureWarning):
-        old = Tokenizer("log_euclidean", sfreq=100, covariance="oas", isometric=True)
-    new = make_pipeline(FilterBankCovariances(100, estimator="oas"), TokenEmbedding(isometric=True))
-    np.testing.assert_array_equal(old.fit_transform(X), new.fit_transform(X))
+        old = Tokenizer(embedding, sfreq=100, covariance="oas", bands=bands, isometric=True)
+    C = FilterBankCovariances(100, estimator="oas", bands=bands).fit_transform(X)
+    new = TokenEmbedding(embedding, isometric=True).fit(C, Y)
+    np.testing.assert_array_equal(old.fit_transform(X, Y), new.tokens(C))
+    np.testing.assert_array_equal(clone(old).fit(X, Y).transform(X), new.tokens(C))
+    with pytest.warns(FutureWarning):
+        of_matrices = Tokenizer(embedding, isometric=True)
+    np.testing.assert_array_equal(of_matrices.fit_transform(C, Y), new.tokens(C))
+
+
+def test_what_fit_takes_is_handed_on() -> None:
+    groups, weight = np.arange(40) // 4, np.random.default_rng(1).uniform(0.5, 2, 40)
+    with pytest.warns(FutureWarning):
+        old = SPDTokenClassifier(sfreq=100, paradigm="erp")
+    found = old.fit(X, Y, groups=groups, sample_weight=weight).predict_proba(X)
+    new = make_decoder("erp", sfreq=100).fit(X, Y, groups=groups, sample_weight=weight)
+    np.testing.assert_array_equal(found, new.predict_proba(X))
+    with pytest.warns(FutureWarning), pytest.raises(TrainingError, match="no preset 'best'"):
+        SPDTokenClassifier(sfreq=100, preset="best")
 
 
 def test_regularisation_that_is_gone_is_refused() -> None:

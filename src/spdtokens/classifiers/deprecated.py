@@ -6,6 +6,8 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
@@ -56,17 +58,27 @@ def _warn(old: str, new: str) -> None:
     warnings.warn(text, FutureWarning, stacklevel=3)
 
 
+class _Tokens(TokenEmbedding):
+    """Tokens (n, tokens, features), as the first edition gave them."""
+
+    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
+        return self.fit(X, y).tokens(X)
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        return self.tokens(X)
+
+
 def Tokenizer(
     embedding: str | Sequence[str] = "log_euclidean", *, sfreq: float | None = None, **options: Any
 ) -> Pipeline:
-    """Make a pipeline from trials to tokens.
+    """Make a pipeline from trials to tokens (n, tokens, features).
 
     .. deprecated:: 0.2
        Use :class:`spdtokens.FilterBankCovariances` and :class:`spdtokens.TokenEmbedding`.
     """
     _warn("Tokenizer", "FilterBankCovariances and TokenEmbedding in a pipeline")
     filterbank = _renamed(options)
-    steps: list[tuple[str, BaseEstimator]] = [("tokens", TokenEmbedding(embedding, **options))]
+    steps: list[tuple[str, BaseEstimator]] = [("tokens", _Tokens(embedding, **options))]
     if sfreq is not None:
         steps.insert(0, ("filterbank", FilterBankCovariances(sfreq, **filterbank)))
     return Pipeline(steps)
