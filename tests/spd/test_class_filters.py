@@ -115,9 +115,9 @@ def test_what_is_missing_is_told() -> None:
     embedding = get_embedding("class_filters")
     with pytest.raises(UserError, match="requires y"):
         embedding.fit(C)
-    with pytest.raises(UserError, match="60 .* one class"):
+    with pytest.raises(UserError, match=r"60 .* one class"):
         embedding.fit(C, np.zeros(60))
-    with pytest.raises(UserError, match="60 labels.*59"):
+    with pytest.raises(UserError, match=r"60 labels.*59"):
         embedding.fit(C, y[:-1])
     with pytest.raises(RuntimeError, match="call `fit` with labelled training matrices"):
         embedding.to_token(C)

@@ -32,7 +32,7 @@ DEFAULT_LIMIT = 2 * 1024**3
 #: Rooms whose code makes tokens.
 ROOMS = ("runtime", "spd", "signal")
 #: Attributes of fitted steps on which their output depends.
-LEARNT = ("front_", "tokens_", "registered_")
+LEARNT = ("front_", "tokens_", "_added")
 #: Names of our files; those in .npy are of version 0.1. All others in the folder are not ours.
 OURS = re.compile(r"[0-9a-f]{40}\.np[yz]")
 
