@@ -3,13 +3,16 @@ from __future__ import annotations
 import numpy as np
 
 from spdtokens.bench import tokenize
-from spdtokens.signal import Tokenizer
+from spdtokens.signal import FilterBankCovariances
+from spdtokens.spd import TokenEmbedding
 
 
 def test_ways_agree_where_filters_do(monkeypatch) -> None:
     """SciPy's filter and ours have the same response; only the ends of trials differ."""
     X = np.random.default_rng(0).standard_normal((4, 3, 2000))
-    ours = Tokenizer(sfreq=tokenize.SFREQ, bands="paper3", regularisation=0.0).fit(X).transform(X)
+    filterbank = FilterBankCovariances(tokenize.SFREQ, bands="paper3", regularisation=0.0)
+    C = filterbank.fit_transform(X)
+    ours = TokenEmbedding().fit(C).tokens(C)
     # SciPy pads by 30 samples, too few for a 4-8 Hz band: that much the ends weigh in 8 s.
     np.testing.assert_allclose(tokenize.vectorised(X), ours, atol=0.2)
     assert np.corrcoef(tokenize.vectorised(X).ravel(), ours.ravel())[0, 1] > 0.999

@@ -324,7 +324,7 @@ def test_bad_settings_are_refused(change: dict, error: type, message: str) -> No
 def test_bad_tokens_are_refused() -> None:
     X, y = tokens()
     model = ready()
-    with pytest.raises(TrainingError, match="one class, left"):
+    with pytest.raises(TrainingError, match="All 60 training trials are of one class, left"):
         model.fit(X, np.full(60, "left"))
     with pytest.raises(ValueError, match="59"):
         model.fit(X, y[:-1])

@@ -3,39 +3,46 @@ from __future__ import annotations
 import multiprocessing
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.pipeline import Pipeline, make_pipeline
 
+from spdtokens import FilterBankCovariances, TokenEmbedding
 from spdtokens.data import DataError
 from spdtokens.data import cache as module
 from spdtokens.data.cache import TokenCache, default_folder, digest
-from spdtokens.signal import Tokenizer
 
 X = np.random.default_rng(0).standard_normal((12, 3, 200))
 Y = np.arange(12) % 2
 
 
-def fitted(**options) -> Tokenizer:
-    return Tokenizer(**{"sfreq": 100.0, "bands": [(4, 30)]} | options).fit(X, Y)
+def steps(embedding: str = "log_euclidean", unit_free: bool = False, **options: Any) -> Pipeline:
+    filterbank = FilterBankCovariances(**{"sfreq": 100.0, "bands": [(4, 30)]} | options)
+    return make_pipeline(filterbank, TokenEmbedding(embedding, unit_free=unit_free))
 
 
-class Counting(Tokenizer):
+def fitted(**options: Any) -> Pipeline:
+    return steps(**options).fit(X, Y)
+
+
+class Counting(Pipeline):
     calls = 0
 
-    def transform(self, trials):
+    def transform(self, trials: Any) -> Any:
         type(self).calls += 1
         return super().transform(trials)
 
 
 def test_second_time_from_disk(tmp_path: Path) -> None:
     cache = TokenCache(tmp_path)
-    tokenizer = Counting(sfreq=100.0).fit(X)
+    made = Counting(steps().steps).fit(X)
     Counting.calls = 0
-    first, second = cache.transform(tokenizer, X), cache.transform(tokenizer, X)
+    first, second = cache.transform(made, X), cache.transform(made, X)
     np.testing.assert_array_equal(first, second)
     assert Counting.calls == 1
-    TokenCache(tmp_path, enabled=False).transform(tokenizer, X)
+    TokenCache(tmp_path, enabled=False).transform(made, X)
     assert Counting.calls == 2
     assert [p.suffix for p in tmp_path.iterdir()] == [".npz"]
 
@@ -43,7 +50,7 @@ def test_second_time_from_disk(tmp_path: Path) -> None:
 def test_any_change_is_another_entry() -> None:
     other = X.copy()
     other[3, 1, 7] += 1e-12
-    names = {
+    names = [
         digest(fitted(), X),
         digest(fitted(), other),
         digest(fitted(), X[:6]),
@@ -51,24 +58,25 @@ def test_any_change_is_another_entry() -> None:
         digest(fitted(bands=[(4, 31)]), X),
         digest(fitted(embedding="euclidean"), X),
         digest(fitted(embedding="affine_invariant"), X),
-        digest(Tokenizer("affine_invariant", sfreq=100.0, bands=[(4, 30)]).fit(X[:6]), X),
-        digest(fitted(covariance="xdawn", n_filters=1), X),
-        digest(
-            Tokenizer(sfreq=100.0, bands=[(4, 30)], covariance="xdawn", n_filters=1).fit(
-                X, Y[::-1]
-            ),
-            X,
-        ),
-    }
-    assert len(names) == 10
-    assert digest(fitted(covariance="xdawn"), X) == digest(fitted(covariance="xdawn"), X)
+        digest(steps("affine_invariant").fit(X[:6]), X),
+        digest(fitted(embedding="class_filters"), X),
+        digest(steps("class_filters").fit(X, Y[::-1]), X),
+        digest(fitted(unit_free=True), X),
+        digest(steps(unit_free=True).fit(X[:6]), X),
+        digest(fitted(estimator="xdawn", n_filters=1), X),
+        digest(steps(estimator="xdawn", n_filters=1).fit(X, Y[::-1]), X),
+    ]
+    assert len(set(names)) == len(names)
+    assert digest(fitted(estimator="xdawn"), X) == digest(fitted(estimator="xdawn"), X)
+    # What was learnt does not matter where tokens do not depend on it.
+    assert digest(steps().fit(X[:6]), X) == digest(fitted(), X)
 
 
 def test_bounded(tmp_path: Path) -> None:
     cache = TokenCache(tmp_path, limit=3000)
-    tokenizer = fitted()
+    made = fitted()
     for i in range(6):
-        cache.transform(tokenizer, X + i)
+        cache.transform(made, X + i)
         for age, (file, _, _) in enumerate(reversed(cache.entries())):
             os.utime(file, (1e9 - age, 1e9 - age))
     assert sum(size for _, size, _ in cache.entries()) <= 3000

@@ -15,7 +15,7 @@ import scipy.io
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spdtokens import Tokenizer, evaluate
+from spdtokens import FilterBankCovariances, TokenEmbedding, evaluate
 from spdtokens.data import Dataset, Selection, from_arrays, load_dataset, select
 from spdtokens.data.check import check_recording
 from spdtokens.data.official import bci2a, load_bci2a, load_bcicha, load_mamem, moabb_sets
@@ -277,7 +277,8 @@ def test_results_do_not_depend_on_the_dtype(tmp_path: Path, dtype: str) -> None:
         dataset = load_dataset(path)
         trials = dataset.load("1", "1")
         checked = check_recording(dataset, trials)
-        tokens = Tokenizer(sfreq=100.0, bands="broadband").fit_transform(trials.X)
+        C = FilterBankCovariances(100.0, bands="broadband").fit_transform(trials.X)
+        tokens = TokenEmbedding().fit_transform(C)
         answer = evaluate(path, ["ts-lr"], "blocks", protocol_options={"folds": 4})
         probabilities = [run.probabilities for run in answer.results["ts-lr"]]
         found.append((checked.rms, checked.rank, tokens, np.concatenate(probabilities)))

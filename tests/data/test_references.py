@@ -1,4 +1,4 @@
-"""The honest reference numbers of the real recordings, through our loaders and tokenizer."""
+"""The honest reference numbers of the real recordings, through our loaders and filter bank."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from spdtokens.data import Dataset, load_dataset
-from spdtokens.signal import Tokenizer, stimulus_bands
+from spdtokens.signal import FilterBankCovariances, stimulus_bands
+from spdtokens.spd import TokenEmbedding
 
 REAL = Path(__file__).parents[3] / "shared" / "data"
 pytestmark = pytest.mark.skipif(
@@ -23,10 +24,10 @@ POINTS = 0.015
 
 
 def ts_lr(balanced: bool = False, standardised: bool = False, **options) -> Pipeline:
-    """Tangent space of every token, side by side, and logistic regression."""
+    """Tangent space of every matrix, side by side, and logistic regression."""
     return make_pipeline(
-        Tokenizer("affine_invariant", isometric=True, **options),
-        FunctionTransformer(lambda tokens: tokens.reshape(len(tokens), -1)),
+        FilterBankCovariances(**options) if options else FunctionTransformer(),
+        TokenEmbedding("affine_invariant", isometric=True),
         StandardScaler() if standardised else FunctionTransformer(),
         LogisticRegression(max_iter=2000, class_weight="balanced" if balanced else None),
     )
@@ -48,7 +49,7 @@ def test_p300() -> None:
     for test in np.array_split(np.arange(len(trials)), 5):
         train = np.setdiff1d(np.arange(len(trials)), test)
         # The recording is filtered already; to filter again costs a point.
-        model = ts_lr(balanced=True, sfreq=dataset.sfreq, bands="none", covariance="xdawn")
+        model = ts_lr(balanced=True, sfreq=dataset.sfreq, bands="none", estimator="xdawn")
         model.fit(trials.X[train], trials.y[train])
         scores = model.predict_proba(trials.X[test])[:, 1]
         auc.append(roc_auc_score(trials.y[test], scores))
@@ -69,7 +70,7 @@ def test_motor_imagery_64_channels() -> None:
             bands=[(8, 30)],
             tmin=dataset.tmin,
             windows=[(0.5, 4.0)],
-            covariance="oas",
+            estimator="oas",
         ).fit(X[run != held_out], y[run != held_out])
         scores.append(model.score(X[run == held_out], y[run == held_out]))
     assert np.mean(scores) == pytest.approx(0.80, abs=POINTS)
@@ -79,12 +80,8 @@ def leave_one_session_out(dataset: Dataset, bands) -> float:
     subjects = []
     for subject in dataset.subjects:
         sessions = [dataset.load(subject, session) for session in dataset.sessions(subject)]
-        tokenizer = Tokenizer(
-            sfreq=dataset.sfreq,
-            bands=bands,
-            windows=[(1.0, 5.5)],
-        )
-        C = [tokenizer.fit(session.X).covariances(session.X) for session in sessions]
+        filterbank = FilterBankCovariances(dataset.sfreq, bands=bands, windows=[(1.0, 5.5)])
+        C = [filterbank.fit_transform(session.X) for session in sessions]
         scores = []
         for held_out, test in enumerate(sessions):
             rest = [i for i in range(len(sessions)) if i != held_out]

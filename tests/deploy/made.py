@@ -7,54 +7,70 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
-from spdtokens import SPDTokenClassifier, Tokenizer
-from spdtokens.deploy.convert import make_decoder
+from spdtokens import (
+    DecodingPipeline,
+    FilterBankCovariances,
+    TokenEmbedding,
+    TokenTransformerClassifier,
+    make_decoder,
+)
+from spdtokens.deploy.convert import as_decoder
 from spdtokens.runtime import Decoder
 
 SFREQ, CHANNELS, SAMPLES = 100.0, 4, 150
 NAMES = ("C3", "Cz", "C4", "Pz")
-TINY = {"preset": "paper-small", "d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 24}
-#: Options of the classifier, by name: every way through the runtime.
-KINDS: dict[str, dict[str, Any]] = {
-    "imagery": {},
-    "causal": {"filtering": "causal"},
-    "unfiltered": {"bands": "none", "covariance": "scm"},
-    "below and above": {"bands": [(None, 20.0), (5.0, None)], "covariance": "sample"},
-    "windows": {"windows": [(0.1, 0.7), (0.5, 1.4)], "bands": [(4, 12), (12, 30)]},
-    "potentials": {"paradigm": "erp"},
-    "averages": {"paradigm": "erp", "covariance": "erp", "cross_fit": 1},
-    "flicker": {"stimulus_frequencies": (8.0, 13.0)},
-    "no reference": {"embedding": ["log_euclidean", "bures_wasserstein", "euclidean"]},
-    "triangular": {"embedding": ["cholesky", "log_cholesky"]},
-    "paper's": {"preset": "paper-small", "regularisation": "paper", "floor": "paper"},
-    "transformer": TINY | {"epochs": 2},
-    "ensemble": TINY | {"epochs": 2, "ensemble": 2, "bands": "paper3", "attention": "geometric"},
-}
-KINDS["paper's"] |= KINDS["transformer"] | {"unit_in_volts": 1e-6}
-#: Options that the covariances already carry.
-OF_SIGNALS = {
-    "bands",
-    "windows",
-    "filtering",
-    "covariance",
-    "cross_fit",
-    "regularisation",
-    "unit_in_volts",
-    "stimulus_frequencies",
+TINY: dict[str, Any] = {"d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 24, "batch_size": 32}
+
+
+def _recommended(paradigm: str = "mi", stimulus_hz: Any = (), **changes: Any) -> DecodingPipeline:
+    decoder = make_decoder(paradigm, sfreq=SFREQ, stimulus_hz=stimulus_hz)
+    return decoder.set_params(**changes)
+
+
+def _paper(filterbank: dict[str, Any], **changes: Any) -> DecodingPipeline:
+    classifier = TokenTransformerClassifier(**TINY | {"epochs": 2, "random_state": 0} | changes)
+    first = FilterBankCovariances(SFREQ, **filterbank)
+    return DecodingPipeline([("filterbank", first), ("classifier", classifier)])
+
+
+#: Pipelines by name: every way through the runtime.
+KINDS: dict[str, DecodingPipeline] = {
+    "imagery": _recommended(),
+    "causal": _recommended(filterbank__filtering="causal"),
+    "unfiltered": _recommended(filterbank__bands="none", filterbank__estimator="scm"),
+    "below and above": _recommended(
+        filterbank__bands=[(None, 20.0), (5.0, None)], filterbank__estimator="sample"
+    ),
+    "windows": _recommended(
+        filterbank__windows=[(0.1, 0.7), (0.5, 1.4)], filterbank__bands=[(4, 12), (12, 30)]
+    ),
+    "potentials": _recommended("erp"),
+    "averages": _recommended("erp", filterbank__estimator="erp", filterbank__cross_fit=1),
+    "flicker": _recommended("ssvep", (8.0, 13.0)),
+    "no reference": _recommended(
+        classifier__embedding=["log_euclidean", "bures_wasserstein", "euclidean"]
+    ),
+    "triangular": _recommended(classifier__embedding=["cholesky", "log_cholesky"]),
+    "paper's": _paper(
+        {"estimator": "paper", "unit_in_volts": 1e-6},
+        embedding=TokenEmbedding(floor="paper", unit_free=True),
+    ),
+    "transformer": _paper({}),
+    "ensemble": _paper({"bands": "paper3"}, ensemble=2, attention="geometric"),
 }
 
 
 @dataclass(frozen=True)
 class Made:
-    """A decoder, and what it was made of."""
+    """A decoder, and the pipeline it was made of."""
 
     decoder: Decoder
-    front: Tokenizer
-    classifier: SPDTokenClassifier
+    pipeline: DecodingPipeline
 
     def expected(self, X: Any) -> Any:
-        return self.classifier.predict_proba(self.front.covariances(X))
+        return self.pipeline.predict_proba(X)
 
 
 def trials(n: int = 40, seed: int = 0) -> tuple[Any, Any]:
@@ -73,12 +89,6 @@ def trials(n: int = 40, seed: int = 0) -> tuple[Any, Any]:
 @cache
 def made(kind: str) -> Made:
     X, y = trials()
-    options = {"random_state": 0, **KINDS[kind]}
-    front = SPDTokenClassifier(sfreq=SFREQ, tmin=0.0, **options).make_tokenizer(X)
-    C = front.fit_covariances(X, y)
-    rest = {name: value for name, value in options.items() if name not in OF_SIGNALS}
-    classifier = SPDTokenClassifier(**rest).fit(C, y)
-    decoder = make_decoder(
-        front, classifier, classes=("left", "right"), ch_names=NAMES, about={"made": kind}
-    )
-    return Made(decoder, front, classifier)
+    pipeline = clone(KINDS[kind]).fit(X, y)
+    decoder = as_decoder(pipeline, ch_names=NAMES, classes=("left", "right"), about={"made": kind})
+    return Made(decoder, pipeline)

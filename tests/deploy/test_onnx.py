@@ -13,8 +13,8 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import spdtokens
-from spdtokens import SPDTokenClassifier
-from spdtokens.deploy.convert import make_decoder
+from spdtokens import TokenTransformerClassifier
+from spdtokens.deploy.convert import as_decoder
 from spdtokens.deploy.errors import DeployError
 from spdtokens.deploy.onnx import onnx_model, write_onnx
 from spdtokens.runtime import load_model, model_bytes
@@ -54,9 +54,9 @@ def test_tokens_and_attention(tokens: int, attention: str, path: Path) -> None:
     C, y = A @ A.swapaxes(-1, -2) / 12, np.arange(30) % 2
     C[y == 1, :, 0] *= 2
     C[y == 1, :, :, 0] *= 2
-    classifier = SPDTokenClassifier(**TINY, epochs=1, attention=attention, random_state=0)
+    classifier = TokenTransformerClassifier(**TINY, epochs=1, attention=attention, random_state=0)
     classifier.fit(C, y)
-    decoder = make_decoder(None, classifier, classes=("a", "b"), ch_names=NAMES)
+    decoder = as_decoder(classifier, classes=("a", "b"), ch_names=NAMES)
     path.write_bytes(model_bytes(decoder))
     write_onnx(path, path.with_suffix(".onnx"))
     wanted = classifier.predict_proba(C)

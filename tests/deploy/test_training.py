@@ -9,10 +9,10 @@ from typing import Any
 import mne
 import numpy as np
 import pytest
-from spdtokens.training.methods import Settings, get_method
 
 import spdtokens
-from spdtokens import SPDTokenClassifier, evaluate, load_dataset, train
+from spdtokens import TokenTransformerClassifier, evaluate, load_dataset, make_decoder, train
+from spdtokens.classifiers.methods import get_method
 from spdtokens.data import Dataset, Recording, from_arrays
 from spdtokens.deploy import load_model, predict
 from spdtokens.deploy.errors import DeployError
@@ -49,16 +49,26 @@ def test_the_score_is_that_of_evaluate(edf: Path) -> None:
     assert about["protocol"] == "blocks"
 
 
-def test_the_model_is_that_of_the_classifier(edf: Path) -> None:
+def test_the_model_is_the_decoder_of_the_paradigm(edf: Path) -> None:
     trained = train(edf, tmin=0.5, tmax=3.5)
     recording = trained.dataset.load("1", "1")
-    classifier = spdtokens.SPDTokenClassifier(
-        sfreq=trained.dataset.sfreq, tmin=0.5, windows=[trained.dataset.window]
-    ).fit(recording.X, recording.y)
-    wanted = classifier.predict_proba(recording.X)
-    np.testing.assert_allclose(
-        trained.decoder.predict_proba(recording.X), wanted, rtol=0, atol=1e-9
+    decoder = make_decoder(
+        "mi", sfreq=trained.dataset.sfreq, tmin=0.5, window=trained.dataset.window
     )
+    wanted = decoder.fit(recording.X, recording.y).predict_proba(recording.X)
+    for found in (trained.decoder, trained.pipeline):
+        np.testing.assert_allclose(found.predict_proba(recording.X), wanted, rtol=0, atol=1e-9)
+
+
+def test_the_papers_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TokenTransformerClassifier.__init__.__kwdefaults__, "epochs", 2)
+    dataset = from_arrays(*trials(), sfreq=SFREQ, ch_names=NAMES)
+    trained = train(dataset, preset="paper")
+    trained.save(tmp_path / "model.spdt")
+    assert isinstance(trained.pipeline[-1], TokenTransformerClassifier)
+    X, _ = trials(10, seed=1)
+    found = load_model(tmp_path / "model.spdt").predict_proba(X)
+    np.testing.assert_allclose(found, trained.pipeline.predict_proba(X), rtol=0, atol=1e-5)
 
 
 def test_guesses_are_called_guesses() -> None:
@@ -156,20 +166,17 @@ def test_potentials_and_flicker(how: dict[str, Any], tmp_path: Path) -> None:
     assert decoder.about["paradigm"] == how.get("paradigm", "ssvep")
     assert len(decoder.tokens.embeddings) == 4
     X, y = trials()
-    # As the classifier on the signals themselves, which knows whether rows are channels.
-    options = get_method("recommended").options(trained.dataset, Settings())
-    wanted = SPDTokenClassifier(**options).fit(X, y).predict_proba(X)
+    wanted = get_method("recommended").make(trained.dataset).fit(X, y).predict_proba(X)
     np.testing.assert_allclose(decoder.predict_proba(X), wanted, rtol=0, atol=1e-8)
 
 
-def test_few_potentials_are_told_by_their_channels() -> None:
-    """More trials than channels, fewer than rows of their matrices."""
+def test_few_potentials_are_told_by_the_rows_of_their_matrices() -> None:
+    """More trials than channels, fewer than rows."""
     X, y = trials(12)
     trained = train(from_arrays(X, y, sfreq=SFREQ, ch_names=NAMES), paradigm="erp")
     assert len(NAMES) < len(X) <= trained.decoder.shape[-1]
-    assert trained.decoder.tokens.filters is not None
-    options = get_method("recommended").options(trained.dataset, Settings())
-    wanted = SPDTokenClassifier(**options).fit(X, y).predict_proba(X)
+    assert trained.decoder.tokens.filters is None
+    wanted = get_method("recommended").make(trained.dataset).fit(X, y).predict_proba(X)
     np.testing.assert_allclose(trained.decoder.predict_proba(X), wanted, rtol=0, atol=1e-8)
 
 
@@ -179,7 +186,8 @@ def test_causal_filters() -> None:
     assert trained.decoder.front is not None
     assert trained.decoder.front.filtering == "causal"
     run = trained.evaluation.results["recommended"][0]
-    assert run.spec.settings["changes"] == {"filtering": "causal"}  # it is what was tested
+    (_, tested), _ = run.spec.estimator["steps"]
+    assert tested["filtering"] == "causal"  # it is what was tested
     with pytest.raises(DeployError, match="'recommended' only"):
         train(dataset, filtering="causal", preset="paper")
 

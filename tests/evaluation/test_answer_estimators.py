@@ -536,6 +536,7 @@ def test_what_is_no_map_of_signals_is_refused() -> None:
         (signals, [3], "int"),
         (signals, {"mine": None}, "NoneType"),
         (signals, make_decoder("mi", sfreq=250), "250"),
+        (signals, make_decoder("mi", sfreq=SFREQ, tmin=-0.25, window=(0.25, 1.0)), "tmin=-0.25"),
         (signals, make_pipeline(StandardTrials(99), MDM()), "99"),
         (signals, NetworkClassifier("eegnet", sfreq=50), "50"),
         (signals, NetworkClassifier("eegnett", sfreq=SFREQ), "eegnett"),

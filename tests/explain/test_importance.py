@@ -5,25 +5,38 @@ import copy
 import numpy as np
 import pytest
 import torch
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from spdtokens import SPDTokenClassifier
+from spdtokens import (
+    DecodingPipeline,
+    FilterBankCovariances,
+    TokenDiscriminantClassifier,
+    TokenTransformerClassifier,
+    make_decoder,
+)
 from spdtokens.explain import ExplainError, band_attention, channel_importance
 from spdtokens.spd import EMBEDDINGS
 from tests.explain.planted import BAND, BANDS, CHANNEL, CHANNELS, SFREQ, planted_trials
 
-TINY = {"preset": "paper", "d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 32, "dropout": 0.1}
+TINY = {"d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 32, "dropout": 0.1}
 LEARNT = {"epochs": 25, "learning_rate": 4e-3}
 
 
-def fitted(**more) -> SPDTokenClassifier:
+def fitted(filterbank: dict | None = None, **more) -> DecodingPipeline:
+    options = {"random_state": 1, **TINY, **LEARNT, **more}
+    return of_steps(TokenTransformerClassifier(**options), **filterbank or {})
+
+
+def of_steps(classifier, unit: float = 1.0, **options) -> DecodingPipeline:
     X, y = planted_trials(120)
-    options = {"sfreq": SFREQ, "bands": BANDS, "random_state": 1, **TINY, **LEARNT, **more}
-    return SPDTokenClassifier(**options).fit(X, y)
+    first = FilterBankCovariances(**{"sfreq": SFREQ, "bands": BANDS, **options})
+    model = DecodingPipeline([("filterbank", first), ("classifier", classifier)])
+    return model.fit(unit * X, y)
 
 
 @pytest.fixture(scope="module")
-def model() -> SPDTokenClassifier:
+def model() -> DecodingPipeline:
     return fitted()
 
 
@@ -40,11 +53,9 @@ def test_the_planted_channel_and_band_come_first(embedding: str) -> None:
     assert share[:, CHANNEL].sum() > 2 * np.delete(share.sum(0), CHANNEL).max()
 
 
-def differences(model: SPDTokenClassifier, X: np.ndarray, asked: np.ndarray) -> np.ndarray:
+def differences(model: DecodingPipeline, X: np.ndarray, asked: np.ndarray) -> np.ndarray:
     """Importance by central differences of probabilities: no gradient, no network by hand."""
-    matrices = model.tokenizer_.covariances(X)
-    same = copy.deepcopy(model)
-    same.tokenizer_.set_params(sfreq=None, unit_free=False)  # takes the matrices as they are
+    matrices = model["filterbank"].transform(X)
     _, tokens, d, _ = matrices.shape
     found, step = np.zeros((tokens, d)), 1e-6  # a larger step may cross a kink of ReLU
     for at in np.ndindex(tokens, d):
@@ -53,7 +64,7 @@ def differences(model: SPDTokenClassifier, X: np.ndarray, asked: np.ndarray) -> 
             louder = matrices.copy()
             louder[:, at[0], at[1], :] *= np.exp(sign * step)
             louder[:, at[0], :, at[1]] *= np.exp(sign * step)
-            logs = np.log(same.predict_proba(louder))
+            logs = np.log(model["classifier"].predict_proba(louder))
             margins.append(logs[np.arange(len(X)), asked] - logs.mean(1))
         found[at] = np.abs(margins[0] - margins[1]).mean() / (2 * step)
     found *= np.log(np.diagonal(matrices, axis1=2, axis2=3)).std(0)
@@ -73,13 +84,14 @@ def test_an_ensemble_is_explained_by_its_mean_probability() -> None:
     model = fitted(ensemble=2, epochs=2)
     expected = differences(model, X, y)
     np.testing.assert_allclose(channel_importance(model, X, y), expected, rtol=1e-4)
-    one = copy.copy(model)
-    one.networks_ = model.networks_[:1]
-    assert np.abs(channel_importance(one, X, y) - expected).max() > 1e-4
+    one = copy.copy(model["classifier"])
+    one.networks_ = one.networks_[:1]
+    matrices = model["filterbank"].transform(X)
+    assert np.abs(channel_importance(one, matrices, y) - expected).max() > 1e-4
 
 
 def test_neither_batches_nor_units_nor_the_mode_matter(
-    model: SPDTokenClassifier, monkeypatch: pytest.MonkeyPatch
+    model: DecodingPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, _ = planted_trials(20, seed=4)
     whole = channel_importance(model, X)
@@ -87,44 +99,46 @@ def test_neither_batches_nor_units_nor_the_mode_matter(
     np.testing.assert_allclose(channel_importance(model, X, predicted), whole, rtol=1e-9)
     monkeypatch.setattr("spdtokens.explain.importance.AT_ONCE", 7)
     np.testing.assert_allclose(channel_importance(model, X), whole, rtol=1e-9)
-    train, labels = planted_trials(120)
-    microvolts = SPDTokenClassifier(**model.get_params()).fit(1e6 * train, labels)
+    microvolts = of_steps(clone(model["classifier"]), unit=1e6)
     np.testing.assert_allclose(channel_importance(microvolts, 1e6 * X, predicted), whole, rtol=0.02)
-    assert not model.networks_[0].training
-    assert all(p.grad is None for p in model.networks_[0].parameters())
+    (network,) = model["classifier"].networks_
+    assert not network.training
+    assert all(p.grad is None for p in network.parameters())
 
 
-def test_covariances_are_explained_as_they_are_given(model: SPDTokenClassifier) -> None:
-    X, y = planted_trials(160)
-    C = model.tokenizer_.covariances(X)
-    options = {k: v for k, v in model.get_params().items() if k not in ("sfreq", "bands")}
-    given = SPDTokenClassifier(**options).fit(C, y)
+def test_covariances_are_explained_as_they_are_given(model: DecodingPipeline) -> None:
     test = planted_trials(30, seed=5)[0]
-    share = channel_importance(given, model.tokenizer_.covariances(test))
+    share = channel_importance(model["classifier"], model["filterbank"].transform(test))
+    np.testing.assert_allclose(share, channel_importance(model, test), rtol=1e-9)
     assert np.unravel_index(share.argmax(), share.shape) == (BAND, CHANNEL)
 
 
-def test_what_cannot_be_explained_is_refused(model: SPDTokenClassifier) -> None:
+def test_what_cannot_be_explained_is_refused(model: DecodingPipeline) -> None:
     X, y = planted_trials(12)
     with pytest.raises(ExplainError, match="12 trials but labels of shape"):
         channel_importance(model, X, y[:3])
-    with pytest.raises(ExplainError, match="not a LogisticRegression"):
+    with pytest.raises(ExplainError, match="LogisticRegression"):
         channel_importance(LogisticRegression(), X)
-    prototypes = fitted(covariance="xdawn", n_filters=1, epochs=1)
-    with pytest.raises(ExplainError, match="covariance='sample' to see channels"):
+    prototypes = fitted({"estimator": "xdawn", "n_filters": 1}, epochs=1)
+    with pytest.raises(ExplainError, match="estimator='sample' to see channels"):
         channel_importance(prototypes, X)
+    with pytest.raises(ExplainError, match="delays"):
+        channel_importance(fitted({"delays": (0.1,)}, epochs=1), X)
+    tokens = TokenDiscriminantClassifier(None).fit(X[:, :, 0], y)
+    with pytest.raises(ExplainError, match="over matrices"):
+        channel_importance(tokens, X[:, :, 0])
     with pytest.raises(ExplainError, match="in these 1 trials"):
         channel_importance(model, X[:1])
     deaf = copy.deepcopy(model)
     with torch.no_grad():
-        deaf.networks_[0].head.weight.zero_()
+        deaf["classifier"].networks_[0].head.weight.zero_()
     with pytest.raises(ExplainError, match="moves the scores of the model"):
         channel_importance(deaf, X)
 
 
-def test_the_recommended_preset_is_explained_too() -> None:
+def test_the_discriminant_is_explained_too() -> None:
     X, y = planted_trials(120)
-    model = SPDTokenClassifier(sfreq=SFREQ, bands=BANDS, covariance="sample").fit(X, y)
+    model = of_steps(TokenDiscriminantClassifier())
     test, labels = planted_trials(80, seed=1)
     assert model.score(test, labels) > 0.85
     share = channel_importance(model, test)
@@ -132,6 +146,6 @@ def test_the_recommended_preset_is_explained_too() -> None:
     assert np.unravel_index(share.argmax(), share.shape) == (BAND, CHANNEL)
     with pytest.raises(ExplainError, match="tokens do not attend"):
         band_attention(model, test)
-    potentials = SPDTokenClassifier(sfreq=SFREQ, paradigm="erp", n_filters=1).fit(X, y)
+    potentials = make_decoder("erp", sfreq=SFREQ).set_params(filterbank__n_filters=1).fit(X, y)
     with pytest.raises(ExplainError, match="most rows"):
         channel_importance(potentials, test)

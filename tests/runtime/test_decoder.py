@@ -20,7 +20,7 @@ def test_a_session_is_seen_from_its_past() -> None:
     decoder = replace(it.decoder, recentring=start)
     references = running_references(C, start, 1, "riemann")
     W = whitener(references)
-    wanted = it.classifier.predict_proba(W @ C @ W)
+    wanted = it.pipeline["classifier"].predict_proba(W @ C @ W)
     np.testing.assert_allclose(decoder.predict_proba(X), wanted, rtol=0, atol=1e-9)
     session = decoder.session()
     one_by_one = [session.probabilities(x) for x in X]

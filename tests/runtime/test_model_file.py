@@ -46,8 +46,8 @@ def test_a_file_is_the_model(kind: str, tmp_path: Path) -> None:
 
 def test_the_library_of_the_format_reads_it(path: Path) -> None:
     arrays = load_file(path)
-    network = made("imagery").classifier.networks_[0]
-    np.testing.assert_array_equal(arrays["weight"], network.weight.numpy())
+    classifier = made("imagery").pipeline["classifier"]
+    np.testing.assert_array_equal(arrays["weight"], classifier.coef_)
 
 
 def test_recentred_models_remember_their_start(tmp_path: Path) -> None:

@@ -7,16 +7,26 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from spdtokens.training.network_classifier import NetworkClassifier
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from spdtokens import SPDTokenClassifier, Tokenizer
+from spdtokens import (
+    DecodingPipeline,
+    FilterBankCovariances,
+    NetworkClassifier,
+    Recentring,
+    StandardTrials,
+    TokenDiscriminantClassifier,
+    TokenEmbedding,
+    TokenMLPClassifier,
+    TokenTransformerClassifier,
+    make_decoder,
+)
+from spdtokens.classifiers import decoder, networks, transformer
 from spdtokens.runtime import signals
 from spdtokens.runtime.threads import one_thread, usable_threads
-from spdtokens.signal import standard, tokenizer
-from spdtokens.signal.standard import StandardTrials
-from spdtokens.spd import parallel
-from spdtokens.training import TokenTransformerClassifier
+from spdtokens.runtime.tokens import Tokens
+from spdtokens.signal import filterbank, standard
+from spdtokens.spd import parallel, tokens
 from tests.deploy.made import made, trials
 
 
@@ -104,47 +114,93 @@ def test_many_threads_at_once() -> None:
 
 
 X, Y = trials(12, seed=3)
-OPTIONS: dict[str, Any] = {"sfreq": 100.0}
-SMALL: dict[str, Any] = {"d_model": 8, "n_layers": 1, "n_heads": 2, "d_ff": 8, "epochs": 1}
+C = X @ X.swapaxes(1, 2) / X.shape[-1]
+SFREQ = 100.0
+SMALL: dict[str, Any] = {"epochs": 1, "random_state": 0}
 
 
 def _network() -> NetworkClassifier:
-    return NetworkClassifier("shallownet", **OPTIONS, recipe="common", epochs=1, random_state=0)
+    return NetworkClassifier("shallownet", sfreq=SFREQ, recipe="common", **SMALL)
+
+
+def _spdnet() -> NetworkClassifier:
+    return NetworkClassifier("spdnet", **SMALL)
+
+
+def _transformer() -> TokenTransformerClassifier:
+    return TokenTransformerClassifier(d_model=8, n_layers=1, n_heads=2, d_ff=8, **SMALL)
+
+
+def _mlp() -> TokenMLPClassifier:
+    return TokenMLPClassifier(width=8, **SMALL)
+
+
+def _decoder() -> DecodingPipeline:
+    return make_decoder("mi", sfreq=SFREQ)
 
 
 CALLS: dict[str, Callable[[], Any]] = {
-    "Tokenizer.fit": lambda: Tokenizer(**OPTIONS).fit(X),
-    "Tokenizer.fit_transform": lambda: Tokenizer(**OPTIONS).fit_transform(X),
-    "StandardTrials.fit": lambda: StandardTrials(**OPTIONS).fit(X),
-    "SPDTokenClassifier.fit": lambda: SPDTokenClassifier(**OPTIONS).fit(X, Y),
-    "preset paper": lambda: SPDTokenClassifier(preset="paper", **OPTIONS, **SMALL).fit(X, Y),
-    "NetworkClassifier.fit": lambda: _network().fit(X, Y),
+    "FilterBankCovariances.fit": lambda: FilterBankCovariances(SFREQ, estimator="erp").fit(X, Y),
+    "FilterBankCovariances.fit_transform": lambda: FilterBankCovariances(SFREQ).fit_transform(X),
+    "StandardTrials.fit": lambda: StandardTrials(SFREQ).fit(X),
+    "TokenEmbedding.fit": lambda: TokenEmbedding("affine_invariant").fit(C),
+    "TokenEmbedding.fit_transform": lambda: TokenEmbedding().fit_transform(C),
+    "Recentring.fit": lambda: Recentring().fit(C),
+    "DecodingPipeline.fit": lambda: _decoder().fit(X, Y),
+    "TokenDiscriminantClassifier.fit": lambda: TokenDiscriminantClassifier().fit(C, Y),
+    "TokenTransformerClassifier.fit": lambda: _transformer().fit(C, Y),
+    "TokenMLPClassifier.fit": lambda: _mlp().fit(C, Y),
+    "NetworkClassifier.fit": lambda: _spdnet().fit(C, Y),
     "Decoder.predict_proba": lambda: made("imagery").decoder.predict_proba(X),
     "Decoder.covariances": lambda: made("imagery").decoder.covariances(X),
     "Session.probabilities": lambda: made("imagery").decoder.session().probabilities(X[0]),
 }
-FITTED: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
-    "Tokenizer": (lambda: Tokenizer(**OPTIONS).fit(X), ("transform", "covariances")),
-    "StandardTrials": (lambda: StandardTrials(**OPTIONS).fit(X), ("transform",)),
-    "SPDTokenClassifier": (
-        lambda: SPDTokenClassifier(**OPTIONS).fit(X, Y),
-        ("predict", "predict_proba"),
+FITTED: dict[str, tuple[Callable[[], Any], Any, tuple[str, ...]]] = {
+    "FilterBankCovariances": (lambda: FilterBankCovariances(SFREQ).fit(X), X, ("transform",)),
+    "StandardTrials": (lambda: StandardTrials(SFREQ).fit(X), X, ("transform",)),
+    "TokenEmbedding": (lambda: TokenEmbedding().fit(C), C, ("transform", "tokens")),
+    "Recentring": (lambda: Recentring().fit(C), C, ("transform",)),
+    "make_decoder": (lambda: _decoder().fit(X, Y), X, ("predict", "predict_proba")),
+    "TokenDiscriminantClassifier": (
+        lambda: TokenDiscriminantClassifier().fit(C, Y),
+        C,
+        ("predict", "predict_proba", "decision_function"),
     ),
-    "NetworkClassifier": (lambda: _network().fit(X, Y), ("predict", "predict_proba")),
+    "TokenTransformerClassifier": (
+        lambda: _transformer().fit(C, Y),
+        C,
+        ("predict", "predict_proba", "decision_function"),
+    ),
+    "TokenMLPClassifier": (lambda: _mlp().fit(C, Y), C, ("predict", "predict_proba")),
+    "NetworkClassifier": (lambda: _spdnet().fit(C, Y), C, ("predict", "predict_proba")),
+    "NetworkClassifier of trials": (lambda: _network().fit(X, Y), X, ("predict_proba",)),
 }
 
 
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
-    """Numbers of threads at the moment in which trials are checked."""
+    """Numbers of threads at the moments in which something is computed."""
     found: list[set[int]] = []
 
-    def noting(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        return lambda trials: (found.append(counts()), function(trials))[1]
+    def noting(owner: Any, name: str) -> None:
+        function = getattr(owner, name)
 
-    monkeypatch.setattr(tokenizer, "check_trials", noting(tokenizer.check_trials))
-    monkeypatch.setattr(standard, "check_trials", noting(standard.check_trials))
-    monkeypatch.setattr(signals, "_check", noting(signals._check))
+        def noted(*args: Any, **options: Any) -> Any:
+            found.append(counts())
+            return function(*args, **options)
+
+        monkeypatch.setattr(owner, name, noted)
+
+    noting(filterbank, "check_trials")
+    noting(standard, "check_trials")
+    noting(signals, "_check")
+    noting(decoder, "congruence")
+    noting(decoder, "follow")
+    noting(tokens, "riemannian_mean")
+    noting(Tokens, "__call__")
+    noting(networks, "train_module")
+    noting(transformer, "train_runs")
+    noting(torch.nn.Module, "__call__")
     return found
 
 
@@ -160,11 +216,11 @@ def test_work_is_done_with_one_thread(call: str, seen: list[set[int]]) -> None:
 
 @pytest.mark.parametrize("name", FITTED)
 def test_fitted_estimators_use_one_thread(name: str, seen: list[set[int]]) -> None:
-    make, methods = FITTED[name]
+    make, trials, methods = FITTED[name]
     estimator = make()
     for method in methods:
         seen.clear()
-        getattr(estimator, method)(X)
+        getattr(estimator, method)(trials)
         assert seen
         assert all(found == {1} for found in seen)
     assert counts() == {2}
@@ -186,12 +242,14 @@ def test_results_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> No
     rng = np.random.default_rng(0)
     many = rng.standard_normal((96, 22, 500))
     labels = np.arange(96) % 3
-    tokens = rng.standard_normal((64, 253))
+    ready = rng.standard_normal((64, 253))
     fits: dict[str, tuple[Callable[[], Any], Any]] = {
-        "recommended": (lambda: SPDTokenClassifier(sfreq=250.0).fit(many, labels), many),
+        "recommended": (lambda: make_decoder("mi", sfreq=250.0).fit(many, labels), many),
         "transformer": (
-            lambda: TokenTransformerClassifier(epochs=2, random_state=0).fit(tokens, labels[:64]),
-            tokens,
+            lambda: TokenTransformerClassifier(None, epochs=2, random_state=0).fit(
+                ready, labels[:64]
+            ),
+            ready,
         ),
         "tsmnet": (
             lambda: NetworkClassifier(

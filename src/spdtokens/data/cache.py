@@ -31,8 +31,6 @@ from spdtokens.data.base import DataError
 DEFAULT_LIMIT = 2 * 1024**3
 #: Rooms whose code makes tokens.
 ROOMS = ("runtime", "spd", "signal")
-#: Attributes of fitted steps on which their output depends.
-LEARNT = ("front_", "tokens_", "_added")
 #: Names of our files; those in .npy are of version 0.1. All others in the folder are not ours.
 OURS = re.compile(r"[0-9a-f]{40}\.np[yz]")
 
@@ -147,8 +145,9 @@ def digest(steps: Pipeline, X: NDArray[Any]) -> str:
     """Name of the tokens of ``X``: the same for the same trials, steps and code only."""
     state = hashlib.sha256(digest_of(ROOMS).encode())
     for _, step in steps.steps:
-        learnt = [value for name, value in vars(step).items() if name in LEARNT]
-        for part in _parts([type(step).__name__, step.get_params(), learnt]):
+        parameters = step.get_params()
+        learnt = {name: value for name, value in vars(step).items() if name not in parameters}
+        for part in _parts([type(step).__name__, parameters, learnt]):
             state.update(part)
     state.update(repr((X.shape, X.dtype.str)).encode())
     state.update(np.ascontiguousarray(X).data)

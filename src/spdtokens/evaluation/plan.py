@@ -76,11 +76,6 @@ class Choice:
 
         Of an estimator that was given, only the unit of the signal is filled in, if it needs it
         and leaves it open.
-
-        Raises
-        ------
-        EvaluationError
-            If the estimator was made for signals of another sampling rate or clock.
         """
         if isinstance(self.method, str):
             return get_method(self.method).make(dataset, self.settings)
@@ -89,7 +84,6 @@ class Choice:
             paper = isinstance(step, FilterBankCovariances) and step.estimator == "paper"
             if paper and step.unit_in_volts is None:
                 step.set_params(unit_in_volts=dataset.unit_in_volts)
-        _check_clock(next(steps_of(estimator)), dataset)
         return estimator
 
     def about(self, dataset: Dataset) -> dict[str, Any]:
@@ -99,26 +93,6 @@ class Choice:
         cut = get_method(self.method).bands_cut(dataset, self.settings)
         settings = {"settings": describe(asdict(self.settings))}
         return settings | ({"bands_cut": cut, "sfreq": dataset.sfreq} if cut else {})
-
-
-def _check_clock(first: BaseEstimator, dataset: Dataset) -> None:
-    """Refuse a first step that takes the samples of trials for those of other times.
-
-    Filters for another sampling rate pass other frequencies, and windows on another clock other
-    samples: scores would be lower, and nothing else would tell.
-    """
-    if dataset.sfreq is None or not type(first).__module__.startswith("spdtokens."):
-        return
-    given = first.get_params(deep=False)
-    wanted = {"sfreq": dataset.sfreq}
-    if not isinstance(given.get("windows"), str | None):  # whole trials have no clock
-        wanted["tmin"] = dataset.tmin
-    for name, value in wanted.items():
-        if given.get(name) is not None and not np.isclose(given[name], value):
-            raise EvaluationError(
-                f"{type(first).__name__} has {name}={given[name]:g}, but the trials of "
-                f"{dataset.name} have {name}={value:g}: pass {name}={value:g}."
-            )
 
 
 @dataclass(frozen=True)
@@ -296,8 +270,8 @@ def check_estimator(choice: Choice, dataset: Dataset) -> None:
     Raises
     ------
     UserError
-        If it is no classifier, takes signals where there are matrices or another sampling rate
-        than the data set has, or is a network with values out of range.
+        If it is no classifier, takes signals where there are matrices or of another sampling rate
+        or clock than the data set has, or is a network with values out of range.
     """
     given = choice.method
     if not can_classify(given):
@@ -333,11 +307,12 @@ def _check_signals(step: Any, dataset: Dataset) -> None:
             f"{name} is for signals of sfreq={step.sfreq!r} Hz, and {dataset.name} has "
             f"{dataset.sfreq:g} Hz. Pass that as sfreq, or resample the data set."
         )
+    # Windows on another clock are of other samples; whole trials have no clock.
     windows = getattr(step, "windows", None)
-    if windows is not None and not isinstance(windows, str) and step.tmin != dataset.tmin:
+    if not isinstance(windows, str | None) and step.tmin != dataset.tmin:
         raise EvaluationError(
-            f"{name} has windows={windows!r} on a clock that starts at tmin={step.tmin!r}, and "
-            f"trials of {dataset.name} start at {dataset.tmin:g} s. Pass that as tmin."
+            f"{name} has windows in seconds and tmin={step.tmin!r}, but the trials of "
+            f"{dataset.name} begin at {dataset.tmin:g} s. Pass that as tmin."
         )
 
 

@@ -39,22 +39,22 @@ def band_attention(model: BaseEstimator, X: ArrayLike) -> NDArray[np.float64]:
     Attention tells where values are taken from, not how much they matter to the class; for that see
     :func:`channel_importance`.
     """
-    C = channel_covariances(model, X)
-    if C.shape[1] == 1:
-        raise ExplainError(
-            "A trial has one token, which can only attend to itself. Use several bands or windows."
-        )
-    classifier = token_classifier(model)
+    C, classifier = channel_covariances(model, X), token_classifier(model)
     if not isinstance(classifier, TokenTransformerClassifier):
         raise ExplainError(
             f"{type(classifier).__name__} is not a transformer: its tokens do not attend."
         )
     assert classifier.embedding_ is not None
     tokens = classifier.embedding_.embedding_.to_token(C)
+    n_tokens = tokens.shape[1]
+    if n_tokens == 1:
+        raise ExplainError(
+            "A trial has one token, which can only attend to itself. Use several bands or windows."
+        )
     networks = classifier.networks_
     config = networks[0].config
     geometric = config.attention == "geometric"
-    total = torch.zeros(C.shape[1], C.shape[1], dtype=torch.float64)
+    total = torch.zeros(n_tokens, n_tokens, dtype=torch.float64)
     with torch.inference_mode():
         for start in range(0, len(C), AT_ONCE):
             part = slice(start, start + AT_ONCE)

@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spdtokens import SPDTokenClassifier
-from spdtokens.deploy.convert import make_decoder
+from spdtokens import Recentring, make_decoder
+from spdtokens.deploy.convert import as_decoder
 from spdtokens.deploy.live import Decision, Event, LiveDecoder, LiveError
 from spdtokens.runtime import Decoder
-from spdtokens.runtime.matrices import inverse_root
 from tests.deploy.live.standin import StandIn, noise
 
 DECODER = StandIn()
@@ -264,12 +263,7 @@ def recentred_decoder() -> Decoder:
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, 22, 500)), np.arange(40) % 2
     X[y == 1, 0] *= 1.5
-    front = SPDTokenClassifier(sfreq=250.0).make_tokenizer(X)
-    C = front.fit_covariances(X, y)
-    middle = C.mean(0)
-    W = inverse_root(middle)
+    model = make_decoder("mi", sfreq=250.0)
+    model.steps.insert(1, ("recentring", Recentring()))
     names = tuple(f"E{i}" for i in range(22))
-    classifier = SPDTokenClassifier().fit(W @ C @ W, y)
-    return make_decoder(
-        front, classifier, classes=("rest", "move"), ch_names=names, recentring=middle
-    )
+    return as_decoder(model.fit(X, y), classes=("rest", "move"), ch_names=names)
