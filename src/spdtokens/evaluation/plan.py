@@ -246,8 +246,8 @@ def check_question(question: Question, dataset: Dataset) -> None:
     twice = sorted({title for title in titles if titles.count(title) > 1})
     if twice:
         raise EvaluationError(
-            f"{twice[0]} is named twice: name it once, or give each a title of its own (the keys of "
-            "a dict in Python, label in a study file)."
+            f"{twice[0]} is named twice: name it once, or give each a title of its own (the keys "
+            "of a dict in Python, label in a study file)."
         )
     whole = all(isinstance(seed, int | np.integer) and seed >= 0 for seed in question.seeds)
     for choice in question.choices:
