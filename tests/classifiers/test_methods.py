@@ -16,7 +16,6 @@ from sklearn.base import BaseEstimator, clone
 from spdtokens import NetworkClassifier, TokenMLPClassifier, load_dataset, make_decoder
 from spdtokens._errors import UserError
 from spdtokens._extras import how_to_install
-from spdtokens.classifiers.discriminant import EMBEDDINGS
 from spdtokens.classifiers.methods import (
     METHODS,
     PRESETS,
@@ -304,7 +303,7 @@ def test_ingredients_of_recommended_can_be_changed_one_by_one() -> None:
     assert changed == {*wanted, "steps", "filterbank", "classifier"}
     isometric = method.make(dataset, Settings(changes={"isometric": True}))["classifier"]
     assert isometric.embedding.isometric
-    assert isometric.embedding.names == EMBEDDINGS
+    assert isometric.embedding.names == ("auto",)  # test_auto_embedding.py has what that means
     matrices = replace(dataset, is_covariance=True, sfreq=None)
     for data in (dataset, matrices):
         with pytest.raises(MethodError, match=r"recommended has no 'n_layers'\. It has: windows"):
