@@ -40,7 +40,7 @@ from spdtokens.data import Dataset, Recording
 from spdtokens.evaluation import Choice, EvaluationError, evaluate
 from spdtokens.evaluation.runs import RunResult
 from spdtokens.spd.tokens import TokenEmbedding
-from tests.evaluation.made import CHANNELS, SAMPLES, SETTINGS, SFREQ, covariances, signals
+from tests.evaluation.made import SAMPLES, SETTINGS, SFREQ, covariances, signals
 from tests.golden.sets import FLICKER, GROUPED, IMAGERY, MATRICES, POTENTIALS
 
 TINY: dict[str, Any] = {**SETTINGS.changes, "epochs": 2}
@@ -59,9 +59,20 @@ def runs_of(dataset: Any, method: Any, protocol: str = "session-transfer", **mor
     return found.results["it"]
 
 
+def given(estimator: Any, dataset: Dataset, recording: Recording) -> Recording:
+    """Whole trials for those who cut the window themselves, the window for others."""
+    parts = [estimator, *estimator.get_params().values()]
+    fronts = (FilterBankCovariances, StandardTrials)
+    if dataset.is_covariance or any(isinstance(part, fronts) for part in parts):
+        return recording
+    start, stop = (round((t - dataset.tmin) * dataset.sfreq) for t in dataset.window)
+    return replace(recording, X=recording.X[..., start:stop])
+
+
 def by_hand(estimator: Any, dataset: Dataset, **params: Any) -> np.ndarray:
     """Of the second session, trained on the first."""
-    one, other = (dataset.load("1", session) for session in dataset.sessions("1")[:2])
+    sessions = dataset.sessions("1")[:2]
+    one, other = (given(estimator, dataset, dataset.load("1", name)) for name in sessions)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fitted = clone(estimator).fit(one.X, one.y, **params)
@@ -348,7 +359,7 @@ class Decided(ClassifierMixin, Parity):
 @pytest.mark.parametrize("kind", [Parity, Decided])
 def test_predictions_are_enough(kind: type[Parity]) -> None:
     (run,) = runs_of(IMAGERY, kind())
-    one, other = (IMAGERY.load("1", session) for session in "ab")
+    one, other = (given(kind(), IMAGERY, IMAGERY.load("1", session)) for session in "ab")
     predicted = kind().fit(one.X, one.y).predict(other.X)
     np.testing.assert_array_equal(run.probabilities, np.eye(3)[predicted])
     assert run.test["accuracy"] == accuracy_score(other.y, predicted)
@@ -469,7 +480,7 @@ def aligned_by_hand(estimator: Any, dataset: Dataset, mean: Any) -> np.ndarray:
         )
         values, V = np.linalg.eigh(mean(front.fit_transform(recording.X)))
         parts.append(replace(recording, X=(V / np.sqrt(values)) @ V.T @ recording.X))
-    one, other = parts
+    one, other = (given(estimator, dataset, part) for part in parts)
     return np.asarray(clone(estimator).fit(one.X, one.y).predict_proba(other.X))
 
 
@@ -593,8 +604,9 @@ def test_failures_are_those_of_the_estimator() -> None:
         evaluate(signals(), Failing())
 
 
-def test_trials_are_whole() -> None:
-    """An estimator sees all samples of all channels, in the order of time."""
+@pytest.mark.parametrize("window", [None, (0.1, 0.5)])
+def test_trials_are_those_of_the_window(window: tuple[float, float] | None) -> None:
+    """An estimator sees all channels, in the order of time, in the window of named methods."""
     seen: list[np.ndarray] = []
 
     class Looking(Parity):
@@ -603,8 +615,10 @@ def test_trials_are_whole() -> None:
             super().fit(X, y)
             return self
 
-    runs: list[RunResult] = runs_of(signals(), Looking())
+    dataset = signals()
+    runs: list[RunResult] = runs_of(dataset, Looking(), window=window)
     assert len(runs) == 1
     (X,) = seen
-    assert X.shape == (24, CHANNELS, SAMPLES)
-    np.testing.assert_array_equal(X, signals().load("1", "a").X)
+    start, stop = (round((t - dataset.tmin) * dataset.sfreq) for t in window or dataset.window)
+    assert stop - start < SAMPLES or window is None
+    np.testing.assert_array_equal(X, dataset.load("1", "a").X[..., start:stop])

@@ -234,8 +234,9 @@ def evaluate(
         ``'blocks'``.
     methods : str, estimator, Choice, sequence of these, or dict
         Names, see ``spdtokens methods``; any scikit-learn classifier, which is given trials
-        (n, channels, samples), or matrices (n, d, d) of a data set that has only these; or a dict
-        from titles to either. A ``random_state`` that is None is set by the seeds, one run per
+        (n, channels, samples of the window), or matrices (n, d, d) of a data set that has only
+        these (a filter bank of ours is given whole trials and cuts its own window); or a dict from
+        titles to either. A ``random_state`` that is None is set by the seeds, one run per
         seed.
     protocol : str, default 'session-transfer'
         See ``spdtokens protocols``.

@@ -199,13 +199,15 @@ def split_front(
 
 
 def prepare(spec: RunSpec, fold: Fold, trials: Trials, estimator: BaseEstimator) -> Parts:
-    """Trials of a fold as the second half of an estimator takes them, or as they are.
+    """Trials of a fold as the second half of an estimator takes them, or as the whole does.
 
     Labelled trials of the target that may be seen join the training trials.
     """
     front, _ = split_front(estimator)
     table, access = trials.table, get_access(spec.access)
-    taken = trials.signals if front is None else partial(matrices, trials, front)
+    taken = partial(_as_given, trials, estimator)
+    if front is not None:
+        taken = partial(matrices, trials, front)
     named = {name: rows for name, rows in fold.parts().items() if len(rows)}
     X = {name: taken(rows) for name, rows in named.items()}
     if spec.alignment != "none":
@@ -221,6 +223,16 @@ def prepare(spec: RunSpec, fold: Fold, trials: Trials, estimator: BaseEstimator)
     if access.labelled and "calibration" in part:
         train = _joined(train, part["calibration"])
     return Parts(train, part.get("validation"), part["test"])
+
+
+def _as_given(trials: Trials, estimator: BaseEstimator, rows: Index) -> NDArray[Any]:
+    """Trials or matrices of the data set; whoever cannot cut the window gets only the window."""
+    X, dataset = trials.signals(rows), trials.dataset
+    parts = [estimator, *estimator.get_params(deep=True).values()]
+    if dataset.sfreq is None or any(isinstance(part, _IN_BANDS) for part in parts):
+        return X
+    start, stop = (round((t - dataset.tmin) * dataset.sfreq) for t in dataset.window)
+    return X[..., start:stop]
 
 
 def reference_front(estimator: BaseEstimator, dataset: Dataset) -> FilterBankCovariances:
