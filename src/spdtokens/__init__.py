@@ -23,8 +23,10 @@ _HOMES = {
     "fit_together": "spdtokens.classifiers",
     "load_dataset": "spdtokens.data",
     "load_model": "spdtokens.runtime",
+    "load_pipeline": "spdtokens.deploy",
     "make_decoder": "spdtokens.classifiers",
     "predict": "spdtokens.deploy",
+    "save_model": "spdtokens.deploy",
     "train": "spdtokens.deploy",
 }
 __all__ = sorted(_HOMES)

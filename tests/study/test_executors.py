@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from spdtokens.evaluation import runs
 from spdtokens.study import executors
 from spdtokens.study.errors import StudyError
 from spdtokens.study.executors import Cluster, Executor, Processes

@@ -110,6 +110,10 @@ def make_decoder(
     TokenDiscriminantClassifier(ridge=0.04)
     """
     kind = get_paradigm(paradigm)
+    if sfreq is not None and not (isinstance(sfreq, int | float | np.number) and sfreq > 0):
+        raise TrainingError(f"sfreq must be a rate above 0 Hz, got {sfreq!r}.")
+    if window is not None and np.shape(window) != (2,):
+        raise TrainingError(f"window must be a pair in seconds such as (0.5, 4), got {window!r}.")
     gains: dict[str, Any] = {"gains": None} if kind == "erp" else {}  # rows are not channels
     classifier = TokenDiscriminantClassifier(**gains)
     if sfreq is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spdtokens.deploy.convert import load_pipeline
     from spdtokens.deploy.predicting import Predictions, predict
     from spdtokens.deploy.training import Trained, save_model, train
     from spdtokens.runtime import Decoder, DecoderError, Session, load_model
@@ -16,6 +17,7 @@ __all__ = [
     "Session",
     "Trained",
     "load_model",
+    "load_pipeline",
     "predict",
     "save_model",
     "train",
@@ -28,6 +30,7 @@ _HOMES = {
     "Session": "spdtokens.runtime",
     "Trained": "spdtokens.deploy.training",
     "load_model": "spdtokens.runtime",
+    "load_pipeline": "spdtokens.deploy.convert",
     "predict": "spdtokens.deploy.predicting",
     "save_model": "spdtokens.deploy.training",
     "train": "spdtokens.deploy.training",

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from sklearn.base import BaseEstimator
 
 import spdtokens
 from spdtokens._files import output_file, written_whole
@@ -86,9 +87,22 @@ class Trained:
         write_page(page, Path(path))
 
 
-def save_model(decoder: Decoder, path: str | Path) -> None:
-    """Write a model file, whole or not at all."""
+def save_model(model: Decoder | BaseEstimator, path: str | Path, **about: Any) -> None:
+    """Write a model file, whole or not at all.
+
+    Parameters
+    ----------
+    model : Decoder or estimator
+        A fitted decoder as :func:`make_decoder` makes it, or what :func:`load_model` returned.
+    path : str or Path
+        Ends in ``.spdt``.
+    **about
+        Of an estimator: ``ch_names``, which must be given, ``classes`` and ``unit_in_volts``, see
+        :func:`~spdtokens.deploy.convert.as_decoder`.
+    """
     path = Path(path)
+    check_model_path(path)
+    decoder = model if isinstance(model, Decoder) else as_decoder(model, **about)
     contents = model_bytes(decoder)
     with written_whole(path) as temporary:
         temporary.write_bytes(contents)
