@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from spdtokens import (
     TokenTransformerClassifier,
     make_decoder,
 )
+from spdtokens.deploy.convert import as_decoder, load_pipeline
 from spdtokens.explain import ExplainError, band_attention, channel_importance
+from spdtokens.runtime import model_bytes
 from spdtokens.spd import EMBEDDINGS
 from tests.explain.planted import BAND, BANDS, CHANNEL, CHANNELS, SFREQ, planted_trials
 
@@ -113,7 +116,7 @@ def test_covariances_are_explained_as_they_are_given(model: DecodingPipeline) ->
     assert np.unravel_index(share.argmax(), share.shape) == (BAND, CHANNEL)
 
 
-def test_what_cannot_be_explained_is_refused(model: DecodingPipeline) -> None:
+def test_what_cannot_be_explained_is_refused(model: DecodingPipeline, tmp_path: Path) -> None:
     X, y = planted_trials(12)
     with pytest.raises(ExplainError, match="12 trials but labels of shape"):
         channel_importance(model, X, y[:3])
@@ -127,6 +130,10 @@ def test_what_cannot_be_explained_is_refused(model: DecodingPipeline) -> None:
     tokens = TokenDiscriminantClassifier(None).fit(X[:, :, 0], y)
     with pytest.raises(ExplainError, match="over matrices"):
         channel_importance(tokens, X[:, :, 0])
+    (tmp_path / "model.spdt").write_bytes(model_bytes(as_decoder(model, ch_names=tuple("ABCDEF"))))
+    for explain in (channel_importance, band_attention):
+        with pytest.raises(ExplainError, match="model file"):
+            explain(load_pipeline(tmp_path / "model.spdt"), X)
     with pytest.raises(ExplainError, match="in these 1 trials"):
         channel_importance(model, X[:1])
     deaf = copy.deepcopy(model)

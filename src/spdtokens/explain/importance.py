@@ -138,6 +138,11 @@ def token_classifier(model: BaseEstimator) -> Explained:
             "Only token classifiers over matrices can be explained (TokenDiscriminantClassifier, "
             f"TokenTransformerClassifier), not {type(last).__name__}."
         )
+    if isinstance(last, TokenTransformerClassifier) and not hasattr(last, "networks_"):
+        raise ExplainError(
+            "This transformer was read from a model file, which does not hold the torch modules "
+            "that gradients are taken through. Explain the model before it is saved."
+        )
     return last
 
 
