@@ -195,7 +195,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
     noting(standard, "check_trials")
     noting(signals, "_check")
     noting(decoder, "congruence")
-    noting(decoder, "follow")
+    noting(decoder, "seen_from")
     noting(tokens, "riemannian_mean")
     noting(Tokens, "__call__")
     noting(networks, "train_module")

@@ -18,7 +18,7 @@ from spdtokens.classifiers.base import shared_out, takes
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
 from spdtokens.data.base import Paradigm
 from spdtokens.data.select import PARADIGMS
-from spdtokens.runtime.recentring import follow
+from spdtokens.runtime.recentring import moved, seen_from
 from spdtokens.runtime.threads import one_thread
 from spdtokens.signal.bands import (
     BandSpec,
@@ -393,8 +393,8 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
             )
         reference, seen = self.reference_, []
         for count, trial in enumerate(C, 1):
-            moved, reference = follow(reference, trial, count)
-            seen.append(moved)
+            seen.append(seen_from(reference, trial))
+            reference = moved(reference, trial, count)
         return np.stack(seen).reshape(np.shape(X))
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> NDArray[Any]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .errors import DecoderError
 from .matrices import Array
 from .networks import Network
-from .recentring import follow
+from .recentring import moved, seen_from
 from .signals import Front
 from .threads import one_thread
 from .tokens import Tokens
@@ -169,9 +169,9 @@ class Session:
         if self.reference is None:
             return self.decoder.probabilities(C[None])[0]
         with np.errstate(all="ignore"):
-            seen, moved = follow(self.reference, C, self.count)
+            seen = seen_from(self.reference, C)
             decision = self.decoder.probabilities(seen[None])[0]
             if learn:
-                self.reference = moved
+                self.reference = moved(self.reference, C, self.count)
                 self.count += 1
         return decision

@@ -5,23 +5,11 @@ from __future__ import annotations
 from .matrices import Array, congruence, inverse_root, towards
 
 
-def follow(reference: Array, C: Array, count: int) -> tuple[Array, Array]:
-    """See a trial from the mean of those before it, and move the mean towards it.
+def seen_from(reference: Array, C: Array) -> Array:
+    """See a trial's matrices (matrices, d, d) from the mean of those before it."""
+    return congruence(C, inverse_root(reference))
 
-    Parameters
-    ----------
-    reference : ndarray, shape (matrices, d, d)
-        The mean so far.
-    C : ndarray, shape (matrices, d, d)
-        The trial.
-    count : int
-        Trials that the mean knows; where it started counts as one.
 
-    Returns
-    -------
-    seen : ndarray, shape (matrices, d, d)
-    reference : ndarray, shape (matrices, d, d)
-        The mean with this trial.
-    """
-    seen = congruence(C, inverse_root(reference))
-    return seen, towards(reference, C, 1 / (count + 1))
+def moved(reference: Array, C: Array, count: int) -> Array:
+    """The mean of so many trials, with one more; where it started counts as one."""
+    return towards(reference, C, 1 / (count + 1))
