@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -18,7 +19,7 @@ from spdtokens.runtime.matrices import inverse_root
 from spdtokens.runtime.threads import one_thread
 from spdtokens.runtime.tokens import AT_REFERENCE, PRINCIPAL, Tokens
 from spdtokens.runtime.tokens import EMBEDDINGS as IN_NUMPY
-from spdtokens.spd.embeddings import Embedding, Several, find_embedding
+from spdtokens.spd.embeddings import Embedding, Several, find_embedding, get_embeddings
 from spdtokens.spd.embeddings.at_reference import AtReference
 from spdtokens.spd.embeddings.class_filters import class_filters
 from spdtokens.spd.embeddings.principal import principal_axes
@@ -268,14 +269,14 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
 
     def _made(self, fitted: dict[str, Any]) -> Embedding | Several:
         """The embedding, each member with the fitted tensors that it has."""
-        members = []
-        for name in self.names:
-            kind = find_embedding(name)
-            known = {
-                key: value for key, value in fitted.items() if key in kind.__dataclass_fields__
-            }
-            members.append(kind(isometric=self.isometric, floor=self._floor(), **known))
-        return members[0] if isinstance(self.embedding, str) else Several(tuple(members))
+
+        def filled(member: Embedding) -> Embedding:
+            return replace(member, **{k: v for k, v in fitted.items() if hasattr(member, k)})
+
+        made = get_embeddings(self.embedding, isometric=self.isometric, floor=self._floor())
+        if isinstance(made, Several):
+            return Several(tuple(map(filled, made.members)))
+        return filled(made)
 
     def scaled(self, C: Array) -> Array:
         """Matrices as the embedding sees them: without a unit, if that is asked for."""
