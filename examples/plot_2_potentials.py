@@ -19,10 +19,10 @@ import numpy as np
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from spdtokens import load_dataset, make_decoder
+from spdtokens.classifiers.explain import electrode_info
 from spdtokens.evaluation.chance import auc_bound
-from spdtokens.explain import electrode_info
-from spdtokens.report.style import BLUE, GREY, ORANGE, plain
-from spdtokens.signal import Band, zero_phase
+from spdtokens.preprocessing import Band, zero_phase
+from spdtokens.reporting.style import BLUE, GREY, ORANGE, plain
 
 dataset = load_dataset("sim-erp")
 *earlier, last = (dataset.load("2", session) for session in dataset.sessions("2"))

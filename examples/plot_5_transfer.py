@@ -21,8 +21,8 @@ import numpy as np
 from spdtokens import FilterBankCovariances, TokenDiscriminantClassifier, load_dataset
 from spdtokens.evaluation.alignment import align
 from spdtokens.evaluation.chance import accuracy_bound
-from spdtokens.report.style import BLUE, GREEN, GREY, ORANGE, PINK, plain
-from spdtokens.spd import get_embedding
+from spdtokens.geometry import get_embedding
+from spdtokens.reporting.style import BLUE, GREEN, GREY, ORANGE, PINK, plain
 
 dataset = load_dataset("sim-mi")
 people = ("1", "4", "7", "9")

@@ -17,10 +17,10 @@ import mne
 import numpy as np
 
 from spdtokens import load_dataset, make_decoder
-from spdtokens.data import Selection, select
+from spdtokens.classifiers.explain import channel_importance, electrode_info
+from spdtokens.datasets import Selection, select
 from spdtokens.evaluation.chance import accuracy_bound
-from spdtokens.explain import channel_importance, electrode_info
-from spdtokens.report.style import BLUE, GREY, ORANGE, plain
+from spdtokens.reporting.style import BLUE, GREY, ORANGE, plain
 
 hands = select(load_dataset("sim-mi"), Selection(classes=("left hand", "right hand")))
 first, second = (hands.load("3", session) for session in hands.sessions("3"))
@@ -33,10 +33,10 @@ print(f"train {train:.1%}, test {test:.1%}; chance 50 %, by luck up to {bound:.1
 # %%
 # What moves the scores
 # ---------------------
-# :func:`~spdtokens.explain.channel_importance` asks how far the score of the predicted class moves
-# when the amplitude of a channel in a band moves as far as it does from trial to trial. The
-# gradient is exact, shares sum to 100 %, and units do not matter. Ask on trials the model was not
-# trained on.
+# :func:`~spdtokens.classifiers.explain.channel_importance` asks how far the score of the predicted
+# class moves when the amplitude of a channel in a band moves as far as it does from trial to
+# trial. The gradient is exact, shares sum to 100 %, and units do not matter. Ask on trials the
+# model was not trained on.
 share = 100 * channel_importance(model, second.X)
 bands = model["filterbank"].matrix_names_
 for name, row in zip(bands, share, strict=True):
@@ -104,5 +104,5 @@ plt.show()
 # Two things to keep in mind. Importance tells what the model uses, not where a source is: a channel
 # that only cancels the noise of another is used too (Haufe et al. 2014). And it is an average over
 # trials to first order. ``spdtokens report`` draws these maps for the best methods of a study
-# (:doc:`/report`); for transformers :func:`~spdtokens.explain.band_attention` tells which bands
-# attend to which.
+# (:doc:`/report`); for transformers :func:`~spdtokens.classifiers.explain.band_attention` tells
+# which bands attend to which.

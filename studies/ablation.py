@@ -13,7 +13,7 @@ from pathlib import Path
 from spdtokens import evaluate
 from spdtokens.classifiers.discriminant import EMBEDDINGS, GAINS, WITHOUT_LABELS
 from spdtokens.classifiers.methods import Settings
-from spdtokens.data import Selection
+from spdtokens.datasets import Selection
 from spdtokens.evaluation import Choice
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.metrics import log_loss
 
 from spdtokens import evaluate, make_decoder
-from spdtokens.data import Selection
+from spdtokens.datasets import Selection
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 #: Channels, trials and classes of the noise, and how many sets are made of each.

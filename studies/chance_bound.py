@@ -16,7 +16,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from spdtokens import evaluate
-from spdtokens.data import Dataset, Recording
+from spdtokens.datasets import Dataset, Recording
 from spdtokens.evaluation.chance import BOUNDS
 
 CHANNELS, SFREQ = 4, 100.0

@@ -28,9 +28,9 @@ def test_version() -> None:
 
 def test_public_names() -> None:
     from spdtokens.classifiers import TokenDiscriminantClassifier
-    from spdtokens.data import load_dataset
-    from spdtokens.models import SPDTokenTransformer
-    from spdtokens.signal import FilterBankCovariances
+    from spdtokens.classifiers.nn import SPDTokenTransformer
+    from spdtokens.datasets import load_dataset
+    from spdtokens.preprocessing import FilterBankCovariances
 
     assert spdtokens.FilterBankCovariances is FilterBankCovariances
     assert spdtokens.TokenDiscriminantClassifier is TokenDiscriminantClassifier

@@ -15,10 +15,10 @@ from typer.testing import CliRunner, Result
 
 from spdtokens.cli import app
 from spdtokens.evaluation.runs import code_digest
-from spdtokens.study.progress import StudyBar
-from spdtokens.study.run import Progress
-from spdtokens.study.store import RunStore
-from tests.study.small import write_study
+from spdtokens.experiments.progress import StudyBar
+from spdtokens.experiments.run import Progress
+from spdtokens.experiments.store import RunStore
+from tests.experiments.small import write_study
 
 TEXT = """
 datasets = ["data"]
@@ -165,7 +165,7 @@ def test_a_run_that_fails_is_told_and_tried_again(file: Path) -> None:
 
 
 def test_compare_without_a_run(file: Path) -> None:
-    from spdtokens.study.store import RunStore
+    from spdtokens.experiments.store import RunStore
 
     RunStore(file.with_suffix(".sqlite")).close()
     result = study("compare", file)

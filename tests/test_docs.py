@@ -13,13 +13,19 @@ import pytest
 import typer.main
 
 import spdtokens
-from spdtokens.study.config import check_study, read_study
+from spdtokens.experiments.config import check_study, read_study
 
 ROOT = Path(__file__).parents[1]
-ROOMS = (
-    *("spd", "signal", "data", "models", "training", "classifiers"),
-    *("evaluation", "explain", "runtime"),
-)
+ROOMS = {
+    "geometry": "geometry",
+    "preprocessing": "preprocessing",
+    "datasets": "datasets",
+    "classifiers": "classifiers",
+    "classifiers.nn": "nn",
+    "classifiers.explain": "explain",
+    "evaluation": "evaluation",
+    "runtime": "runtime",
+}
 SOURCE = Path(spdtokens.__file__).parent
 WITH_EXAMPLES = [
     ".".join(("spdtokens", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(
@@ -39,7 +45,7 @@ STUDIES = [
 @pytest.mark.parametrize("room", ROOMS)
 def test_every_public_name_is_in_the_reference(room: str) -> None:
     names = importlib.import_module(f"spdtokens.{room}").__all__
-    page = (ROOT / "docs" / "api" / f"{room}.rst").read_text()
+    page = (ROOT / "docs" / "api" / f"{ROOMS[room]}.rst").read_text()
     # Constants are documented where they are used.
     missing = [name for name in names if not name.isupper() and not re.search(rf"\b{name}\b", page)]
     assert not missing
@@ -54,7 +60,9 @@ def test_names_of_the_reference_exist() -> None:
     for page in sorted((ROOT / "docs" / "api").glob("*.rst")):
         text = page.read_text()
         module = re.search(r"currentmodule:: (\S+)", text)
-        assert module
+        if not module:
+            assert page.stem == "errors"
+            continue
         for block in re.findall(r":nosignatures:\n\n((?:   \S+\n)+)", text):
             for name in block.split():
                 assert _resolve(f"{module[1]}.{name}") is not None

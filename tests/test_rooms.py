@@ -12,18 +12,15 @@ import spdtokens
 HOUSE = Path(spdtokens.__file__).parent
 ROOMS = [
     "runtime",
-    "spd",
-    "signal",
-    "data",
-    "models",
-    "training",
+    "geometry",
+    "preprocessing",
+    "datasets",
     "classifiers",
-    "explain",
     "evaluation",
-    "study",
-    "report",
+    "experiments",
+    "reporting",
     "paper",
-    "deploy",
+    "inference",
     "bench",
     "cli",
 ]
@@ -54,7 +51,7 @@ def imported_rooms(path: Path) -> set[str]:
 
 
 def test_every_room_has_a_place_in_the_order() -> None:
-    known = {*ROOMS, "__init__", "__pycache__", "py.typed"}
+    known = {*ROOMS, "errors", "__init__", "__pycache__", "py.typed"}
     unknown = {room_of(path) for path in FILES} - known
     # Files that begin with an underscore are tools for every room.
     assert {name for name in unknown if not name.startswith("_")} == set()
@@ -71,11 +68,11 @@ def test_imports_go_one_way(path: Path) -> None:
 
 
 def test_the_check_sees_a_wrong_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "spd").mkdir()
-    wrong = tmp_path / "spd" / "wrong.py"
+    (tmp_path / "geometry").mkdir()
+    wrong = tmp_path / "geometry" / "wrong.py"
     wrong.write_text("def f():\n    from spdtokens.paper import theory\n")
     monkeypatch.setattr("tests.test_rooms.HOUSE", tmp_path)
-    with pytest.raises(AssertionError, match="come after 'spd'"):
+    with pytest.raises(AssertionError, match="come after 'geometry'"):
         test_imports_go_one_way(wrong)
 
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from spdtokens._errors import UserError
+from spdtokens.errors import UserError
 
 
 def as_labels(

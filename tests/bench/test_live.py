@@ -16,7 +16,7 @@ from spdtokens.bench.live import (
     trained,
 )
 from spdtokens.bench.show import live_table
-from spdtokens.data import Recording, load_dataset
+from spdtokens.datasets import Recording, load_dataset
 
 
 def part(recording: Recording, n: int = 96) -> Recording:

@@ -7,8 +7,8 @@ import torch
 
 from spdtokens.bench import methods
 from spdtokens.bench.show import methods_cost_table
-from spdtokens.models import SPDTokenTransformer
-from spdtokens.models.networks import TrialShape
+from spdtokens.classifiers.nn import SPDTokenTransformer
+from spdtokens.classifiers.nn.networks import TrialShape
 
 
 def test_operations_of_the_token_transformer_by_hand() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from spdtokens.bench.recommended import bench_recommended
 from spdtokens.bench.show import recommended_table
-from spdtokens.models.networks import TrialShape
+from spdtokens.classifiers.nn.networks import TrialShape
 
 
 def test_ratios_are_those_of_the_times() -> None:

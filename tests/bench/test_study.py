@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from spdtokens.bench.obvious import log_token
 from spdtokens.bench.study import StudySize, bench_study, noise, raw_token, sqrt_token
 from spdtokens.cli import app
-from spdtokens.spd import get_embedding
+from spdtokens.geometry import get_embedding
 
 TINY = StudySize(subjects=2, seeds=1, epochs=1, trials=40, channels=4, samples=60)
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 
 from spdtokens.bench import tokenize
-from spdtokens.signal import FilterBankCovariances
-from spdtokens.spd import TokenEmbedding
+from spdtokens.geometry import TokenEmbedding
+from spdtokens.preprocessing import FilterBankCovariances
 
 
 def test_ways_agree_where_filters_do(monkeypatch) -> None:

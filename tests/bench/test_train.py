@@ -6,8 +6,8 @@ import torch
 from spdtokens.bench import train
 from spdtokens.bench.obvious import ObviousTransformer, log_token
 from spdtokens.bench.show import train_tables
-from spdtokens.models import SPDTokenTransformer
-from spdtokens.spd import get_embedding
+from spdtokens.classifiers.nn import SPDTokenTransformer
+from spdtokens.geometry import get_embedding
 
 
 def test_the_peer_computes_the_same() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from spdtokens import TokenDiscriminantClassifier, TokenEmbedding
 from spdtokens.classifiers.methods import Settings, get_method
-from spdtokens.data import from_arrays
+from spdtokens.datasets import from_arrays
 
 AT_MEAN = ("affine_invariant", "whitened_root", "principal_correlation")
 

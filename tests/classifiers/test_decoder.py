@@ -27,11 +27,10 @@ from spdtokens import (
 )
 from spdtokens.classifiers.decoder import get_paradigm
 from spdtokens.classifiers.discriminant import Refit, fit_discriminant
-from spdtokens.deploy.convert import as_decoder
-from spdtokens.signal import Band, SignalError
-from spdtokens.signal.folds import folds_in_time
-from spdtokens.spd import NotSPDError
-from spdtokens.training.recipe import TrainingError
+from spdtokens.errors import ModelError, NotSPDError, SignalError
+from spdtokens.inference.convert import as_decoder
+from spdtokens.preprocessing import Band
+from spdtokens.preprocessing.folds import folds_in_time
 from tests.matrices import random_spd
 
 SFREQ = 128.0
@@ -94,14 +93,14 @@ def test_flicker_is_decoded_around_its_frequencies() -> None:
     assert bands[:2] == (Band(9.75, 10.25), Band(14.75, 15.25))
     assert len(bands) == 2 * 2 * 2 + 4
     assert decoder["filterbank"].decimate
-    with pytest.raises(TrainingError, match="stimulus_hz"):
+    with pytest.raises(ModelError, match="stimulus_hz"):
         make_decoder("ssvep", sfreq=250)
 
 
 def test_paradigms_have_short_and_long_names() -> None:
     assert get_paradigm("mi") == get_paradigm("motor imagery") == "motor imagery"
     assert get_paradigm("erp") == "erp"
-    with pytest.raises(TrainingError, match=r"no paradigm 'p300'\. There are: mi, erp"):
+    with pytest.raises(ModelError, match=r"no paradigm 'p300'\. There are: mi, erp"):
         make_decoder("p300")
 
 
@@ -279,7 +278,7 @@ def test_what_no_step_takes_is_refused(name: str) -> None:
     value = (X, y) if name == "validation" else np.ones(20)
     first = FunctionTransformer(lambda X: X.reshape(len(X), -1))
     theirs = DecodingPipeline([("flat", first), ("between", "passthrough"), ("net", _Plain())])
-    with pytest.raises(TrainingError, match=f"takes {name}"):
+    with pytest.raises(ModelError, match=f"takes {name}"):
         theirs.fit(X, y, **{name: value})
     assert theirs.fit(X, y).predict(X).shape == (20,)
 

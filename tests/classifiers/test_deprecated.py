@@ -18,7 +18,7 @@ from spdtokens import (
     TokenTransformerClassifier,
     make_decoder,
 )
-from spdtokens.training import TrainingError
+from spdtokens.errors import ModelError
 
 Y = np.arange(40) % 2
 X = 1e-5 * np.random.default_rng(0).standard_normal((40, 4, 200)) * (1 + 0.4 * Y)[:, None, None]
@@ -99,10 +99,10 @@ def test_what_fit_takes_is_handed_on() -> None:
     found = old.fit(X, Y, groups=groups, sample_weight=weight).predict_proba(X)
     new = make_decoder("erp", sfreq=100).fit(X, Y, groups=groups, sample_weight=weight)
     np.testing.assert_array_equal(found, new.predict_proba(X))
-    with pytest.warns(FutureWarning), pytest.raises(TrainingError, match="no preset 'best'"):
+    with pytest.warns(FutureWarning), pytest.raises(ModelError, match="no preset 'best'"):
         SPDTokenClassifier(sfreq=100, preset="best")
 
 
 def test_regularisation_that_is_gone_is_refused() -> None:
-    with pytest.warns(FutureWarning), pytest.raises(TrainingError):
+    with pytest.warns(FutureWarning), pytest.raises(ModelError):
         SPDTokenClassifier(sfreq=100, regularisation="paper", unit_in_volts=1.0)

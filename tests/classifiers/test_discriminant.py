@@ -10,7 +10,6 @@ from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedKFold
 
 from spdtokens import FilterBankCovariances, TokenDiscriminantClassifier, TokenEmbedding
-from spdtokens._errors import UserError
 from spdtokens.classifiers.discriminant import (
     EMBEDDINGS,
     GAINS,
@@ -20,7 +19,7 @@ from spdtokens.classifiers.discriminant import (
     fit_discriminant,
     gain_drift,
 )
-from spdtokens.models.transformer import ModelError
+from spdtokens.errors import ModelError, UserError
 
 
 def made(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

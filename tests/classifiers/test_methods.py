@@ -14,23 +14,15 @@ from rich.console import Console
 from sklearn.base import BaseEstimator, clone
 
 from spdtokens import NetworkClassifier, TokenMLPClassifier, load_dataset, make_decoder
-from spdtokens._errors import UserError
 from spdtokens._extras import how_to_install
-from spdtokens.classifiers.methods import (
-    METHODS,
-    PRESETS,
-    Method,
-    MethodError,
-    Settings,
-    get_method,
-)
-from spdtokens.data import Dataset, Recording
+from spdtokens.classifiers.methods import METHODS, PRESETS, Method, Settings, get_method
+from spdtokens.datasets import Dataset, Recording
+from spdtokens.errors import MethodError, ModelError, SignalError, UserError
 from spdtokens.evaluation import Choice, evaluate
 from spdtokens.evaluation.estimators import steps_of, with_seed
 from spdtokens.evaluation.show import summary_table
-from spdtokens.signal import SignalError, resolve_bands
-from spdtokens.signal.bands import BandSpec, check_band
-from spdtokens.training.recipe import TrainingError
+from spdtokens.preprocessing import resolve_bands
+from spdtokens.preprocessing.bands import BandSpec, check_band
 
 SFREQ, CHANNELS = 128.0, 8
 # Small and short: the contract is about behaviour, not about accuracy.
@@ -180,7 +172,7 @@ def test_a_method_without_its_extra_is_refused_before_any_work(
         method.make(dataset, SETTINGS)
     with pytest.raises(MethodError, match=command):
         evaluate(dataset, [Choice(name, SETTINGS) for name in ("ts-lr", "tsmnet")])
-    with pytest.raises(TrainingError, match=command):
+    with pytest.raises(ModelError, match=command):
         NetworkClassifier("tsmnet", sfreq=SFREQ).fit(np.zeros((4, 2, 64)), [0, 1, 0, 1])
     marks = with_reason(method).marks  # type: ignore[attr-defined]
     assert "spdtokens[baselines]" in marks[0].kwargs["reason"]
@@ -260,10 +252,10 @@ def test_a_slow_recording_is_evaluated_and_the_table_says_what_was_cut(name: str
 @pytest.mark.parametrize("name", ["recommended", "ts-lr"])
 def test_a_device_that_is_not_used_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     choice = Choice(name, Settings(device="cuda"))
-    with pytest.raises(TrainingError, match="device='cuda'"):
+    with pytest.raises(ModelError, match="device='cuda'"):
         evaluate(easy("motor imagery"), choice)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    with pytest.raises(TrainingError, match=f"device='cuda' is for networks, and {name}"):
+    with pytest.raises(ModelError, match=f"device='cuda' is for networks, and {name}"):
         evaluate(easy("motor imagery"), choice)
 
 
@@ -285,7 +277,7 @@ def test_recommended_is_the_decoder_of_the_paradigm() -> None:
         own = method.make(dataset, Settings(bands="paper3", covariance="lwf"))["filterbank"]
         assert (own.bands, own.estimator) == ("paper3", "lwf")
     unknown = replace(load_dataset("sim-ssvep"), stimulus_frequencies=())
-    with pytest.raises(TrainingError, match="flicker frequencies"):
+    with pytest.raises(ModelError, match="flicker frequencies"):
         method.make(unknown)
 
 

@@ -8,12 +8,10 @@ import torch
 from torch import nn
 
 from spdtokens import FilterBankCovariances, NetworkClassifier
-from spdtokens._errors import UserError
 from spdtokens.classifiers import networks
-from spdtokens.models import ModelError
-from spdtokens.models.networks import NETWORKS
-from spdtokens.spd import NotSPDError
-from spdtokens.training.recipe import Recipe, TrainingError, published_recipe
+from spdtokens.classifiers.nn.networks import NETWORKS
+from spdtokens.classifiers.nn.recipe import Recipe, published_recipe
+from spdtokens.errors import ModelError, NotSPDError, UserError
 
 
 def trials(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -65,7 +63,7 @@ def test_held_back_trials_are_told() -> None:
 
 def test_a_class_that_is_not_trained_on_cannot_validate() -> None:
     X, y = trials(24, 0)
-    with pytest.raises(TrainingError, match="of class up, which is not among"):
+    with pytest.raises(ModelError, match="of class up, which is not among"):
         classifier().fit(X, y, validation=(X[:2], ["left", "up"]))
 
 
@@ -121,13 +119,13 @@ def test_the_seed_decides() -> None:
 
 def test_what_cannot_be_trained_is_refused() -> None:
     (X, y), (C, _) = trials(24, 0), matrices(24, 0)
-    with pytest.raises(TrainingError, match="no network 'alexnet'"):
+    with pytest.raises(ModelError, match="no network 'alexnet'"):
         NetworkClassifier("alexnet").fit(X, y)
-    with pytest.raises(TrainingError, match="pass sfreq"):
+    with pytest.raises(ModelError, match="pass sfreq"):
         NetworkClassifier("eegnet").fit(X, y)
-    with pytest.raises(TrainingError, match="recipe"):
+    with pytest.raises(ModelError, match="recipe"):
         classifier(recipe="best").fit(X, y)
-    with pytest.raises(TrainingError, match="NaN"):
+    with pytest.raises(ModelError, match="NaN"):
         classifier().fit(np.where(np.arange(128) == 5, np.nan, X), y)
     with pytest.raises(NotSPDError):
         spdnet().fit(-C, y)
@@ -135,7 +133,7 @@ def test_what_cannot_be_trained_is_refused() -> None:
         spdnet().fit(C, y[:-1])
     fitted = spdnet().fit(C, y)
     for wrong in (np.stack([C, C], axis=1), C[..., :3, :3]):
-        with pytest.raises(TrainingError, match=r"Fitted to trials of shape \(1, 4, 4\)"):
+        with pytest.raises(ModelError, match=r"Fitted to trials of shape \(1, 4, 4\)"):
             fitted.predict(wrong)
     with pytest.raises(ModelError, match="several bands"):
         spdnet().fit(np.stack([C, C], axis=1), y)

@@ -26,15 +26,14 @@ from spdtokens import (
     fit_together,
     make_decoder,
 )
-from spdtokens._errors import UserError
 from spdtokens.classifiers.base import held_back
+from spdtokens.classifiers.nn import SPDTokenMLP, SPDTokenTransformer
+from spdtokens.classifiers.nn.geometric import geometric_bias
+from spdtokens.classifiers.nn.recipe import resolve_device
 from spdtokens.classifiers.transformer import TokenNetworkClassifier
-from spdtokens.models import ModelError, SPDTokenMLP, SPDTokenTransformer
-from spdtokens.models.geometric import geometric_bias
-from spdtokens.spd import EMBEDDINGS, NotSPDError
-from spdtokens.spd.embeddings import SUPERVISED
-from spdtokens.training import TrainingError
-from spdtokens.training.recipe import resolve_device
+from spdtokens.errors import ModelError, NotSPDError, UserError
+from spdtokens.geometry import EMBEDDINGS
+from spdtokens.geometry.embeddings import SUPERVISED
 
 TINY: dict[str, Any] = {
     "d_model": 16,
@@ -175,7 +174,7 @@ def test_given_trials_choose_the_epoch_and_are_not_trained_on() -> None:
     np.testing.assert_array_equal(model.history_["train loss"], other.history_["train loss"])
     assert model.embedding_.scale_ == other.embedding_.scale_
     assert not np.array_equal(losses, other.history_["validation loss"][0])
-    with pytest.raises(TrainingError, match="class 7"):
+    with pytest.raises(ModelError, match="class 7"):
         TokenTransformerClassifier(**options).fit(C, y, validation=(V, np.full(20, 7)))
 
 
@@ -254,7 +253,7 @@ def test_geometric_attention_gets_the_distances_of_the_matrices() -> None:
 def test_geometric_attention_needs_one_token_per_matrix(embedding: Any, m: int) -> None:
     C, y = matrices(m=m)
     X = np.ones((48, 2, 5)) if embedding is None else C
-    with pytest.raises(TrainingError, match="attention='geometric'"):
+    with pytest.raises(ModelError, match="attention='geometric'"):
         TokenTransformerClassifier(embedding, attention="geometric", **TINY).fit(X, y)
 
 
@@ -300,16 +299,16 @@ def test_checkpoint_and_progress_bar(tmp_path: Path, capsys: pytest.CaptureFixtu
     ("change", "error", "message"),
     [
         ({"n_heads": 3}, ModelError, "n_heads=3 does not divide d_model=16"),
-        ({"device": "cuda"}, TrainingError, "asks for a graphics card, and torch sees none"),
-        ({"device": "tpu9"}, TrainingError, "There is no device 'tpu9'"),
-        ({"device": "meta"}, TrainingError, "runs on 'cpu' or 'cuda'"),
-        ({"ensemble": 0}, TrainingError, "ensemble"),
-        ({"epochs": 0}, TrainingError, "epochs"),
-        ({"validation": 1.5}, TrainingError, "validation is the share"),
-        ({"validation": 0.99}, TrainingError, "Cannot hold back 99% of 60 trials"),
-        ({"keep": "best"}, TrainingError, "pass validation"),
-        ({"random_state": -1}, TrainingError, "random_state"),
-        ({"batch_size": 1, "n_tokens": 1}, TrainingError, "BN-Embed cannot train on them"),
+        ({"device": "cuda"}, ModelError, "asks for a graphics card, and torch sees none"),
+        ({"device": "tpu9"}, ModelError, "There is no device 'tpu9'"),
+        ({"device": "meta"}, ModelError, "runs on 'cpu' or 'cuda'"),
+        ({"ensemble": 0}, ModelError, "ensemble"),
+        ({"epochs": 0}, ModelError, "epochs"),
+        ({"validation": 1.5}, ModelError, "validation is the share"),
+        ({"validation": 0.99}, ModelError, "Cannot hold back 99% of 60 trials"),
+        ({"keep": "best"}, ModelError, "pass validation"),
+        ({"random_state": -1}, ModelError, "random_state"),
+        ({"batch_size": 1, "n_tokens": 1}, ModelError, "BN-Embed cannot train on them"),
     ],
 )
 def test_bad_settings_are_refused(change: dict, error: type, message: str) -> None:
@@ -324,22 +323,22 @@ def test_bad_settings_are_refused(change: dict, error: type, message: str) -> No
 def test_bad_tokens_are_refused() -> None:
     X, y = tokens()
     model = ready()
-    with pytest.raises(TrainingError, match="All 60 training trials are of one class, left"):
+    with pytest.raises(ModelError, match="All 60 training trials are of one class, left"):
         model.fit(X, np.full(60, "left"))
     with pytest.raises(ValueError, match="59"):
         model.fit(X, y[:-1])
     holes = X.copy()
     holes[[3, 8], 0, 1] = np.nan
-    with pytest.raises(TrainingError, match=r"NaN or infinity in 2 of 60 trials \(3, 8\)"):
+    with pytest.raises(ModelError, match=r"NaN or infinity in 2 of 60 trials \(3, 8\)"):
         model.fit(holes, y)
     model.fit(X, y)
-    with pytest.raises(TrainingError, match="NaN or infinity"):
+    with pytest.raises(ModelError, match="NaN or infinity"):
         model.predict(holes)
     with pytest.raises(ValueError, match=r"1 features, but TokenTransformerClassifier is exp"):
         model.predict(X[:, :1])
-    with pytest.raises(TrainingError, match=r"trials of shape \(2, 6\), got \(2, 5\)"):
+    with pytest.raises(ModelError, match=r"trials of shape \(2, 6\), got \(2, 5\)"):
         model.predict(X[:, :, :5])
-    with pytest.raises(TrainingError, match=r"shape \(60, 1, 2, 6\)"):
+    with pytest.raises(ModelError, match=r"shape \(60, 1, 2, 6\)"):
         model.fit(X[:, None], y)
 
 
@@ -347,7 +346,7 @@ def test_bad_tokens_are_refused() -> None:
 def test_bad_matrices_are_refused(make: type) -> None:
     C, y = matrices(m=2)
     model = make(epochs=1, random_state=0)
-    with pytest.raises(TrainingError, match="48 labels"):
+    with pytest.raises(ModelError, match="48 labels"):
         model.fit(C, y[:-1])
     with pytest.raises(NotSPDError):
         model.fit(-C, y)
@@ -664,13 +663,13 @@ def test_progress_is_told_in_estimators() -> None:
     ],
 )
 def test_what_no_step_takes_is_refused(params: dict, message: str) -> None:
-    with pytest.raises(TrainingError, match=message):
+    with pytest.raises(ModelError, match=message):
         fit_together([decoder(transformer())], [trials()], [params])
 
 
 def test_as_many_data_as_estimators() -> None:
-    with pytest.raises(TrainingError, match="2 estimators, 1 data"):
+    with pytest.raises(ModelError, match="2 estimators, 1 data"):
         fit_together([transformer(), transformer()], [matrices()])
-    with pytest.raises(TrainingError, match="1 estimators, 1 data and 2 params"):
+    with pytest.raises(ModelError, match="1 estimators, 1 data and 2 params"):
         fit_together([transformer()], [matrices()], [{}, {}])
     assert fit_together([], []) == []

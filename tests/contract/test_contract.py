@@ -25,7 +25,7 @@ from spdtokens import (
     TokenTransformerClassifier,
     make_decoder,
 )
-from spdtokens.models.networks import NETWORKS
+from spdtokens.classifiers.nn.networks import NETWORKS
 from tests.contract.broken import BROKEN, Sound, broken_case
 from tests.contract.contract import (
     CHECKS,

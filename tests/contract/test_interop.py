@@ -45,7 +45,7 @@ from spdtokens import (
     make_decoder,
 )
 from spdtokens.classifiers.methods import get_method
-from spdtokens.models import TransformerConfig, TrialTransformer
+from spdtokens.classifiers.nn import TransformerConfig, TrialTransformer
 from spdtokens.runtime.threads import one_thread
 from tests.contract.contract import SEVERAL, SFREQ, SIGNALS, make_data
 

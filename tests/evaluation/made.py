@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from spdtokens.classifiers.methods import Settings
-from spdtokens.data import Dataset, Recording
+from spdtokens.datasets import Dataset, Recording
 from spdtokens.evaluation.answer import Evaluation, evaluate
 from spdtokens.evaluation.plan import Choice, Question, Source, plan
 from spdtokens.evaluation.runs import RunSpec

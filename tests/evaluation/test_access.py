@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from moabb.evaluations.protocols import CrossSubjectMode
 
-from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.errors import EvaluationError
 from spdtokens.evaluation.protocols import ACCESS, Access, calibration_split, get_access
 
 CALIBRATING = [name for name, access in ACCESS.items() if access.calibrates]

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from spdtokens.errors import EvaluationError
 from spdtokens.evaluation.alignment import (
     ALIGNMENTS,
     Task,
@@ -17,7 +18,6 @@ from spdtokens.evaluation.alignment import (
     target_domain,
     training_domains,
 )
-from spdtokens.evaluation.errors import EvaluationError
 from spdtokens.evaluation.protocols import ACCESS
 from tests.evaluation.subjects import (
     CHANGING,

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from spdtokens.errors import EvaluationError, NotSPDError
 from spdtokens.evaluation.alignment import align, align_signals, get_alignment
-from spdtokens.evaluation.errors import EvaluationError
-from spdtokens.spd.validation import NotSPDError
 from tests.evaluation.subjects import STUDY, N
 
 

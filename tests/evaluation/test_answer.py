@@ -10,12 +10,12 @@ import pytest
 from scipy import stats
 
 from spdtokens.classifiers.methods import Settings
-from spdtokens.data import DataError, Dataset, Recording, Selection, from_arrays, load_dataset
-from spdtokens.evaluation import Choice, EvaluationError, Question, evaluate
+from spdtokens.classifiers.nn.recipe import STABILITY_SEEDS
+from spdtokens.datasets import Dataset, Recording, Selection, from_arrays, load_dataset
+from spdtokens.errors import DataError, EvaluationError, SignalError
+from spdtokens.evaluation import Choice, Question, evaluate
 from spdtokens.evaluation.answer import answer, by_choice, evaluation_of
 from spdtokens.evaluation.plan import Source, plan
-from spdtokens.signal.bands import SignalError
-from spdtokens.training.recipe import STABILITY_SEEDS
 from tests.evaluation.made import SAMPLES, SETTINGS, choices, covariances, evaluated, signals
 
 REAL = Path(__file__).parents[3] / "shared" / "data" / "bci2a-a09-covariances"

@@ -34,12 +34,12 @@ from spdtokens import (
     TokenTransformerClassifier,
     make_decoder,
 )
-from spdtokens._errors import UserError
 from spdtokens.classifiers.methods import METHODS, Settings
-from spdtokens.data import Dataset, Recording
-from spdtokens.evaluation import Choice, EvaluationError, evaluate
+from spdtokens.datasets import Dataset, Recording
+from spdtokens.errors import EvaluationError, UserError
+from spdtokens.evaluation import Choice, evaluate
 from spdtokens.evaluation.runs import RunResult
-from spdtokens.spd.tokens import TokenEmbedding
+from spdtokens.geometry.tokens import TokenEmbedding
 from tests.evaluation.made import SAMPLES, SETTINGS, SFREQ, covariances, signals
 from tests.golden.sets import FLICKER, GROUPED, IMAGERY, MATRICES, POTENTIALS
 

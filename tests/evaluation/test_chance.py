@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom, mannwhitneyu, norm
 
+from spdtokens.errors import EvaluationError
 from spdtokens.evaluation.chance import (
     BOUNDS,
     above_chance,
@@ -21,7 +22,6 @@ from spdtokens.evaluation.chance import (
     chance_level,
     independent_counts,
 )
-from spdtokens.evaluation.errors import EvaluationError
 from spdtokens.evaluation.metrics import METRICS, itr
 
 

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from spdtokens.data import Dataset, Recording, load_dataset
-from spdtokens.evaluation.errors import LeakError
+from spdtokens.datasets import Dataset, Recording, load_dataset
+from spdtokens.errors import LeakError
 from spdtokens.evaluation.trials import ORDER, Copies, Trials, _surprise, fingerprint
 from tests.evaluation.made import covariances, planned, signals, table
 

@@ -9,8 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from scipy.stats import ttest_1samp
 
+from spdtokens.errors import EvaluationError
 from spdtokens.evaluation.difference_plots import critical_difference, paired_differences
-from spdtokens.evaluation.errors import EvaluationError
 from spdtokens.evaluation.statistics import rank_methods
 
 NAMES = (

@@ -36,11 +36,10 @@ from spdtokens import (
     TokenTransformerClassifier,
     make_decoder,
 )
-from spdtokens._errors import UserError
 from spdtokens.classifiers.methods import METHODS, Settings
-from spdtokens.data import Dataset
+from spdtokens.datasets import Dataset
+from spdtokens.errors import MethodError, UserError
 from spdtokens.evaluation.estimators import (
-    EstimatorError,
     build,
     describe,
     find_class,
@@ -222,7 +221,7 @@ def test_other_values_are_told_apart(make: Any) -> None:
     # Copies, which are made of every estimator, are the same.
     for value, text in zip((one, other), told, strict=True):
         assert as_text(describe(clone(FunctionTransformer(value)))) == text
-    with pytest.raises(EstimatorError):
+    with pytest.raises(MethodError):
         build(json.loads(told[0]))
 
 
@@ -230,7 +229,7 @@ def test_classes_of_one_name_are_told_apart() -> None:
     one, other = grown(1), grown(2)
     assert describe(one()) != describe(other())
     assert describe(one()) == describe(clone(one()))
-    with pytest.raises(EstimatorError):
+    with pytest.raises(MethodError):
         build(describe(one()))
 
 
@@ -258,7 +257,7 @@ def test_classes_of_one_name_are_told_apart() -> None:
     ],
 )
 def test_what_is_not_an_estimator_is_refused(path: str, words: list[str]) -> None:
-    with pytest.raises(EstimatorError) as caught:
+    with pytest.raises(MethodError) as caught:
         find_class(path)
     for word in words:
         assert word in str(caught.value)
@@ -269,7 +268,7 @@ def test_a_module_that_cannot_be_imported_is_named(
 ) -> None:
     (tmp_path / "broken_module.py").write_text("raise RuntimeError('out of order')")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(EstimatorError, match=r"broken_module.*out of order"):
+    with pytest.raises(MethodError, match=r"broken_module.*out of order"):
         find_class("broken_module.Classifier")
 
 
@@ -291,7 +290,7 @@ def test_a_module_that_cannot_be_imported_is_named(
     ],
 )
 def test_what_cannot_be_built_is_refused(values: dict[str, Any], words: list[str]) -> None:
-    with pytest.raises(EstimatorError) as caught:
+    with pytest.raises(MethodError) as caught:
         build(values)
     assert isinstance(caught.value, UserError)
     for word in words:

@@ -13,8 +13,9 @@ import pytest
 from scipy import stats
 from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
-from spdtokens.data import Recording
-from spdtokens.evaluation import Choice, Evaluation, EvaluationError, evaluate
+from spdtokens.datasets import Recording
+from spdtokens.errors import EvaluationError
+from spdtokens.evaluation import Choice, Evaluation, evaluate
 from spdtokens.evaluation.show import as_json
 from tests.evaluation.made import SETTINGS, covariances, evaluated, signals
 from tests.golden.sets import IMAGERY

@@ -17,18 +17,18 @@ from spdtokens import (
     StandardTrials,
     TokenTransformerClassifier,
 )
+from spdtokens.classifiers import classical
 from spdtokens.classifiers.methods import Settings
-from spdtokens.data import Dataset
-from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.classifiers.nn import Pool, RunPlan, SPDTokenTransformer, train_runs
+from spdtokens.classifiers.nn.recipe import Recipe
+from spdtokens.classifiers.nn.transformer import TransformerConfig
+from spdtokens.datasets import Dataset
+from spdtokens.errors import EvaluationError
 from spdtokens.evaluation.execute import class_probabilities, execute, open_fold
 from spdtokens.evaluation.metrics import all_scores
 from spdtokens.evaluation.plan import Choice, Source
 from spdtokens.evaluation.runs import RunResult
-from spdtokens.models import SPDTokenTransformer, classical
-from spdtokens.models.transformer import TransformerConfig
-from spdtokens.spd import TokenEmbedding
-from spdtokens.training import Pool, RunPlan, train_runs
-from spdtokens.training.recipe import Recipe
+from spdtokens.geometry import TokenEmbedding
 from tests.evaluation.made import SETTINGS, covariances, planned, signals
 
 METHODS = ("ts-lr", "eegnet", "spdnet", "token-affine-invariant", "spd-token-mlp")

@@ -20,7 +20,7 @@ from spdtokens import (
     evaluate,
     make_decoder,
 )
-from spdtokens.evaluation import EvaluationError
+from spdtokens.errors import EvaluationError
 
 Y = np.arange(40) % 2
 X = np.random.default_rng(0).standard_normal((40, 4, 200)) * (1 + 0.4 * Y)[:, None, None]

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from spdtokens.data import Recording
-from spdtokens.evaluation.errors import EvaluationError, LeakError
+from spdtokens.datasets import Recording
+from spdtokens.errors import EvaluationError, LeakError
 from spdtokens.evaluation.protocols import Fold, check_fold
 from tests.evaluation.made import planned, signals, table, trials
 

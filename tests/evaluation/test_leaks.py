@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spdtokens.data import Dataset, Recording
+from spdtokens.datasets import Dataset, Recording
 from spdtokens.evaluation.execute import execute
 from spdtokens.evaluation.runs import RunResult
 from tests.evaluation.made import planned, same, signals

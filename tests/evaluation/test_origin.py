@@ -58,7 +58,7 @@ def test_code_digest_is_of_what_results_depend_on(
 ) -> None:
     monkeypatch.setattr(module.spdtokens, "__file__", str(tmp_path / "__init__.py"))
     digest = code_digest.__wrapped__
-    for room in ("spd", "evaluation", "cli"):
+    for room in ("geometry", "evaluation", "cli"):
         (tmp_path / room).mkdir()
         (tmp_path / room / "a.py").write_text("x = 1")
     before = digest()
@@ -67,7 +67,7 @@ def test_code_digest_is_of_what_results_depend_on(
     (tmp_path / "evaluation" / "a.py").rename(tmp_path / "evaluation" / "b.py")
     renamed = digest()
     assert renamed != before
-    (tmp_path / "spd" / "a.py").write_text("x = 2")
+    (tmp_path / "geometry" / "a.py").write_text("x = 2")
     assert digest() not in (before, renamed)
 
 

@@ -10,9 +10,9 @@ import pytest
 from pyriemann.utils.covariance import covariances as pyriemann_covariances
 from pyriemann.utils.mean import mean_riemann
 
-from spdtokens.data import Recording
+from spdtokens.datasets import Recording
+from spdtokens.errors import EvaluationError
 from spdtokens.evaluation.alignment import ALIGNMENTS
-from spdtokens.evaluation.errors import EvaluationError
 from spdtokens.evaluation.execute import execute, open_fold
 from spdtokens.evaluation.plan import Parts, domains, prepare, with_access
 from spdtokens.evaluation.protocols import ACCESS, Fold

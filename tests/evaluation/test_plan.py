@@ -10,11 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spdtokens.classifiers.methods import MethodError
-from spdtokens.data import DataError, Recording, Selection
-from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.datasets import Recording, Selection
+from spdtokens.errors import DataError, EvaluationError, MethodError, ModelError
 from spdtokens.evaluation.plan import Choice, Question, Source, plan
-from spdtokens.training.recipe import TrainingError
 from tests.evaluation.made import SETTINGS, covariances, planned, signals
 
 
@@ -192,4 +190,4 @@ def test_bad_questions_are_refused_before_any_work() -> None:
     refused(EvaluationError, "no trial of c to train on", "ts-lr", dataset=three)
     preset, device = replace(SETTINGS, preset="best"), replace(SETTINGS, device="tpu9")
     refused(MethodError, "no preset 'best'", "token-euclidean", settings=preset)
-    refused(TrainingError, "no device 'tpu9'", "token-euclidean", settings=device)
+    refused(ModelError, "no device 'tpu9'", "token-euclidean", settings=device)

@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
-from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.errors import EvaluationError
 from spdtokens.evaluation.protocols import PROTOCOLS, Fold, check_fold, get_protocol
 from spdtokens.evaluation.trials import TrialTable
 from tests.evaluation.made import table, trials

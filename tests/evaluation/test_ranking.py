@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import friedmanchisquare, rankdata
 
-from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.errors import EvaluationError
 from spdtokens.evaluation.statistics import critical_difference_of, friedman, rank_methods
 
 # Demsar (2006), table 5(a): q at 0.05 for 2 to 10 classifiers.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from spdtokens import evaluate
-from spdtokens.data import Selection
+from spdtokens.datasets import Selection
 
 REAL = Path(__file__).parents[3] / "shared" / "data"
 pytestmark = pytest.mark.skipif(

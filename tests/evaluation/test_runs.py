@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from spdtokens.classifiers.methods import Settings
-from spdtokens.data import Selection
+from spdtokens.datasets import Selection
 from spdtokens.evaluation.estimators import describe
 from spdtokens.evaluation.plan import Source
 from spdtokens.evaluation.runs import RunSpec, as_text

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spdtokens.data import Recording
-from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.datasets import Recording
+from spdtokens.errors import EvaluationError
 from spdtokens.evaluation.trials import Memory, Trials
 from tests.evaluation.made import covariances, signals, table
 

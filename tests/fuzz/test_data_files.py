@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spdtokens.data import DataError, load_dataset
+from spdtokens.datasets import load_dataset
+from spdtokens.errors import DataError
 from tests.fuzz.mutations import examples, limited, spoil, spoilt_bytes
 
 RNG = np.random.default_rng(0)

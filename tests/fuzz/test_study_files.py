@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spdtokens._errors import UserError
-from spdtokens.study.config import read_study
+from spdtokens.errors import UserError
+from spdtokens.experiments.config import read_study
 from tests.fuzz.mutations import PLACES, examples, limited, spoil, spoilt_bytes
 
 ROOT = Path(__file__).parents[2]

@@ -19,7 +19,7 @@ from spdtokens import (
     train,
 )
 from spdtokens.classifiers.methods import METHODS, Settings
-from spdtokens.data import Dataset
+from spdtokens.datasets import Dataset
 from spdtokens.evaluation.plan import Choice
 from tests.golden.sets import FEW, FLICKER, GROUPED, IMAGERY, MATRICES, POTENTIALS
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from spdtokens.data import Dataset, Recording
+from spdtokens.datasets import Dataset, Recording
 
 CHANNELS = 6
 SUBJECTS = ("1", "2", "3")

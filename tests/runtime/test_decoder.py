@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from spdtokens.geometry.alignment import running_references, whitener
 from spdtokens.runtime import DecoderError
-from spdtokens.spd.alignment import running_references, whitener
-from tests.deploy.made import made, trials
+from tests.inference.made import made, trials
 
 
 def test_a_session_is_seen_from_its_past() -> None:

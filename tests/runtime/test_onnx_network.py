@@ -10,9 +10,9 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from spdtokens.deploy.onnx import write_onnx
+from spdtokens.inference.onnx import write_onnx
 from spdtokens.runtime import DecoderError, load_model, model_bytes
-from tests.deploy.made import made, trials
+from tests.inference.made import made, trials
 
 
 @pytest.fixture

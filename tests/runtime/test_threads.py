@@ -22,12 +22,12 @@ from spdtokens import (
     make_decoder,
 )
 from spdtokens.classifiers import decoder, networks, transformer
+from spdtokens.geometry import parallel, tokens
+from spdtokens.preprocessing import filterbank, standard
 from spdtokens.runtime import signals
 from spdtokens.runtime.threads import one_thread, usable_threads
 from spdtokens.runtime.tokens import Tokens
-from spdtokens.signal import filterbank, standard
-from spdtokens.spd import parallel, tokens
-from tests.deploy.made import made, trials
+from tests.inference.made import made, trials
 
 
 def counts(api: str = "") -> set[int]:

@@ -11,12 +11,13 @@ import torch
 
 from spdtokens.bench.latency import NUMPY, decoders
 from spdtokens.bench.timing import thread_count
-from spdtokens.models import SPDTokenTransformer, TransformerConfig, geometric_bias
+from spdtokens.classifiers.nn import SPDTokenTransformer, TransformerConfig, geometric_bias
+from spdtokens.errors import NotSPDError
+from spdtokens.geometry import Floor, get_embedding, token_dim
 from spdtokens.runtime import DecoderError, networks
 from spdtokens.runtime.tokens import Tokens
-from spdtokens.spd import Floor, NotSPDError, get_embedding, token_dim
+from tests.classifiers.nn.test_folded import TINY, used_model
 from tests.matrices import random_spd, with_spectrum
-from tests.models.test_folded import TINY, used_model
 
 NAMES = ("log_euclidean", "bures_wasserstein", "euclidean", "cholesky", "log_cholesky")
 

@@ -13,7 +13,7 @@ from pyriemann.geometry.base import sqrtm as pyriemann_sqrtm
 from torch import Tensor
 
 from spdtokens.bench.timing import fastest_peer, interleaved_times, thread_count
-from spdtokens.spd import get_embedding, token_dim
+from spdtokens.geometry import get_embedding, token_dim
 
 #: Matrices and channels of the paper's three data sets.
 SHAPES = ((288, 22), (340, 56), (500, 8))

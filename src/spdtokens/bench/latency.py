@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from spdtokens._extras import is_installed
 from spdtokens.bench.obvious import ObviousTransformer
 from spdtokens.bench.timing import thread_count
-from spdtokens.deploy.onnx import write_onnx
-from spdtokens.models import SPDTokenTransformer, folded
+from spdtokens.classifiers.nn import SPDTokenTransformer, folded
+from spdtokens.geometry import get_embedding, matrix_dim, token_dim
+from spdtokens.inference.onnx import write_onnx
 from spdtokens.runtime import Decoder, load_model, model_bytes
 from spdtokens.runtime.networks import Transformers
 from spdtokens.runtime.tokens import Tokens
-from spdtokens.spd import get_embedding, matrix_dim, token_dim
 
 #: The model file as NumPy computes it, and with its network in ONNX Runtime.
 NUMPY, ONNX, PEER = "NumPy", "ONNX Runtime", "nn.TransformerEncoder"

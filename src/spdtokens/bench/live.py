@@ -24,18 +24,17 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from spdtokens.bench.latency import CALLS, call_times
 from spdtokens.bench.timing import thread_count
 from spdtokens.classifiers import Recentring, make_decoder
-from spdtokens.data import Dataset, Recording, load_dataset
-from spdtokens.deploy.convert import as_decoder
-from spdtokens.deploy.live import LiveDecoder
-from spdtokens.deploy.live.errors import need_lsl
-from spdtokens.deploy.live.latencies import Latencies
-from spdtokens.deploy.live.lsl import Wanted
-from spdtokens.deploy.live.outlet import ProbabilityOutlet
-from spdtokens.deploy.live.run import Limits, LiveRun
-from spdtokens.deploy.live.status import Status
+from spdtokens.datasets import Dataset, Recording, load_dataset
+from spdtokens.inference.convert import as_decoder
+from spdtokens.inference.live import LiveDecoder
+from spdtokens.inference.live.latencies import Latencies
+from spdtokens.inference.live.lsl import Wanted, need_lsl
+from spdtokens.inference.live.outlet import ProbabilityOutlet
+from spdtokens.inference.live.run import Limits, LiveRun
+from spdtokens.inference.live.status import Status
+from spdtokens.preprocessing import resolve_bands
+from spdtokens.preprocessing.filters import butterworth
 from spdtokens.runtime import Decoder
-from spdtokens.signal import resolve_bands
-from spdtokens.signal.filters import butterworth
 
 OURS, RECENTRED, PEER = "spdtokens", "spdtokens, recentring", "SciPy + pyRiemann"
 #: Milliseconds; of the issue.

@@ -22,9 +22,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from spdtokens.bench.timing import thread_count
 from spdtokens.classifiers import TokenMLPClassifier
 from spdtokens.classifiers.methods import METHODS, RECOMMENDED, Method, Settings
-from spdtokens.models import STANDARD, SPDTokenTransformer
-from spdtokens.models.networks import NETWORKS, Input, TrialShape
-from spdtokens.spd import token_dim
+from spdtokens.classifiers.nn import STANDARD, SPDTokenTransformer
+from spdtokens.classifiers.nn.networks import NETWORKS, Input, TrialShape
+from spdtokens.geometry import token_dim
 
 BATCH = 32
 #: The paper's BCI2a trials.

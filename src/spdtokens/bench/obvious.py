@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from spdtokens.models import STANDARD, SPDTokenTransformer, TransformerConfig
+from spdtokens.classifiers.nn import STANDARD, SPDTokenTransformer, TransformerConfig
 
 
 class ObviousTransformer(nn.Module):

@@ -12,8 +12,8 @@ import torch
 from spdtokens.bench.methods import BCI2A, inputs_for
 from spdtokens.bench.timing import interleaved_times, thread_count
 from spdtokens.classifiers.methods import Settings, get_method
+from spdtokens.classifiers.nn.networks import TrialShape
 from spdtokens.evaluation.estimators import with_seed
-from spdtokens.models.networks import TrialShape
 
 #: A session of BCI2a.
 TRIALS = 288

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.table import Table
 
-from spdtokens._words import counted
+from spdtokens._tables import counted
 
 
 def train_tables(result: dict[str, Any]) -> Iterator[Table]:

@@ -19,13 +19,13 @@ from spdtokens.bench.obvious import log_token, obvious_training
 from spdtokens.bench.timing import thread_count
 from spdtokens.bench.train import peak_megabytes, seconds
 from spdtokens.classifiers.methods import Settings
-from spdtokens.data import Dataset, Recording
+from spdtokens.classifiers.nn.recipe import SEEDS
+from spdtokens.datasets import Dataset, Recording
 from spdtokens.evaluation.plan import Choice, Question, Source
-from spdtokens.study.config import Study
-from spdtokens.study.executors import InProcess
-from spdtokens.study.run import plan_study, run_study
-from spdtokens.study.store import RunStore
-from spdtokens.training.recipe import SEEDS
+from spdtokens.experiments.config import Study
+from spdtokens.experiments.executors import InProcess
+from spdtokens.experiments.run import plan_study, run_study
+from spdtokens.experiments.store import RunStore
 
 #: Epochs of the obvious loop that are timed, before and after the study, for each embedding.
 TIMED_EPOCHS = 3

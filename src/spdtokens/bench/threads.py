@@ -10,7 +10,7 @@ from sklearn.model_selection import cross_val_score
 
 from spdtokens.bench.timing import interleaved_times, thread_count
 from spdtokens.classifiers import TokenTransformerClassifier, make_decoder
-from spdtokens.signal import FilterBankCovariances
+from spdtokens.preprocessing import FilterBankCovariances
 
 SFREQ = 250.0
 #: A session of BCI2a, a long recording of many channels, and tokens of 22 channels: trials,

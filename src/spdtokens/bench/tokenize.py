@@ -15,9 +15,9 @@ from pyriemann.geometry.base import logm
 from sklearn.pipeline import make_pipeline
 
 from spdtokens.bench.timing import interleaved_times, thread_count
-from spdtokens.signal import FilterBankCovariances, resolve_bands
-from spdtokens.signal.filters import butterworth
-from spdtokens.spd import TokenEmbedding
+from spdtokens.geometry import TokenEmbedding
+from spdtokens.preprocessing import FilterBankCovariances, resolve_bands
+from spdtokens.preprocessing.filters import butterworth
 
 OURS, LOOP, VECTORISED = "spdtokens", "obvious loop", "pyRiemann + SciPy"
 SFREQ = 250.0

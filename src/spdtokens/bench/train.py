@@ -16,12 +16,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from spdtokens._words import counted
+from spdtokens._tables import counted
 from spdtokens.bench.obvious import log_token, obvious_training
 from spdtokens.bench.timing import thread_count
-from spdtokens.models import STANDARD, SPDTokenTransformer, geometric_bias
-from spdtokens.spd import get_embedding
-from spdtokens.training import Pool, Recipe, RunPlan, Training
+from spdtokens.classifiers.nn import (
+    STANDARD,
+    Pool,
+    Recipe,
+    RunPlan,
+    SPDTokenTransformer,
+    Training,
+    geometric_bias,
+)
+from spdtokens.geometry import get_embedding
 
 OBVIOUS, CACHED, OURS = "obvious", "cached", "spdtokens"
 RECIPE = Recipe()

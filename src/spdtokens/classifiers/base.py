@@ -16,9 +16,9 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from spdtokens._labels import as_groups, as_labels
-from spdtokens.spd.tokens import TokenEmbedding, as_matrices, matrix_tags
-from spdtokens.training.engine import RunPlan
-from spdtokens.training.recipe import TrainingError
+from spdtokens.classifiers.nn.engine import RunPlan
+from spdtokens.errors import ModelError
+from spdtokens.geometry.tokens import TokenEmbedding, as_matrices, matrix_tags
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -71,7 +71,7 @@ class TokenClassifier(ClassifierMixin, BaseEstimator):
             self, X, reset=False, allow_nd=True, ensure_all_finite=False, dtype=np.float64
         )
         if tokens.shape[1:] != self.token_shape_:
-            raise TrainingError(
+            raise ModelError(
                 f"The classifier was fitted to trials of shape {self.token_shape_}, got "
                 f"{tokens.shape[1:]}."
             )
@@ -138,7 +138,7 @@ def shared_out(pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, dict[s
 
     Raises
     ------
-    TrainingError
+    ModelError
         For what no step takes.
     """
     steps = {name: step for name, step in pipeline.steps if hasattr(step, "fit")}
@@ -147,7 +147,7 @@ def shared_out(pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, dict[s
         step, separator, name = key.partition("__")
         takers = [step] if separator else [s for s in steps if takes(steps[s], key)]
         if not takers or takers[0] not in steps:
-            raise TrainingError(f"No step of this decoder takes {key}: leave it out.")
+            raise ModelError(f"No step of this decoder takes {key}: leave it out.")
         for taker in takers:
             told[taker][name if separator else key] = value
     return told
@@ -168,7 +168,7 @@ def check_finite(tokens: NDArray[Any]) -> None:
     bad = np.flatnonzero(~np.isfinite(tokens).all(axis=tuple(range(1, tokens.ndim))))
     if len(bad):
         shown = ", ".join(map(str, bad[:5])) + (", ..." if len(bad) > 5 else "")
-        raise TrainingError(
+        raise ModelError(
             f"Input X contains NaN or infinity in {len(bad)} of {len(tokens)} trials ({shown}). "
             "Remove these trials, or look where the values come from."
         )
@@ -176,7 +176,7 @@ def check_finite(tokens: NDArray[Any]) -> None:
 
 def _as_tokens(X: NDArray[Any]) -> Array:
     if X.ndim > 3 or 0 in X.shape:
-        raise TrainingError(
+        raise ModelError(
             f"With embedding=None, expected tokens (n, features) or (n, tokens, features), none of "
             f"them 0, got shape {X.shape}."
         )
@@ -192,10 +192,10 @@ def encode(y: ArrayLike, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
     Raises
     ------
-    TrainingError
+    ModelError
         If there are not ``n`` labels, of two or more classes.
     """
-    classes, codes = np.unique(as_labels(y, n, TrainingError), return_inverse=True)
+    classes, codes = np.unique(as_labels(y, n, ModelError), return_inverse=True)
     return classes, codes.astype(np.int64)
 
 
@@ -204,7 +204,7 @@ def seed_of(random_state: Any) -> int:
     if not isinstance(random_state, int | np.integer):
         return int(check_random_state(random_state).randint(2**31 - 1))
     if random_state < 0:
-        raise TrainingError(f"random_state is not negative, but {random_state} is.")
+        raise ModelError(f"random_state is not negative, but {random_state} is.")
     return int(random_state)
 
 
@@ -216,11 +216,11 @@ def held_back(
     Groups are never split; without groups every class is represented.
     """
     everything = np.arange(len(codes))
-    groups = as_groups(groups, len(codes), TrainingError)
+    groups = as_groups(groups, len(codes), ModelError)
     if share is None:
         return RunPlan(seed, everything)
     if not 0 < share < 1:
-        raise TrainingError(
+        raise ModelError(
             f"validation is the share of trials to hold back, in (0, 1), not {share!r}."
         )
     chance = seed % 2**32
@@ -233,7 +233,7 @@ def held_back(
     try:
         train, validation = next(split.split(everything, codes, groups))
     except ValueError as error:
-        raise TrainingError(
+        raise ModelError(
             f"Cannot hold back {share:.0%} of {len(codes)} trials for validation: {error}"
         ) from error
     return RunPlan(seed, train, validation)

@@ -16,27 +16,26 @@ from sklearn.utils.validation import check_is_fitted
 
 from spdtokens.classifiers.base import shared_out, takes
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
-from spdtokens.data.base import Paradigm
-from spdtokens.data.select import PARADIGMS
-from spdtokens.runtime.recentring import moved, seen_from
-from spdtokens.runtime.threads import one_thread
-from spdtokens.signal.bands import (
-    BandSpec,
-    SignalError,
-    Window,
-    WindowSpec,
-    default_bands,
-    resolve_windows,
-)
-from spdtokens.signal.filterbank import FilterBankCovariances, Folds
-from spdtokens.spd.alignment import congruence, mean_reference, whitener
-from spdtokens.spd.tokens import (
+from spdtokens.datasets.base import Paradigm
+from spdtokens.datasets.select import PARADIGMS
+from spdtokens.errors import ModelError, SignalError
+from spdtokens.geometry.alignment import congruence, mean_reference, whitener
+from spdtokens.geometry.tokens import (
     ArrayOutputMixin,
     as_matrices,
     matrix_tags,
     names_of_matrices,
 )
-from spdtokens.training.recipe import TrainingError
+from spdtokens.preprocessing.bands import (
+    BandSpec,
+    Window,
+    WindowSpec,
+    default_bands,
+    resolve_windows,
+)
+from spdtokens.preprocessing.filterbank import FilterBankCovariances, Folds
+from spdtokens.runtime.recentring import moved, seen_from
+from spdtokens.runtime.threads import one_thread
 
 Array = NDArray[np.float64]
 #: Bands of rhythms and of potentials, where nobody asks for others.
@@ -53,12 +52,12 @@ def get_paradigm(name: str) -> Paradigm:
 
     Raises
     ------
-    TrainingError
+    ModelError
         Listing the names there are.
     """
     known = PARADIGMS | {value: value for value in PARADIGMS.values()}
     if name not in known:
-        raise TrainingError(f"There is no paradigm {name!r}. There are: {', '.join(PARADIGMS)}.")
+        raise ModelError(f"There is no paradigm {name!r}. There are: {', '.join(PARADIGMS)}.")
     return known[name]
 
 
@@ -94,7 +93,7 @@ def make_decoder(
 
     Raises
     ------
-    TrainingError
+    ModelError
         For an unknown paradigm, or SSVEP without its frequencies.
 
     See Also
@@ -111,9 +110,9 @@ def make_decoder(
     """
     kind = get_paradigm(paradigm)
     if sfreq is not None and not (isinstance(sfreq, int | float | np.number) and sfreq > 0):
-        raise TrainingError(f"sfreq must be a rate above 0 Hz, got {sfreq!r}.")
+        raise ModelError(f"sfreq must be a rate above 0 Hz, got {sfreq!r}.")
     if window is not None and np.shape(window) != (2,):
-        raise TrainingError(f"window must be a pair in seconds such as (0.5, 4), got {window!r}.")
+        raise ModelError(f"window must be a pair in seconds such as (0.5, 4), got {window!r}.")
     gains: dict[str, Any] = {"gains": None} if kind == "erp" else {}  # rows are not channels
     classifier = TokenDiscriminantClassifier(**gains)
     if sfreq is None:
@@ -152,7 +151,7 @@ def filterbank_options(
     bands: BandSpec = RHYTHMS
     if paradigm == "ssvep":
         if not len(stimulus_hz):
-            raise TrainingError(
+            raise ModelError(
                 "SSVEP is decoded around its flicker frequencies, which are not known: pass them "
                 "in Hz, such as stimulus_hz=(13, 17) or --stimulus-hz 13,17."
             )
@@ -248,7 +247,7 @@ class DecodingPipeline(Pipeline):
 
         Raises
         ------
-        TrainingError
+        ModelError
             If no step takes what is passed.
         """
         given: dict[str, Any] = {"groups": groups, "sample_weight": sample_weight}

@@ -14,9 +14,9 @@ from sklearn.pipeline import Pipeline
 from spdtokens.classifiers.decoder import DecodingPipeline, make_decoder
 from spdtokens.classifiers.methods import PRESETS, RECOMMENDED
 from spdtokens.classifiers.transformer import TokenTransformerClassifier
-from spdtokens.signal import FilterBankCovariances
-from spdtokens.spd import TokenEmbedding
-from spdtokens.training.recipe import TrainingError
+from spdtokens.errors import ModelError
+from spdtokens.geometry import TokenEmbedding
+from spdtokens.preprocessing import FilterBankCovariances
 
 #: Parameters of the filter bank, by their names of the first edition.
 _FILTERBANK = {
@@ -46,7 +46,7 @@ def _renamed(options: dict[str, Any], estimator: str = "sample") -> dict[str, An
     if found.get("regularisation") == "paper":
         del found["regularisation"]
         if found.get("estimator", estimator) != "sample":
-            raise TrainingError(
+            raise ModelError(
                 "regularisation='paper' is for the sample covariance: pass covariance='sample'."
             )
         found["estimator"] = "paper"
@@ -101,7 +101,7 @@ def SPDTokenClassifier(
     _warn("SPDTokenClassifier", "make_decoder or TokenTransformerClassifier")
     if preset not in (RECOMMENDED, *PRESETS):
         known = ", ".join((RECOMMENDED, *PRESETS))
-        raise TrainingError(f"There is no preset {preset!r}. There are: {known}.")
+        raise ModelError(f"There is no preset {preset!r}. There are: {known}.")
     recommended = preset == RECOMMENDED
     filterbank = _renamed(options, "oas" if recommended else "sample")
     tokens = {name: options.pop(name, None) for name in _EMBEDDING}

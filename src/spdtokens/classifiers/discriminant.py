@@ -14,13 +14,13 @@ from scipy.special import log_softmax
 
 from spdtokens._labels import as_groups
 from spdtokens.classifiers.base import EmbeddingSpec, TokenClassifier, as_decisions
-from spdtokens.models.transformer import ModelError
+from spdtokens.errors import ModelError
+from spdtokens.geometry.embeddings import SUPERVISED
+from spdtokens.geometry.tokens import TokenEmbedding
+from spdtokens.preprocessing.filterbank import Folds
+from spdtokens.preprocessing.folds import folds_in_time
 from spdtokens.runtime.networks import Discriminant
 from spdtokens.runtime.threads import one_thread
-from spdtokens.signal.filterbank import Folds
-from spdtokens.signal.folds import folds_in_time
-from spdtokens.spd.embeddings import SUPERVISED
-from spdtokens.spd.tokens import TokenEmbedding
 
 #: Of 0.004, 0.012, 0.04 and 0.12 the best over parts of training sessions and simulated sessions.
 #: To choose it in folds of the training trials was no better: they do not show the next day.

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from sklearn.base import BaseEstimator
 
-from spdtokens._errors import UserError
 from spdtokens._extras import how_to_install, is_installed
+from spdtokens.classifiers import classical
 from spdtokens.classifiers.decoder import (
     POTENTIALS,
     RHYTHMS,
@@ -18,16 +18,17 @@ from spdtokens.classifiers.decoder import (
 )
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
 from spdtokens.classifiers.networks import NetworkClassifier
+from spdtokens.classifiers.nn import SPDTokenTransformer, TransformerConfig
+from spdtokens.classifiers.nn.networks import NETWORKS, SPD, Input, TrialShape
+from spdtokens.classifiers.nn.recipe import Recipe
+from spdtokens.classifiers.nn.transformer import SMALL
 from spdtokens.classifiers.transformer import TokenMLPClassifier, TokenTransformerClassifier
-from spdtokens.data import Dataset
-from spdtokens.models import SPDTokenTransformer, TransformerConfig, classical
-from spdtokens.models.networks import NETWORKS, SPD, Input, TrialShape
-from spdtokens.models.transformer import SMALL
-from spdtokens.signal import FilterBankCovariances, StandardTrials
-from spdtokens.signal.bands import DEFAULT, OF_STIMULI, BandSpec, cut_bands, resolve_bands
-from spdtokens.signal.covariance import ESTIMATORS, PROTOTYPES
-from spdtokens.spd import EMBEDDINGS, TokenEmbedding, token_dim
-from spdtokens.training.recipe import Recipe
+from spdtokens.datasets import Dataset
+from spdtokens.errors import MethodError
+from spdtokens.geometry import EMBEDDINGS, TokenEmbedding, token_dim
+from spdtokens.preprocessing import FilterBankCovariances, StandardTrials
+from spdtokens.preprocessing.bands import DEFAULT, OF_STIMULI, BandSpec, cut_bands, resolve_bands
+from spdtokens.preprocessing.covariance import ESTIMATORS, PROTOTYPES
 
 RecipeName = Literal["published", "common"]
 RECOMMENDED = "recommended"
@@ -49,10 +50,6 @@ HELD_BACK = 0.125
 FILTERBANK_CHANGES = ("windows", "delays", "cross_fit", "decimate", "n_filters", "filtering")
 CLASSIFIER_CHANGES = ("embedding", "isometric", "ridge", "gains")
 CHANGES = (*FILTERBANK_CHANGES, *CLASSIFIER_CHANGES)
-
-
-class MethodError(UserError):
-    """A method that does not exist or does not apply; the message says what does."""
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,17 @@ from torch import Tensor, nn
 
 from spdtokens._extras import how_to_install, is_installed
 from spdtokens.classifiers.base import Codes, as_decisions, encode, held_back, seed_of
+from spdtokens.classifiers.nn.engine import RunPlan
+from spdtokens.classifiers.nn.loop import train_module
+from spdtokens.classifiers.nn.networks import NETWORKS, Network, TrialShape
+from spdtokens.classifiers.nn.progress import training_bar
+from spdtokens.classifiers.nn.recipe import published_recipe, resolve_device
 from spdtokens.classifiers.transformer import Validation, coded
-from spdtokens.models.networks import NETWORKS, Network, TrialShape
+from spdtokens.errors import ModelError
+from spdtokens.geometry.arrays import as_tensor
+from spdtokens.geometry.tokens import TokenEmbedding, as_matrices, matrix_tags
+from spdtokens.preprocessing.checks import as_trials
 from spdtokens.runtime.threads import one_thread
-from spdtokens.signal.checks import as_trials
-from spdtokens.spd.arrays import as_tensor
-from spdtokens.spd.tokens import TokenEmbedding, as_matrices, matrix_tags
-from spdtokens.training.engine import RunPlan
-from spdtokens.training.loop import train_module
-from spdtokens.training.progress import training_bar
-from spdtokens.training.recipe import TrainingError, published_recipe, resolve_device
 
 #: Trials predicted at a time.
 PREDICTED_AT_ONCE = 256
@@ -140,7 +141,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         """
         network = self._network()
         if self.recipe not in ("published", "common"):
-            raise TrainingError(f"recipe must be 'published' or 'common', got {self.recipe!r}.")
+            raise ModelError(f"recipe must be 'published' or 'common', got {self.recipe!r}.")
         device, seed = resolve_device(self.device), seed_of(self.random_state)
         checked = self._as_input(X, network)
         recipe = published_recipe(
@@ -213,17 +214,17 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
 
     def _network(self) -> Network:
         if self.network not in NETWORKS:
-            raise TrainingError(
+            raise ModelError(
                 f"There is no network {self.network!r}. There are: {', '.join(NETWORKS)}."
             )
         network = NETWORKS[self.network]
         if network.extra is not None and not is_installed(network.extra):
-            raise TrainingError(
+            raise ModelError(
                 f"{network.name} needs an extra that is not installed: "
                 f"{how_to_install(network.extra)}."
             )
         if network.input == "raw" and self.sfreq is None:
-            raise TrainingError(
+            raise ModelError(
                 f"{network.name} takes raw trials: pass sfreq, the sampling rate. It cannot be "
                 "trained on covariances."
             )
@@ -235,7 +236,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
             return as_matrices(X)
         trials = as_trials(X)
         if not np.isfinite(trials).all():
-            raise TrainingError("Input X contains NaN or infinity. Remove these trials.")
+            raise ModelError("Input X contains NaN or infinity. Remove these trials.")
         return trials
 
     def _inputs_like_fit(self, X: ArrayLike) -> Tensor:
@@ -243,7 +244,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         network = self._network()
         checked = self._as_input(X, network)
         if checked.shape[1:] != self.input_shape_:
-            raise TrainingError(
+            raise ModelError(
                 f"Fitted to trials of shape {self.input_shape_}, got {checked.shape[1:]}."
             )
         return self._inputs(checked, network)

@@ -28,15 +28,16 @@ from spdtokens.classifiers.base import (
     shared_out,
     takes,
 )
-from spdtokens.models import SPDTokenMLP, SPDTokenTransformer, folded, matching_width
-from spdtokens.models.transformer import STANDARD, Attention, TransformerConfig
+from spdtokens.classifiers.nn import SPDTokenMLP, SPDTokenTransformer, folded, matching_width
+from spdtokens.classifiers.nn.engine import Listener, Pool, RunPlan, TrainedRun, train_runs
+from spdtokens.classifiers.nn.layers import TokenModel
+from spdtokens.classifiers.nn.progress import training_bar
+from spdtokens.classifiers.nn.recipe import Recipe, resolve_device
+from spdtokens.classifiers.nn.transformer import STANDARD, Attention, TransformerConfig
+from spdtokens.errors import ModelError
+from spdtokens.geometry.arrays import as_tensor
 from spdtokens.runtime.networks import Transformers, geometric_bias
 from spdtokens.runtime.threads import one_thread
-from spdtokens.spd.arrays import as_tensor
-from spdtokens.training.engine import Listener, Pool, RunPlan, TrainedRun, train_runs
-from spdtokens.training.layers import TokenModel
-from spdtokens.training.progress import training_bar
-from spdtokens.training.recipe import Recipe, TrainingError, resolve_device
 
 #: Trials predicted at a time.
 PREDICTED_AT_ONCE = 512
@@ -47,8 +48,8 @@ Validation = tuple[ArrayLike, ArrayLike] | Callable[[], tuple[ArrayLike, ArrayLi
 class TokenNetworkClassifier(TokenClassifier):
     """Base of the classifiers that the engine trains.
 
-    Subclasses have the parameters of :class:`~spdtokens.training.recipe.Recipe`, ``validation``,
-    ``ensemble``, ``random_state``, ``device``, ``verbose`` and ``checkpoint``.
+    Subclasses have the parameters of :class:`~spdtokens.classifiers.nn.recipe.Recipe`,
+    ``validation``, ``ensemble``, ``random_state``, ``device``, ``verbose`` and ``checkpoint``.
     """
 
     # Under scikit-learn's metadata routing.
@@ -102,7 +103,7 @@ class TokenNetworkClassifier(TokenClassifier):
     def _seeds(self) -> list[int]:
         """A seed for each member of the ensemble; the first is ``random_state`` itself."""
         if not isinstance(self.ensemble, int | np.integer) or self.ensemble < 1:
-            raise TrainingError(f"ensemble must be a whole number >= 1, got {self.ensemble!r}.")
+            raise ModelError(f"ensemble must be a whole number >= 1, got {self.ensemble!r}.")
         first = seed_of(self.random_state)
         others = np.random.SeedSequence([first, 1]).generate_state(int(self.ensemble) - 1)
         return [first, *map(int, others)]
@@ -264,7 +265,7 @@ class TokenTransformerClassifier(TokenNetworkClassifier):
         if config.attention == "geometric" and n_tokens > 1:
             embedding = self._embedding()
             if embedding is None or len(embedding.names) > 1:
-                raise TrainingError(
+                raise ModelError(
                     "attention='geometric' compares the matrices of tokens: name one embedding, "
                     f"and pass matrices, got embedding={self.embedding!r}."
                 )
@@ -489,7 +490,7 @@ def fit_together(
     """
     more = [dict(p) for p in params] if params is not None else [{} for _ in estimators]
     if not len(estimators) == len(data) == len(more):
-        raise TrainingError(
+        raise ModelError(
             f"There are {len(estimators)} estimators, {len(data)} data and {len(more)} params: "
             "they must be as many."
         )
@@ -585,7 +586,7 @@ def _job(
     """Check, embed, and plan; trials that several estimators share are embedded once."""
     recipe = estimator._recipe()
     if recipe.needs_validation and estimator.validation is None and validation is None:
-        raise TrainingError(
+        raise ModelError(
             "keep='best' and patience choose by trials held back from training: pass validation, "
             "the share to hold back, such as 0.2."
         )
@@ -637,7 +638,7 @@ def coded(y: ArrayLike, classes: NDArray[Any]) -> Codes:
     y = np.asarray(y)
     known = np.isin(y, classes)
     if not known.all():
-        raise TrainingError(
+        raise ModelError(
             f"Validation trials are of class {y[~known][0]}, which is not among the classes to "
             "train on."
         )

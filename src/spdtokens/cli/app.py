@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 import spdtokens
-from spdtokens._errors import UserError
+from spdtokens.errors import UserError
 
 app = typer.Typer(
     name="spdtokens",

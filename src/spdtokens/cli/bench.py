@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from spdtokens._words import counted
+from spdtokens._tables import counted
 from spdtokens.cli.app import AsJson, app, errors_told, print_json
 
 bench_app = typer.Typer(
@@ -232,7 +232,7 @@ def live(
     """Time a live decision from the last sample of its window against SciPy + pyRiemann."""
     from spdtokens.bench.live import bench_live
     from spdtokens.bench.show import live_table
-    from spdtokens.deploy.live.muted import liblsl_muted
+    from spdtokens.inference.live.muted import liblsl_muted
 
     with (
         errors_told(),

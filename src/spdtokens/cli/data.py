@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from spdtokens._words import counted
+from spdtokens._tables import counted
 from spdtokens.cli.app import (
     AsJson,
     Bands,
@@ -33,8 +33,8 @@ def datasets(context: typer.Context, as_json: AsJson = False) -> None:
     """List the data sets: what they hold, whether they are here, how to get them."""
     if context.invoked_subcommand is not None:
         return
-    from spdtokens.data.registry import list_datasets
-    from spdtokens.data.show import datasets_table
+    from spdtokens.datasets.registry import list_datasets
+    from spdtokens.datasets.show import datasets_table
 
     listings = list_datasets()
     if as_json:
@@ -52,9 +52,9 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Look at a data set: shape, classes, bad channels, line noise, rank."""
-    from spdtokens.data import load_dataset
-    from spdtokens.data.check import check_recording
-    from spdtokens.data.show import check_table, describe
+    from spdtokens.datasets import load_dataset
+    from spdtokens.datasets.check import check_recording
+    from spdtokens.datasets.show import check_table, describe
 
     with errors_told():
         dataset = load_dataset(name, channels=listed(channels), resample=resample)
@@ -80,8 +80,8 @@ def picture(
 ) -> None:
     """Draw a simulated data set: topographies, spectra, time courses."""
     from spdtokens._files import output_file, written_whole
-    from spdtokens.data.simulated import SIMULATED
-    from spdtokens.data.simulated.figure import simulation_figure
+    from spdtokens.datasets.simulated import SIMULATED
+    from spdtokens.datasets.simulated.figure import simulation_figure
 
     if name not in SIMULATED:
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(SIMULATED)}.")
@@ -107,9 +107,9 @@ def tokenize_dataset(
 ) -> None:
     """Write the tokens of a data set: arrays tokens, y, run, group, token_names."""
     from spdtokens._files import output_folder
-    from spdtokens.data import load_dataset
-    from spdtokens.data.cache import TokenCache
-    from spdtokens.data.export import write_tokens
+    from spdtokens.datasets import load_dataset
+    from spdtokens.datasets.cache import TokenCache
+    from spdtokens.datasets.export import write_tokens
 
     with errors_told():
         dataset = load_dataset(name, channels=listed(channels), resample=resample)
@@ -125,7 +125,7 @@ def cache(
     clear: Annotated[bool, typer.Option("--clear", help="Remove all cached tokens.")] = False,
 ) -> None:
     """Show or clear the tokens kept on disk."""
-    from spdtokens.data.cache import TokenCache
+    from spdtokens.datasets.cache import TokenCache
 
     store = TokenCache()
     if clear:

@@ -11,14 +11,14 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from spdtokens._words import counted
+from spdtokens._tables import counted
 from spdtokens.cli.app import AsJson, Channels, Resample, app, errors_told, print_json
 from spdtokens.cli.evaluate import listed, numbers
 
 if TYPE_CHECKING:
-    from spdtokens.data import Dataset
-    from spdtokens.deploy import Trained
+    from spdtokens.datasets import Dataset
     from spdtokens.evaluation.trials import Trials
+    from spdtokens.inference import Trained
 
 Events = Annotated[
     str | None,
@@ -80,11 +80,11 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a model on own recordings, after measuring honestly how well that works."""
-    from spdtokens.deploy import train as trained_on
-    from spdtokens.deploy.training import check_model_path
+    from spdtokens.classifiers.nn.progress import TrainingBars
     from spdtokens.evaluation.show import summary_table
-    from spdtokens.report.write import check_page_path
-    from spdtokens.training.progress import TrainingBars
+    from spdtokens.inference import train as trained_on
+    from spdtokens.inference.training import check_model_path
+    from spdtokens.reporting.write import check_page_path
 
     console = Console(stderr=as_json)
 
@@ -200,8 +200,8 @@ def predict(
 ) -> None:
     """Write a table of decisions and class probabilities, a line a trial."""
     from spdtokens._files import output_file
-    from spdtokens.deploy import predict as predicted
-    from spdtokens.deploy.predicting import summary
+    from spdtokens.inference import predict as predicted
+    from spdtokens.inference.predicting import summary
 
     with errors_told():
         if out is not None:

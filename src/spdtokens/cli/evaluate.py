@@ -12,7 +12,7 @@ from rich.console import Console
 from spdtokens.cli.app import AsJson, Channels, Resample, app, errors_told, print_json
 
 if TYPE_CHECKING:
-    from spdtokens.data import Selection
+    from spdtokens.datasets import Selection
 
 DEFAULT_METHODS = "token-log-euclidean,token-bures-wasserstein,token-euclidean,ts-lr"
 
@@ -94,12 +94,12 @@ def evaluate(
 ) -> None:
     """Compare methods on a data set: test beside train, chance, and whether they differ."""
     from spdtokens.classifiers.methods import Settings, get_method
+    from spdtokens.classifiers.nn import STABILITY_SEEDS
+    from spdtokens.classifiers.nn.progress import TrainingBars
     from spdtokens.evaluation.answer import answer
     from spdtokens.evaluation.plan import Choice, Question, Source
     from spdtokens.evaluation.show import as_json as rows_as_json
     from spdtokens.evaluation.show import summary_table
-    from spdtokens.training import STABILITY_SEEDS
-    from spdtokens.training.progress import TrainingBars
 
     with errors_told():
         settings = Settings(
@@ -160,7 +160,7 @@ def selection(
     resample: float | None,
 ) -> Selection:
     """What the user says of the data."""
-    from spdtokens.data import Selection
+    from spdtokens.datasets import Selection
 
     edges = None if window is None else numbers(window, "--window: from and to")
     if edges is not None and len(edges) != 2:
@@ -182,7 +182,8 @@ def selection(
 
 def checked_bands(text: str) -> str:
     """A preset's name, or edges in Hz that can be read."""
-    from spdtokens.signal.bands import SignalError, resolve_bands
+    from spdtokens.errors import SignalError
+    from spdtokens.preprocessing.bands import resolve_bands
 
     if text[:1].isdigit():
         try:

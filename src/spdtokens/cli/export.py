@@ -23,9 +23,9 @@ def export(
 ) -> None:
     """Write a model's network as ONNX, or the model with a runtime for a small device, or both."""
     from spdtokens._files import output_file
-    from spdtokens.deploy.device import check_device_folder, write_device_folder
-    from spdtokens.deploy.errors import DeployError
-    from spdtokens.deploy.onnx import write_onnx
+    from spdtokens.errors import DeployError
+    from spdtokens.inference.device import check_device_folder, write_device_folder
+    from spdtokens.inference.onnx import write_onnx
     from spdtokens.runtime import load_model
 
     with errors_told():

@@ -14,8 +14,8 @@ from rich.console import Console
 from spdtokens.cli.app import app, errors_told
 
 if TYPE_CHECKING:
-    from spdtokens.deploy.live.replay import Replay
-    from spdtokens.deploy.live.status import Status
+    from spdtokens.inference.live.replay import Replay
+    from spdtokens.inference.live.status import Status
 
 
 @contextmanager
@@ -71,15 +71,15 @@ def stream(
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the stream.")] = 10.0,
 ) -> None:
     """Decode a live LSL stream, show it, and publish the probabilities as a stream."""
-    from spdtokens.deploy import load_model
-    from spdtokens.deploy.live.decoder import LiveDecoder
-    from spdtokens.deploy.live.errors import LiveError, need_lsl
-    from spdtokens.deploy.live.lsl import UNITS, Wanted
-    from spdtokens.deploy.live.muted import liblsl_muted
-    from spdtokens.deploy.live.outlet import ProbabilityOutlet
-    from spdtokens.deploy.live.run import JsonLines, Limits, LiveRun
-    from spdtokens.deploy.live.status import Status
-    from spdtokens.deploy.live.view import Lines, View
+    from spdtokens.errors import LiveError
+    from spdtokens.inference import load_model
+    from spdtokens.inference.live.decoder import LiveDecoder
+    from spdtokens.inference.live.lsl import UNITS, Wanted, need_lsl
+    from spdtokens.inference.live.muted import liblsl_muted
+    from spdtokens.inference.live.outlet import ProbabilityOutlet
+    from spdtokens.inference.live.run import JsonLines, Limits, LiveRun
+    from spdtokens.inference.live.status import Status
+    from spdtokens.inference.live.view import Lines, View
 
     with errors_told(), ExitStack() as stack:
         decoder = load_model(model)
@@ -132,10 +132,10 @@ def replay(
     """Play a recording as a live LSL stream, with its markers as a second one."""
     from rich.progress import Progress, TextColumn
 
-    from spdtokens.deploy.live.errors import need_lsl
-    from spdtokens.deploy.live.muted import liblsl_muted
-    from spdtokens.deploy.live.playable import open_playable
-    from spdtokens.deploy.live.replay import Replay
+    from spdtokens.inference.live.lsl import need_lsl
+    from spdtokens.inference.live.muted import liblsl_muted
+    from spdtokens.inference.live.playable import open_playable
+    from spdtokens.inference.live.replay import Replay
 
     with errors_told(), ExitStack() as stack:
         need_lsl()

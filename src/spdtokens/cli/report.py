@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from spdtokens._words import counted
+from spdtokens._tables import counted
 from spdtokens.cli.app import app, errors_told
 from spdtokens.cli.study import AnyCode, Store, _planned, _store
 
@@ -39,9 +39,9 @@ def report(
 ) -> None:
     """Write what a study found, or what was reproduced, as one HTML file that needs no network."""
     from spdtokens._files import output_folder
-    from spdtokens.report.errors import ReportError
-    from spdtokens.report.report import make_report
-    from spdtokens.report.write import check_page_path, write_page, write_tables
+    from spdtokens.errors import ReportError
+    from spdtokens.reporting.report import make_report
+    from spdtokens.reporting.write import check_page_path, write_page, write_tables
 
     if file.is_dir():
         _reproduced(file, out or file / "report.html", store, tables, any_code)
@@ -71,9 +71,9 @@ def _reproduced(
     folder: Path, out: Path, store: Path | None, tables: Path | None, any_code: bool
 ) -> None:
     from spdtokens._files import output_folder
+    from spdtokens.errors import ReportError
     from spdtokens.paper.reproduce.page import make_paper_report, write_paper_report
-    from spdtokens.report.errors import ReportError
-    from spdtokens.report.write import check_page_path, write_table_files
+    from spdtokens.reporting.write import check_page_path, write_table_files
 
     with errors_told():
         if store is not None or any_code:

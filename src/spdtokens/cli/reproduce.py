@@ -10,13 +10,13 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from spdtokens._words import counted
+from spdtokens._tables import counted
 from spdtokens.cli.app import AsJson, app, errors_told, print_json
 
 if TYPE_CHECKING:
     from spdtokens.evaluation.plan import Source
+    from spdtokens.experiments.executors import Executor
     from spdtokens.paper.reproduce import Extent
-    from spdtokens.study.executors import Executor
 
 
 class DataKind(Enum):
@@ -55,15 +55,15 @@ def reproduce(
     OUT is shown in OUT/report.html.
     """
     from spdtokens._files import output_folder
+    from spdtokens.errors import StudyError
+    from spdtokens.experiments.progress import StudyBar
+    from spdtokens.experiments.store import RunStore
     from spdtokens.paper.reproduce import EXPERIMENTS, Extent, Reproduction
     from spdtokens.paper.reproduce.figures import FIGURES
     from spdtokens.paper.reproduce.folder import NAMES, STORE, check_folder
     from spdtokens.paper.reproduce.page import make_paper_report, write_paper_report
     from spdtokens.paper.reproduce.show import rich_table, write_tables
     from spdtokens.paper.reproduce.side import SIDES, rich_side, side_tables, write_side
-    from spdtokens.study.errors import StudyError
-    from spdtokens.study.progress import StudyBar
-    from spdtokens.study.store import RunStore
 
     if list_ or not names:
         _print_list(as_json)
@@ -114,7 +114,7 @@ def reproduce(
 
 
 def _executor(source: Source, workers: int) -> Executor:
-    from spdtokens.study.executors import InProcess, Processes
+    from spdtokens.experiments.executors import InProcess, Processes
 
     return Processes(workers) if workers else InProcess(source)
 

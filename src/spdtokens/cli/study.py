@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from spdtokens._words import counted
+from spdtokens._tables import counted
 from spdtokens.cli.app import AsJson, app, errors_told, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from spdtokens.evaluation.runs import RunResult
-    from spdtokens.study.run import Plan
-    from spdtokens.study.store import RunStore
+    from spdtokens.experiments.run import Plan
+    from spdtokens.experiments.store import RunStore
 
 study = typer.Typer(help="Run an experiment that is described in a file.", no_args_is_help=True)
 app.add_typer(study, name="study")
@@ -40,8 +40,8 @@ class Kind(Enum):
 
 
 def _planned(file: Path, any_code: bool) -> Plan:
-    from spdtokens.study.config import read_study
-    from spdtokens.study.run import plan_study
+    from spdtokens.experiments.config import read_study
+    from spdtokens.experiments.run import plan_study
 
     return plan_study(read_study(file), any_code=any_code)
 
@@ -53,8 +53,8 @@ def _run_command(file: Path, store: Path) -> str:
 
 
 def _store(file: Path, store: Path | None, *, must_exist: bool = True) -> RunStore:
-    from spdtokens.study.errors import StudyError
-    from spdtokens.study.store import RunStore
+    from spdtokens.errors import StudyError
+    from spdtokens.experiments.store import RunStore
 
     path = store or file.with_suffix(".sqlite")
     if must_exist and not path.exists():
@@ -94,9 +94,9 @@ def run(
     """Do the runs of a study that are not in its store yet."""
     from contextlib import ExitStack
 
-    from spdtokens.study.executors import Cluster, Executor, InProcess, Processes
-    from spdtokens.study.progress import StudyBar
-    from spdtokens.study.run import run_study
+    from spdtokens.experiments.executors import Cluster, Executor, InProcess, Processes
+    from spdtokens.experiments.progress import StudyBar
+    from spdtokens.experiments.run import run_study
 
     if workers and cluster:
         raise typer.BadParameter("--workers and --cluster exclude each other.")
@@ -139,7 +139,7 @@ def status(
     file: File, store: Store = None, any_code: AnyCode = False, as_json: AsJson = False
 ) -> None:
     """How much of a study is done."""
-    from spdtokens.study.show import status_table
+    from spdtokens.experiments.show import status_table
 
     with errors_told():
         planned = _planned(file, any_code)
@@ -214,7 +214,7 @@ def export(
 ) -> None:
     """Write a study's runs, or every test trial with its probabilities, as a table."""
     from spdtokens._files import output_file
-    from spdtokens.study.export import to_csv, to_parquet
+    from spdtokens.experiments.export import to_csv, to_parquet
 
     writers = {".csv": to_csv, ".parquet": to_parquet}
     if out.suffix not in writers:
@@ -245,10 +245,10 @@ def compare(
     from dataclasses import replace
 
     from spdtokens._files import output_folder
+    from spdtokens.errors import StudyError
     from spdtokens.evaluation.metrics import get_metric
-    from spdtokens.study.comparison import comparisons, write_figures
-    from spdtokens.study.errors import StudyError
-    from spdtokens.study.show import comparison_table
+    from spdtokens.experiments.comparison import comparisons, write_figures
+    from spdtokens.experiments.show import comparison_table
 
     with errors_told():
         folder = None if out is None else output_folder(out)

@@ -1,7 +1,6 @@
 """Honest evaluation: who may see what, and train scores beside test scores."""
 
 from spdtokens.evaluation.answer import Evaluation, evaluate
-from spdtokens.evaluation.errors import EvaluationError, LeakError
 from spdtokens.evaluation.plan import Choice, Question
 
-__all__ = ["Choice", "Evaluation", "EvaluationError", "LeakError", "Question", "evaluate"]
+__all__ = ["Choice", "Evaluation", "Question", "evaluate"]

@@ -17,10 +17,10 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from spdtokens._words import counted
-from spdtokens.evaluation.errors import EvaluationError
+from spdtokens._tables import counted
+from spdtokens.errors import EvaluationError, NotSPDError
 from spdtokens.evaluation.protocols import ACCESS, Access, get_access
-from spdtokens.spd.alignment import (
+from spdtokens.geometry.alignment import (
     Array,
     Metric,
     congruence,
@@ -32,7 +32,7 @@ from spdtokens.spd.alignment import (
     stretch,
     whitener,
 )
-from spdtokens.spd.validation import NotSPDError, check_finite, check_spd
+from spdtokens.geometry.validation import check_finite, check_spd
 
 # The ways to bring domains together; :mod:`spdtokens.evaluation.alignment` applies them.
 

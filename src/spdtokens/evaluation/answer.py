@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
-from spdtokens.data import DataError, Dataset, Selection, from_arrays
-from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.classifiers.nn.engine import Listener
+from spdtokens.datasets import Dataset, Selection, from_arrays
+from spdtokens.errors import DataError, EvaluationError
 from spdtokens.evaluation.estimators import describe
 from spdtokens.evaluation.execute import execute
 from spdtokens.evaluation.metrics import default_metric, get_metric
@@ -21,7 +22,6 @@ from spdtokens.evaluation.runs import RunResult, RunSpec, as_text
 from spdtokens.evaluation.show import summary_html, summary_text
 from spdtokens.evaluation.summary import Row, compare_methods, summarise
 from spdtokens.evaluation.trials import Index, Trials, dependence
-from spdtokens.training.engine import Listener
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -250,7 +250,7 @@ def evaluate(
     bar : callable
     **more
         Fields of :class:`~spdtokens.evaluation.plan.Question` (``access``, ``alignment``,
-        ``subjects``, ``seeds``, ...) and of :class:`~spdtokens.data.Selection` (``paradigm``,
+        ``subjects``, ``seeds``, ...) and of :class:`~spdtokens.datasets.Selection` (``paradigm``,
         ``stimulus_hz``, ``window``, ``classes``, ``where``, ``channels``, ``resample``).
 
     Returns

@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
-from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.errors import EvaluationError
 from spdtokens.evaluation.metrics import get_metric, itr
 
 #: Metrics whose bounds depend on the trials of each class.

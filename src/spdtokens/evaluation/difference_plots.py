@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 from scipy.stats import t
 
-from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.errors import EvaluationError
 from spdtokens.evaluation.statistics import Ranking, rank_methods, score_table
 
 # Okabe and Ito's colours, distinct for colour-blind readers.

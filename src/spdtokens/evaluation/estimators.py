@@ -20,14 +20,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC
 
 import spdtokens
-from spdtokens._errors import UserError
+from spdtokens.errors import MethodError
 
 #: How a class, a function, a number that is not finite, and anything else are told in plain values.
 CLASS, FUNCTION, NUMBER, TEXT = "class", "function", "number", "text"
-
-
-class EstimatorError(UserError):
-    """An estimator that cannot be built; the message names the culprit and what there is."""
 
 
 def describe(value: Any) -> Any:
@@ -112,7 +108,7 @@ def build(value: Any) -> Any:
 
     Raises
     ------
-    EstimatorError
+    MethodError
         For a class or parameter that does not exist, or anything but an estimator.
     """
     if isinstance(value, list):
@@ -124,7 +120,7 @@ def build(value: Any) -> Any:
     if set(value) == {NUMBER}:
         return _number(value[NUMBER])
     if set(value) == {TEXT, "digest"}:
-        raise EstimatorError(f"A parameter cannot be built from its text: {value[TEXT]}.")
+        raise MethodError(f"A parameter cannot be built from its text: {value[TEXT]}.")
     if CLASS not in value:
         return {key: build(item) for key, item in value.items()}
     cls = find_class(str(value[CLASS]))
@@ -142,7 +138,7 @@ def build(value: Any) -> Any:
             made["steps"] = [(str(name), step) for name, step in made["steps"]]
         return cls(**made)
     except (TypeError, ValueError) as error:
-        raise EstimatorError(f"{cls.__name__} cannot be made: {error}.") from error
+        raise MethodError(f"{cls.__name__} cannot be made: {error}.") from error
 
 
 def _parameter(item: Any, default: Any) -> Any:
@@ -155,7 +151,7 @@ def _number(text: Any) -> float:
     try:
         return float(text)
     except (TypeError, ValueError) as error:
-        raise EstimatorError(f"{text!r} is not a number.") from error
+        raise MethodError(f"{text!r} is not a number.") from error
 
 
 def find_class(path: str) -> type:
@@ -163,7 +159,7 @@ def find_class(path: str) -> type:
 
     Raises
     ------
-    EstimatorError
+    MethodError
         If there is none, with the nearest name, or it is not an estimator.
     """
     module, _, name = path.rpartition(".")
@@ -172,14 +168,12 @@ def find_class(path: str) -> type:
         home = import_module(module)
         found = getattr(home, name, None)
     except Exception as error:  # whatever happens when a module is imported
-        raise EstimatorError(
-            f"There is no module {module!r} for class {path!r}: {error}."
-        ) from error
+        raise MethodError(f"There is no module {module!r} for class {path!r}: {error}.") from error
     if found is None:
         names = [key for key in dir(home) if key[:1].isupper()]
-        raise EstimatorError(f"{module} has no class {name!r}.{nearest(name, names)}")
+        raise MethodError(f"{module} has no class {name!r}.{nearest(name, names)}")
     if not (isinstance(found, type) and issubclass(found, BaseEstimator | BaseCrossValidator)):
-        raise EstimatorError(f"{path} is not a scikit-learn estimator.")
+        raise MethodError(f"{path} is not a scikit-learn estimator.")
     return found
 
 
@@ -188,7 +182,7 @@ def check_parameters(cls: type, given: Iterable[str]) -> None:
 
     Raises
     ------
-    EstimatorError
+    MethodError
         With the nearest name.
     """
     # What is only passed on (**kwds of pyRiemann) is lost when an estimator is cloned.
@@ -199,7 +193,7 @@ def check_parameters(cls: type, given: Iterable[str]) -> None:
     }
     unknown = [name for name in given if name not in known]
     if unknown:
-        raise EstimatorError(
+        raise MethodError(
             f"{cls.__name__} has no parameter {unknown[0]!r}.{nearest(unknown[0], list(known))} It "
             f"has: {', '.join(known)}."
         )
@@ -209,7 +203,7 @@ def check_parameters(cls: type, given: Iterable[str]) -> None:
         if parameter.default is inspect.Parameter.empty and name not in given
     ]
     if missing:
-        raise EstimatorError(f"{cls.__name__} needs the parameter {missing[0]!r}.")
+        raise MethodError(f"{cls.__name__} needs the parameter {missing[0]!r}.")
 
 
 def nearest(name: str, names: list[str]) -> str:
@@ -221,11 +215,11 @@ def nearest(name: str, names: list[str]) -> str:
 def _function(path: str) -> Any:
     module, _, name = path.rpartition(".")
     if module.split(".")[0] != "spdtokens":
-        raise EstimatorError(f"Only functions of spdtokens can be named in a study, not {path}.")
+        raise MethodError(f"Only functions of spdtokens can be named in a study, not {path}.")
     try:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise EstimatorError(f"There is no function {path}: {error}.") from error
+        raise MethodError(f"There is no function {path}: {error}.") from error
 
 
 def can_classify(value: Any) -> bool:

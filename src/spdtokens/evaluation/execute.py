@@ -16,13 +16,14 @@ from sklearn.utils.validation import has_fit_parameter
 
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
 from spdtokens.classifiers.networks import NetworkClassifier
+from spdtokens.classifiers.nn.engine import Listener
 from spdtokens.classifiers.transformer import (
     TokenNetworkClassifier,
     fit_together,
     offers_together,
 )
-from spdtokens.data import Selection
-from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.datasets import Selection
+from spdtokens.errors import EvaluationError
 from spdtokens.evaluation.estimators import with_seed
 from spdtokens.evaluation.metrics import all_scores
 from spdtokens.evaluation.plan import Part, Parts, Source, prepare, split_front, with_access
@@ -30,7 +31,6 @@ from spdtokens.evaluation.protocols import Fold, check_fold, get_access, get_pro
 from spdtokens.evaluation.runs import RunResult, RunSpec, origin, peak_memory
 from spdtokens.evaluation.trials import Trials
 from spdtokens.runtime.threads import one_thread
-from spdtokens.training.engine import Listener
 
 
 # In the order of one thread: the same bits in a worker with one and a process with many.

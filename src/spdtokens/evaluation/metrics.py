@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
 
-from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.errors import EvaluationError
 
 #: How far from 1 a trial's probabilities may add up to: float32 rounds, logits are farther off.
 ROUNDING = 1e-3

@@ -12,23 +12,22 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 
-from spdtokens.classifiers.methods import (
-    METHODS,
-    RECOMMENDED,
-    Method,
-    MethodError,
-    Settings,
-    get_method,
-)
+from spdtokens.classifiers.methods import METHODS, RECOMMENDED, Method, Settings, get_method
 from spdtokens.classifiers.networks import NetworkClassifier
+from spdtokens.classifiers.nn.recipe import (
+    SEEDS,
+    STABILITY_SEEDS,
+    check_unused_device,
+    resolve_device,
+)
 from spdtokens.classifiers.transformer import (
     TokenNetworkClassifier,
     TokenTransformerClassifier,
     offers_together,
 )
-from spdtokens.data import Dataset, Selection, load_dataset, select
+from spdtokens.datasets import Dataset, Selection, load_dataset, select
+from spdtokens.errors import EvaluationError, MethodError
 from spdtokens.evaluation.alignment import ALIGNMENTS, align, align_signals, get_alignment
-from spdtokens.evaluation.errors import EvaluationError
 from spdtokens.evaluation.estimators import (
     build,
     can_classify,
@@ -47,9 +46,8 @@ from spdtokens.evaluation.protocols import (
 )
 from spdtokens.evaluation.runs import RunSpec, as_text
 from spdtokens.evaluation.trials import Index, Memory, Trials, TrialTable
-from spdtokens.signal import FilterBankCovariances, StandardTrials
-from spdtokens.signal.bands import OF_STIMULI, BandSpec, resolve_bands
-from spdtokens.training.recipe import SEEDS, STABILITY_SEEDS, check_unused_device, resolve_device
+from spdtokens.preprocessing import FilterBankCovariances, StandardTrials
+from spdtokens.preprocessing.bands import OF_STIMULI, BandSpec, resolve_bands
 
 # The trials of a fold as an estimator is given them: matrices or signals, perhaps aligned.
 
@@ -397,8 +395,8 @@ class Question:
         How trials are aligned, and what shares a reference: ``'session'`` or ``'subject'``.
     selection : Selection
     subjects : tuple of str or int
-        As :meth:`spdtokens.data.Dataset.chosen` takes them, one or several; all by default. Where a
-        protocol trains on other subjects, these are meant too.
+        As :meth:`spdtokens.datasets.Dataset.chosen` takes them, one or several; all by default.
+        Where a protocol trains on other subjects, these are meant too.
     seeds : tuple of int
         For methods in which chance plays a part. A number by itself is how many of the paper's to
         take, 1 to 10, as on the command line and in study files.

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
-from spdtokens._words import counted
-from spdtokens.evaluation.errors import EvaluationError, LeakError
+from spdtokens._tables import counted
+from spdtokens.errors import EvaluationError, LeakError
 from spdtokens.evaluation.trials import Index, Trials, TrialTable
 
 # What may be seen of the target: the subject or session that is scored.

@@ -33,7 +33,7 @@ class RunSpec:
     dataset : str
         Name or path, as :func:`spdtokens.load_dataset` takes it.
     selection : mapping
-        Values of a :class:`~spdtokens.data.Selection`.
+        Values of a :class:`~spdtokens.datasets.Selection`.
     subjects : tuple of str
         Whose trials the protocol splits: the tested one, or all.
     protocol : str
@@ -166,7 +166,7 @@ class RunResult:
 # Where a result comes from: versions, revision, code, machine, time.
 
 #: Rooms whose code can change a result: those that evaluations import.
-ROOMS = ("runtime", "spd", "signal", "data", "models", "training", "classifiers", "evaluation")
+ROOMS = ("runtime", "geometry", "preprocessing", "datasets", "classifiers", "evaluation")
 PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "pyriemann", "mne", "spd_learn")
 
 

@@ -14,14 +14,14 @@ from rich.table import Table
 from rich.text import Text
 
 from spdtokens._extras import how_to_install
-from spdtokens._words import counted
+from spdtokens._tables import counted
 from spdtokens.classifiers.methods import METHODS
+from spdtokens.classifiers.nn import SMALL, STANDARD
+from spdtokens.classifiers.nn.networks import TrialShape
 from spdtokens.evaluation.metrics import METRICS, UNEQUAL
 from spdtokens.evaluation.plan import Question
 from spdtokens.evaluation.protocols import ACCESS, PROTOCOLS
 from spdtokens.evaluation.summary import Row
-from spdtokens.models import SMALL, STANDARD
-from spdtokens.models.networks import TrialShape
 
 if TYPE_CHECKING:
     import pandas as pd

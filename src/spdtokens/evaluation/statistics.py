@@ -19,7 +19,7 @@ from scipy import stats
 from scipy.special import gammaln
 from scipy.stats import chi2, rankdata, studentized_range
 
-from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.errors import EvaluationError
 from spdtokens.evaluation.metrics import checked, confusion, get_metric
 
 NAN = float("nan")

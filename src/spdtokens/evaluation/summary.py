@@ -14,7 +14,7 @@ from spdtokens.evaluation.chance import BOUNDS, independent_counts
 from spdtokens.evaluation.metrics import calibration_error, get_metric, log_loss
 from spdtokens.evaluation.runs import RunResult, RunSpec
 from spdtokens.evaluation.statistics import Comparison, compare, holm, mcnemar, trial_permutation
-from spdtokens.signal.bands import cut_note
+from spdtokens.preprocessing.bands import cut_note
 
 NAN = float("nan")
 

@@ -14,10 +14,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from scipy.ndimage import maximum_filter1d
 
-from spdtokens._errors import UserError
-from spdtokens.data import Dataset, Recording
-from spdtokens.data.base import OTHER_UNIT
-from spdtokens.evaluation.errors import EvaluationError
+from spdtokens.datasets import Dataset, Recording
+from spdtokens.datasets.base import OTHER_UNIT
+from spdtokens.errors import EvaluationError, UserError
 
 # Trials with equal samples, whatever their names and onsets say.
 #

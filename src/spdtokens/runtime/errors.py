@@ -1,12 +1,10 @@
-"""What went wrong, said so that it can be put right."""
+"""The one error of this folder, also where it was copied to a machine without spdtokens."""
 
 from __future__ import annotations
 
 try:
-    from spdtokens._errors import UserError
-except ImportError:  # this folder was copied to a machine without spdtokens
-    UserError = ValueError  # type: ignore[assignment,misc]
+    from spdtokens.errors import DecoderError as DecoderError
+except ImportError:
 
-
-class DecoderError(UserError):
-    """A model or data it cannot be used with; the message names the culprit and the remedy."""
+    class DecoderError(ValueError):  # type: ignore[no-redef]
+        """A model file, or data that its model cannot be used with."""

@@ -3,7 +3,7 @@
 Matrices of a few dozen rows gain nothing from a second thread of BLAS or OpenMP. The threads wait
 for each other after every product, and where other programs use the cores a fit takes ten times as
 long. So the estimators and decoders work inside :func:`one_thread`. Large batches are shared out as
-a whole instead (``spdtokens.spd.parallel``), among :func:`usable_threads` threads.
+a whole instead (``spdtokens.geometry.parallel``), among :func:`usable_threads` threads.
 
 The order of every sum is then that of one thread: results do not depend on the number of threads.
 

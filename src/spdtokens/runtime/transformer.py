@@ -1,7 +1,7 @@
 """The token transformer as it predicts, in few matrices; NumPy only.
 
-How they come about is told in ``spdtokens.models.transformer``. Vectors end with a constant 1, so
-that every bias is a column of its matrix.
+How they come about is told in ``spdtokens.classifiers.nn.transformer``. Vectors end with a
+constant 1, so that every bias is a column of its matrix.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class FoldedBlock:
 class FoldedTransformer:
     """A token transformer in eval mode, for prediction without torch.
 
-    Made by ``spdtokens.models.folded``. Safe to share among threads: nothing is written to after
-    construction, every call has buffers of its own.
+    Made by ``spdtokens.classifiers.nn.folded``. Safe to share among threads: nothing is written to
+    after construction, every call has buffers of its own.
 
     Parameters
     ----------

@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 from torch import nn
 
-from spdtokens.models import SPDTokenTransformer
-from spdtokens.models.transformer import SMALL, STANDARD
+from spdtokens.classifiers.nn import SPDTokenTransformer
+from spdtokens.classifiers.nn.transformer import SMALL, STANDARD
 from spdtokens.paper.audit import Paper
 from spdtokens.paper.audit.across import folds
 from spdtokens.paper.audit.check import half_step, rounds_to

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import pytest
 
+from spdtokens.errors import PaperError
 from spdtokens.paper.audit import Paper
 from spdtokens.paper.audit.granularity import (
-    GranularityError,
     Reported,
     Rounding,
     chance_to_fit,
@@ -115,12 +115,12 @@ def test_decimals_matter() -> None:
 
 @pytest.mark.parametrize("value", ["100.01", "-0.01", "nan"])
 def test_what_is_no_accuracy_is_refused(value: str) -> None:
-    with pytest.raises(GranularityError, match="not between 0 and 100"):
+    with pytest.raises(PaperError, match="not between 0 and 100"):
         Reported(Decimal(value))
 
 
 def test_numbers_of_trials_and_seeds_are_checked() -> None:
-    with pytest.raises(GranularityError, match="at least 1, not 0"):
+    with pytest.raises(PaperError, match="at least 1, not 0"):
         Reported(Decimal(1)).fits(0)
-    with pytest.raises(GranularityError, match="seeds is a whole number"):
+    with pytest.raises(PaperError, match="seeds is a whole number"):
         Reported(Decimal(1), seeds=0)

@@ -12,9 +12,10 @@ from matplotlib.lines import Line2D
 from typer.testing import CliRunner
 
 from spdtokens.cli import app
+from spdtokens.errors import ReportError
 from spdtokens.paper import audit
 from spdtokens.paper.audit.figure import granularity_figure
-from spdtokens.paper.audit.own import ReportError, audit_report, read_report
+from spdtokens.paper.audit.own import audit_report, read_report
 
 runner = CliRunner()
 ROOT = Path(__file__).parents[3]

@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from spdtokens.data import Dataset, Recording
+from spdtokens.datasets import Dataset, Recording
 from spdtokens.evaluation.plan import Source
+from spdtokens.experiments.store import RunStore
 from spdtokens.paper.reproduce import run
 from spdtokens.paper.reproduce.roles import ROLES, Role
-from spdtokens.study.store import RunStore
 
 SFREQ = 125.0
 

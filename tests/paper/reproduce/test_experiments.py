@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from spdtokens import TokenTransformerClassifier
-from spdtokens.data import load_dataset
+from spdtokens.datasets import load_dataset
 from spdtokens.evaluation.plan import Question, check_question
 from spdtokens.paper.reproduce import EXPERIMENTS, Experiment
 from spdtokens.paper.reproduce.figures import FIGURES

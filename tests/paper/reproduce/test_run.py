@@ -10,13 +10,13 @@ import pytest
 from rich.console import Console
 
 from spdtokens.classifiers.methods import Settings
-from spdtokens.data import Dataset, Recording
+from spdtokens.datasets import Dataset, Recording
 from spdtokens.evaluation.plan import Choice, Source
+from spdtokens.experiments.executors import InProcess
+from spdtokens.experiments.store import RunStore
 from spdtokens.paper.reproduce import Cell, Experiment, Extent, Reproduction
 from spdtokens.paper.reproduce.roles import ROLES
 from spdtokens.paper.reproduce.show import latex, markdown, rich_table, write_tables
-from spdtokens.study.executors import InProcess
-from spdtokens.study.store import RunStore
 
 
 def small(name: str) -> Dataset:

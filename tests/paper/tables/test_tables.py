@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from spdtokens.paper.tables import TABLES, Cell, PaperTable, TableError, paper_table
+from spdtokens.errors import PaperError
+from spdtokens.paper.tables import TABLES, Cell, PaperTable, paper_table
 
 # The paper itself is not part of the package: it lies beside the repository, where it lies at all.
 TEX = Path(__file__).parents[4] / "shared" / "paper" / "paper.tex"
@@ -145,19 +146,19 @@ def test_cells() -> None:
     assert Cell.read("-0.55pp").number == Decimal("-0.55")
     assert Cell.read("26.42M").amount == 26_420_000
     assert not Cell.read("****").bold
-    with pytest.raises(TableError, match="no standard deviation"):
+    with pytest.raises(PaperError, match="no standard deviation"):
         _ = Cell.read("99.60").spread
-    with pytest.raises(TableError, match="no number"):
+    with pytest.raises(PaperError, match="no number"):
         _ = Cell.read("yes").number
 
 
 def test_unknown_names_are_told() -> None:
     table = paper_table("depth")
-    with pytest.raises(TableError, match="has no row 'Depth 3'"):
+    with pytest.raises(PaperError, match="has no row 'Depth 3'"):
         table.cell("Depth 3", "BCI2a (S1)")
-    with pytest.raises(TableError, match="has no column 'MAMEM'"):
+    with pytest.raises(PaperError, match="has no column 'MAMEM'"):
         table.cell("Depth 2", "MAMEM")
-    with pytest.raises(TableError, match="no table 'figures'"):
+    with pytest.raises(PaperError, match="no table 'figures'"):
         paper_table("figures")
 
 

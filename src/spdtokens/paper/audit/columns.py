@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from functools import partial
 
-from spdtokens._words import counted
+from spdtokens._tables import counted
 from spdtokens.paper.audit.check import Check, Outcome, Paper, judge, labels, rounds_to
 from spdtokens.paper.audit.sizes import SPLITS
 

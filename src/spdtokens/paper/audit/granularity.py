@@ -19,15 +19,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal
 
-from spdtokens._errors import UserError
+from spdtokens.errors import PaperError
 
 #: How a value halfway between two printable ones was rounded. ``any``: up or down, since programs
 #: differ and binary fractions hide which side a value was on. ``cut``: digits were cut off.
 Rounding = Literal["any", "half-up", "half-even", "cut"]
-
-
-class GranularityError(UserError):
-    """A value that is no accuracy, or a number of trials that is none."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +48,9 @@ class Reported:
 
     def __post_init__(self) -> None:
         if self.seeds < 1 or self.seeds != int(self.seeds):
-            raise GranularityError(f"seeds is a whole number of at least 1, not {self.seeds}.")
+            raise PaperError(f"seeds is a whole number of at least 1, not {self.seeds}.")
         if not self.value.is_finite() or not 0 <= self.value <= self.whole:
-            raise GranularityError(f"{self.value} is not between 0 and {self.whole}.")
+            raise PaperError(f"{self.value} is not between 0 and {self.whole}.")
 
     @property
     def steps(self) -> int:
@@ -81,7 +77,7 @@ class Reported:
     def counts(self, n: int, rounding: Rounding = "any") -> range:
         """Numbers of right answers, summed over seeds, that are printed as this value."""
         if n < 1:
-            raise GranularityError(f"A number of trials is at least 1, not {n}.")
+            raise PaperError(f"A number of trials is at least 1, not {n}.")
         total = n * self.seeds
         printed = int(self.value.scaleb(self.decimals))
         # k fits if k * steps / total lies within half a step of what is printed; doubled, so that

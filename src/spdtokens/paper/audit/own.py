@@ -22,7 +22,7 @@ from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
 
-from spdtokens._errors import UserError
+from spdtokens.errors import ReportError
 from spdtokens.paper.audit.granularity import (
     Reported,
     Rounding,
@@ -33,10 +33,6 @@ from spdtokens.paper.audit.granularity import (
 COLUMNS = ("value", "n", "seeds", "group", "label")
 #: Characters of a number at most: arithmetic is exact, so it takes long with a million digits.
 LONGEST = 25
-
-
-class ReportError(UserError):
-    """A file of accuracies that cannot be read; the message names line and remedy."""
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from spdtokens._files import written_whole
+from spdtokens.errors import ReportError
 from spdtokens.evaluation.runs import code_digest, origin
 from spdtokens.paper.reproduce.figures import PaperFigure
 from spdtokens.paper.reproduce.run import Extent
-from spdtokens.report.errors import ReportError
 
 
 @dataclass(frozen=True)

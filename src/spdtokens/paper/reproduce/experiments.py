@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from spdtokens.errors import PaperError
 from spdtokens.evaluation.plan import Choice
 from spdtokens.paper.reproduce.roles import BCI2A, BCICHA, MAMEM, ROLES, Role
-from spdtokens.paper.tables import TableError, paper_table
+from spdtokens.paper.tables import paper_table
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def _printed(table: str, row: str, column: str) -> str:
     """What the paper prints, or nothing."""
     try:
         return paper_table(table).cell(row, column).text
-    except TableError:
+    except PaperError:
         return ""
 
 

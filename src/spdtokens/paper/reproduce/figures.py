@@ -12,16 +12,16 @@ from matplotlib.figure import Figure
 from sklearn.manifold import TSNE
 from sklearn.metrics import confusion_matrix
 
-from spdtokens.data import Selection
+from spdtokens.classifiers.nn import SPDTokenTransformer
+from spdtokens.classifiers.nn.recipe import SEEDS
+from spdtokens.datasets import Selection
 from spdtokens.evaluation.plan import Source
-from spdtokens.models import SPDTokenTransformer
 from spdtokens.paper.reproduce.experiments import EMBEDDINGS
 from spdtokens.paper.reproduce.roles import BCI2A, ROLES, Role
 from spdtokens.paper.reproduce.run import Extent
 from spdtokens.paper.reproduce.training import Watched
 from spdtokens.paper.theory.figures import conditioning_figure
 from spdtokens.runtime.threads import one_thread
-from spdtokens.training.recipe import SEEDS
 
 # Okabe and Ito's colours, distinct for colour-blind readers.
 COLOURS = {"Log-Euc": "#D55E00", "BWSPD": "#0072B2", "Euclidean": "#009E73"}

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from spdtokens.errors import ReportError
 from spdtokens.evaluation.runs import RunResult, code_digest
+from spdtokens.experiments.store import RunStore
 from spdtokens.paper.reproduce.drawn import Drawn, read_drawn
 from spdtokens.paper.reproduce.experiments import EXPERIMENTS
 from spdtokens.paper.reproduce.figures import FIGURES
 from spdtokens.paper.reproduce.run import Extent
 from spdtokens.paper.reproduce.side import SIDES
 from spdtokens.paper.tables import Cell as Printed
-from spdtokens.report.errors import ReportError
-from spdtokens.study.store import RunStore
 
 STORE = "runs.sqlite"
 #: All that can be reproduced, in the order of the list.

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from spdtokens._files import written_whole
-from spdtokens._words import counted
+from spdtokens._tables import counted
 from spdtokens.paper.audit import VERDICTS, audit_paper
 from spdtokens.paper.reproduce.drawn import Drawn
 from spdtokens.paper.reproduce.figures import FIGURES
@@ -23,12 +23,12 @@ from spdtokens.paper.reproduce.picture import ours_against_reported
 from spdtokens.paper.reproduce.sentences import METRIC, apart, nearer, once, sentences
 from spdtokens.paper.reproduce.show import extent_note
 from spdtokens.paper.reproduce.side import SIDES, side_tables
-from spdtokens.report.numbers import MINUS, difference_text, score_text
-from spdtokens.report.page import bullets, contents, figures_of, prose, whole_page
-from spdtokens.report.provenance import origin_table
-from spdtokens.report.svg import drawing
-from spdtokens.report.table import Cell, Table, to_html
-from spdtokens.report.write import check_page_path
+from spdtokens.reporting.numbers import MINUS, difference_text, score_text
+from spdtokens.reporting.page import bullets, contents, figures_of, prose, whole_page
+from spdtokens.reporting.provenance import origin_table
+from spdtokens.reporting.svg import drawing
+from spdtokens.reporting.table import Cell, Table, to_html
+from spdtokens.reporting.write import check_page_path
 
 TITLE = "The paper's tables and figures, reproduced"
 NAN = float("nan")

@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from spdtokens.data import Selection
+from spdtokens.classifiers.nn.engine import Listener
+from spdtokens.classifiers.nn.networks import NETWORKS
+from spdtokens.classifiers.nn.recipe import SEEDS
+from spdtokens.datasets import Selection
 from spdtokens.evaluation.plan import Choice, Question, Source, plan
 from spdtokens.evaluation.runs import code_digest
 from spdtokens.evaluation.summary import summarise
-from spdtokens.models.networks import NETWORKS
+from spdtokens.experiments.config import Study
+from spdtokens.experiments.executors import Executor
+from spdtokens.experiments.run import Plan, Progress, run_study
+from spdtokens.experiments.store import RunStore
 from spdtokens.paper.reproduce.experiments import Cell, Experiment
 from spdtokens.paper.reproduce.roles import ROLES, Data
-from spdtokens.study.config import Study
-from spdtokens.study.executors import Executor
-from spdtokens.study.run import Plan, Progress, run_study
-from spdtokens.study.store import RunStore
-from spdtokens.training.engine import Listener
-from spdtokens.training.recipe import SEEDS
 
 
 @dataclass(frozen=True)

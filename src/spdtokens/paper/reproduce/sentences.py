@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from spdtokens._words import counted
+from spdtokens._tables import counted
+from spdtokens.classifiers.nn.recipe import SEEDS
 from spdtokens.paper.audit import VERDICTS
 from spdtokens.paper.reproduce.folder import Folder, Score
 from spdtokens.paper.reproduce.roles import ROLES
 from spdtokens.paper.reproduce.run import Extent
 from spdtokens.paper.tables import paper_table
-from spdtokens.report.numbers import gap_text, listed, said
-from spdtokens.training.recipe import SEEDS
+from spdtokens.reporting.numbers import gap_text, listed, said
 
 METRIC = "accuracy"
 

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from spdtokens._files import written_whole
-from spdtokens._words import counted
+from spdtokens._tables import counted
 from spdtokens.paper.reproduce.run import Extent, Reproduced, Value
 
 #: Between our training score, our test score and what the paper prints.

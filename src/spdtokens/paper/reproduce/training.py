@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from spdtokens.classifiers import TokenTransformerClassifier
 from spdtokens.classifiers.base import held_back
 from spdtokens.classifiers.methods import get_method
-from spdtokens.data import Selection
+from spdtokens.classifiers.nn import Pool, RunPlan, TrainedRun, train_runs
+from spdtokens.datasets import Selection
 from spdtokens.evaluation.plan import Source, matrices, split_front
 from spdtokens.evaluation.protocols import check_fold, get_protocol
+from spdtokens.geometry import TokenEmbedding
 from spdtokens.paper.reproduce.roles import Data, Role
-from spdtokens.spd import TokenEmbedding
-from spdtokens.training import Pool, RunPlan, TrainedRun, train_runs
 
 
 @dataclass(frozen=True)

@@ -18,15 +18,11 @@ from functools import cache, cached_property
 from importlib.resources import files
 from typing import Any
 
-from spdtokens._errors import UserError
+from spdtokens.errors import PaperError
 
 # A minus between digits is a dash of a range; thousands have commas.
 _NUMBER = re.compile(r"(?:(?<![\w.)-])[+-])?\d[\d,]*(?:\.\d+)?")
 _SCALE = {"K": 10**3, "M": 10**6, "G": 10**9}
-
-
-class TableError(UserError):
-    """A table, row or column that the paper does not have."""
 
 
 @dataclass(frozen=True)
@@ -58,14 +54,14 @@ class Cell:
     def number(self) -> Decimal:
         """The first number: the mean, if a spread follows."""
         if not self.numbers:
-            raise TableError(f"There is no number in the cell {self.text!r}.")
+            raise PaperError(f"There is no number in the cell {self.text!r}.")
         return self.numbers[0]
 
     @property
     def spread(self) -> Decimal:
         """The standard deviation, after ``+-``."""
         if "+-" not in self.text:
-            raise TableError(f"There is no standard deviation in the cell {self.text!r}.")
+            raise PaperError(f"There is no standard deviation in the cell {self.text!r}.")
         return self.numbers[1]
 
     @property
@@ -139,7 +135,7 @@ class PaperTable:
     def _place(self, row: str, column: str) -> tuple[int, int]:
         for what, wanted, known in (("row", row, self.names), ("column", column, self.columns)):
             if wanted not in known:
-                raise TableError(
+                raise PaperError(
                     f"Table {self.name!r} has no {what} {wanted!r}. It has: {', '.join(known)}."
                 )
         return self.names.index(row), self.columns.index(column)
@@ -179,10 +175,10 @@ def paper_table(name: str) -> PaperTable:
 
     Raises
     ------
-    TableError
+    PaperError
         If there is none of that name.
     """
     if name not in TABLES:
-        raise TableError(f"The paper has no table {name!r} here. There are: {', '.join(TABLES)}.")
+        raise PaperError(f"The paper has no table {name!r} here. There are: {', '.join(TABLES)}.")
     text = (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
     return PaperTable.read(name, tomllib.loads(text))

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spdtokens.geometry import LOG, SQRT, get_embedding, spectral, token_dim
+from spdtokens.geometry.matrix_functions import eigh
 from spdtokens.paper.theory.claim import Claim, Finding, judge
 from spdtokens.paper.theory.sampling import F64, random_rotation, random_spd
-from spdtokens.spd import LOG, SQRT, get_embedding, spectral, token_dim
-from spdtokens.spd.matrix_functions import eigh
 
 
 def printed_index(i: int, j: int) -> int:

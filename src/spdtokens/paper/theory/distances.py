@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from spdtokens.geometry import distance_bures_wasserstein, get_embedding, sqrtm, vech
 from spdtokens.paper.theory.claim import Claim, Finding, judge
 from spdtokens.paper.theory.sampling import (
     F64,
@@ -15,7 +16,6 @@ from spdtokens.paper.theory.sampling import (
     near_pairs,
     random_spd,
 )
-from spdtokens.spd import distance_bures_wasserstein, get_embedding, sqrtm, vech
 
 DIMENSIONS = (2, 3, 8, 22)
 KAPPAS = (1.5, 10.0, 1e2, 1e4, 1e8)

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
+from spdtokens.geometry import LOG, SQRT
 from spdtokens.paper.theory.distances import token_ratio
 from spdtokens.paper.theory.gradients import IDENTITY, entry_ratio
 from spdtokens.paper.theory.sampling import commuting_pairs, mirrored_pair, near_pairs, random_spd
-from spdtokens.spd import LOG, SQRT
 
 # Okabe and Ito's colours, distinct for colour-blind readers.
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"

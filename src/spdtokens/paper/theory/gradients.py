@@ -8,10 +8,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from spdtokens.geometry import LOG, SQRT, SpectralFunction, logm, spectral, sqrtm
+from spdtokens.geometry.matrix_functions import eigh
 from spdtokens.paper.theory.claim import Claim, Finding, judge
 from spdtokens.paper.theory.sampling import F64, random_rotation, random_spd, spectrum
-from spdtokens.spd import LOG, SQRT, SpectralFunction, logm, spectral, sqrtm
-from spdtokens.spd.matrix_functions import eigh
 
 KAPPAS = (1.0, 10.0, 1e2, 1e3, 1e4, 1e6)
 IDENTITY = SpectralFunction("identity", lambda a: a, lambda a, b: torch.ones_like(a + b))

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from spdtokens.geometry import barycenter_bures_wasserstein, distance_bures_wasserstein, sqrtm, vech
 from spdtokens.paper.theory.claim import Claim, Finding, judge
 from spdtokens.paper.theory.sampling import F64, random_spd
-from spdtokens.spd import barycenter_bures_wasserstein, distance_bures_wasserstein, sqrtm, vech
 
 SPREADS = (0.1, 0.05, 0.02, 0.01, 0.005)
 

@@ -9,11 +9,11 @@ import torch
 from pyriemann.geometry.distance import distance_euclid, distance_logeuclid, distance_wasserstein
 from torch import Tensor
 
+from spdtokens.geometry import LOG, SQRT, distance_bures_wasserstein, get_embedding, spectral
+from spdtokens.geometry.matrix_functions import eigh
 from spdtokens.paper.theory.claim import Claim, Finding, judge
 from spdtokens.paper.theory.gradients import IDENTITY, entry_ratio
 from spdtokens.paper.theory.sampling import commuting_pairs, random_spd
-from spdtokens.spd import LOG, SQRT, distance_bures_wasserstein, get_embedding, spectral
-from spdtokens.spd.matrix_functions import eigh
 
 PAPER_EMBEDDINGS = {
     "bures_wasserstein": distance_wasserstein,

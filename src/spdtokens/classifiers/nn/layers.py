@@ -1,0 +1,627 @@
+"""Layers of many networks at once, forward and backward.
+
+Every weight has a leading axis of runs. Backward passes are written out: they are short, and they
+put each gradient where the optimizer wants it, without a graph to build and walk. Tests compare
+them with torch's own differentiation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor, nn
+
+from spdtokens.classifiers.nn.mlp import SPDTokenMLP
+from spdtokens.classifiers.nn.transformer import SPDTokenTransformer
+from spdtokens.errors import ModelError
+
+# What one training step of a group of runs works with.
+
+Views = Mapping[str, Tensor]
+
+#: Every matrix of every run begins at a multiple of so many numbers (64 bytes). BLAS rounds by
+#: where in memory a matrix lies: only so does a run's result not depend on its neighbours.
+ALIGNED = 16
+
+
+def aligned(count: int) -> int:
+    """The next multiple of ``ALIGNED``."""
+    return -(-count // ALIGNED) * ALIGNED
+
+
+@dataclass
+class Step:
+    """Weights, gradients and notes of one pass of ``runs`` networks over a batch each.
+
+    Activations lie feature by feature, (runs, features, tokens * trials) with trials innermost:
+    then a linear layer is one batched matrix product, and norms and attention work on long rows.
+
+    Attributes
+    ----------
+    weights, grads, buffers : mapping of str to Tensor, shape (runs, ...)
+        Views into the state of all runs. Layers write ``grads`` and update ``buffers``.
+    tokens, trials : int
+        Shape of the batch, the same for all runs; trials are filled up to a multiple of
+        ``ALIGNED``.
+    valid : int
+        Trials that count, the first ones. The rest is there for the sake of its place in memory:
+        no gradient comes from it, and batch norms do not look at it.
+    training : bool
+    masks : Tensor, shape (runs, entries), optional
+        Dropout masks of the whole pass: 0, or 1 / (1 - p). Layers take theirs in turn.
+    bias : Tensor, shape (runs, 1, tokens, tokens, trials), optional
+        Added to attention scores.
+    """
+
+    weights: Views
+    grads: Views
+    buffers: Views
+    tokens: int
+    trials: int
+    valid: int
+    training: bool
+    masks: Tensor | None = None
+    bias: Tensor | None = None
+    _saved: list[tuple[Tensor, ...]] = field(default_factory=list)
+    _used: int = 0
+
+    def save(self, *tensors: Tensor) -> None:
+        """Keep tensors for the backward pass, which takes them in reverse order."""
+        if self.training:
+            self._saved.append(tensors)
+
+    def saved(self) -> tuple[Tensor, ...]:
+        """What the last layer not yet asked for has saved."""
+        return self._saved.pop()
+
+    def counting(self, x: Tensor) -> Tensor:
+        """The part (runs, features, tokens, valid trials) of activations that counts."""
+        return x.view(*x.shape[:2], -1, self.trials)[..., : self.valid]
+
+    def clear_filling(self, x: Tensor) -> Tensor:
+        """Set what does not count to zero, in place."""
+        x.view(*x.shape[:2], -1, self.trials)[..., self.valid :] = 0
+        return x
+
+    def mask(self, *shape: int) -> Tensor | None:
+        """The next dropout mask (runs, *shape), or None where nothing is dropped."""
+        if self.masks is None:
+            return None
+        entries = 1
+        for size in shape:
+            entries *= size
+        part = self.masks[:, self._used : self._used + entries]
+        self._used += entries
+        return part.view(-1, *shape)
+
+
+def multiplied(x: Tensor, mask: Tensor | None) -> Tensor:
+    """``x * mask`` in place; ``x`` itself without a mask."""
+    return x if mask is None else x.mul_(mask)
+
+
+def row(x: Tensor) -> Tensor:
+    """A per-feature vector (runs, features) as (runs, features, 1)."""
+    return x.unsqueeze(-1)
+
+
+# The heart of attention: scores, softmax, weighted sum; forward and backward.
+#
+# Queries, keys and values are (runs, heads, head width, tokens, trials). With few tokens, as EEG
+# has, every pair of tokens is a row of trials, and all is done on such rows; with many tokens the
+# matrices of each trial are multiplied instead, which needs them reordered first.
+
+#: Tokens from which matrix products, reordering included, beat products of rows.
+MANY_TOKENS = 8
+
+Notes = tuple[Tensor, ...]
+
+
+def mix(
+    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, mask: Tensor | None
+) -> tuple[Tensor, Notes]:
+    """Attend: (runs, heads, width, tokens, trials), and what the backward pass needs.
+
+    Parameters
+    ----------
+    query, key, value : Tensor, shape (runs, heads, width, tokens, trials)
+    bias : Tensor, shape (runs, 1, tokens, tokens, trials), optional
+        Added to the scores.
+    mask : Tensor, shape (runs, heads, tokens, tokens, trials), optional
+        Multiplied with the weights; rows attend to columns.
+    """
+    scores = _contract_width(query, key).mul_(1 / math.sqrt(query.shape[2]))
+    if bias is not None:
+        scores.add_(bias)
+    weights = scores.softmax(3)
+    dropped = weights if mask is None else weights * mask
+    notes = (query, key, value, weights, dropped, *(() if mask is None else (mask,)))
+    return _weigh(dropped, value), notes
+
+
+def mix_backward(
+    d_mixed: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    weights: Tensor,
+    dropped: Tensor,
+    mask: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Gradients of queries and keys, stacked (runs, 2, heads, width, ...), and of values."""
+    d_value = _weigh(dropped.transpose(2, 3), d_mixed)
+    d_weights = _contract_width(d_mixed, value)
+    if mask is not None:
+        d_weights.mul_(mask)
+    d_weights.mul_(weights)
+    d_scores = d_weights.sub_(weights * d_weights.sum(3, keepdim=True))
+    d_scores.mul_(1 / math.sqrt(query.shape[2]))
+    d_query = _weigh(d_scores, key)
+    d_key = _weigh(d_scores.transpose(2, 3), query)
+    return torch.stack([d_query, d_key], 1), d_value
+
+
+def _contract_width(a: Tensor, b: Tensor) -> Tensor:
+    """Products of token i of ``a`` with token j of ``b``: (runs, heads, i, j, trials)."""
+    if a.shape[3] >= MANY_TOKENS:
+        pairs = a.permute(0, 1, 4, 3, 2) @ b.permute(0, 1, 4, 2, 3)
+        return pairs.permute(0, 1, 3, 4, 2).contiguous()
+    return (a.unsqueeze(4) * b.unsqueeze(3)).sum(2)
+
+
+def _weigh(weights: Tensor, x: Tensor) -> Tensor:
+    """Sums over tokens j of ``weights[i, j] x[j]``: (runs, heads, width, i, trials)."""
+    if x.shape[3] >= MANY_TOKENS:
+        mixed = x.permute(0, 1, 4, 2, 3) @ weights.permute(0, 1, 4, 3, 2)
+        return mixed.permute(0, 1, 3, 4, 2).contiguous()
+    return (weights.unsqueeze(2) * x.unsqueeze(3)).sum(4)
+
+
+class Layer(Protocol):
+    """One step of a network; ``backward`` undoes the last ``forward`` of the same step.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Its weights, as the module calls them.
+    """
+
+    names: tuple[str, ...]
+
+    def forward(self, step: Step, x: Tensor) -> Tensor:
+        """Activations (runs, features, columns) to activations."""
+
+    def backward(self, step: Step, dy: Tensor) -> Tensor:
+        """Gradient after the layer to gradient before it; writes those of the weights."""
+
+    def mask_entries(self, tokens: int, trials: int) -> int:
+        """Entries of the dropout masks this layer takes in a step."""
+
+
+class Undropped:
+    """A layer without dropout."""
+
+    names: tuple[str, ...] = ()
+
+    def mask_entries(self, tokens: int, trials: int) -> int:  # noqa: ARG002
+        """No masks."""
+        return 0
+
+
+class Linear(Undropped):
+    """``W x + b``.
+
+    Parameters
+    ----------
+    name : str
+        Of the layer in the module, before ``.weight`` and ``.bias``.
+    first : bool
+        Nothing lies before this layer: its input needs no gradient.
+    """
+
+    def __init__(self, name: str, *, first: bool = False) -> None:
+        self.names = self.weight, self.bias = f"{name}.weight", f"{name}.bias"
+        self.first = first
+
+    def forward(self, step: Step, x: Tensor) -> Tensor:
+        step.save(x)
+        return torch.baddbmm(row(step.weights[self.bias]), step.weights[self.weight], x)
+
+    def backward(self, step: Step, dy: Tensor) -> Tensor:
+        (x,) = step.saved()
+        torch.bmm(dy, x.mT, out=step.grads[self.weight])
+        if self.bias in step.grads:  # before a batch norm it is not learnt
+            torch.sum(dy, -1, out=step.grads[self.bias])
+        return dy if self.first else torch.bmm(step.weights[self.weight].mT, dy)
+
+
+class Positions(Undropped):
+    """Add a learnable vector to each token."""
+
+    names: tuple[str, ...] = ("positions",)
+
+    def forward(self, step: Step, x: Tensor) -> Tensor:
+        return self._per_token(step, x).add_(row(step.weights["positions"].mT)).view_as(x)
+
+    def backward(self, step: Step, dy: Tensor) -> Tensor:
+        if "positions" in step.grads:
+            step.grads["positions"].copy_(self._per_token(step, dy).sum(-1).mT)
+        return dy
+
+    @staticmethod
+    def _per_token(step: Step, x: Tensor) -> Tensor:
+        return x.view(*x.shape[:2], step.tokens, step.trials)
+
+
+class BatchNorm(Undropped):
+    """Normalise each feature over tokens and trials of the batch; learn its running moments."""
+
+    eps, momentum = 1e-5, 0.1
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.names = (f"{name}.weight", f"{name}.bias")
+
+    def forward(self, step: Step, x: Tensor) -> Tensor:
+        weight, bias = (row(step.weights[f"{self.name}.{part}"]) for part in ("weight", "bias"))
+        mean, var = (step.buffers[f"{self.name}.running_{part}"] for part in ("mean", "var"))
+        if not step.training:
+            scale = weight * row(var + self.eps).rsqrt()
+            return torch.addcmul(bias - row(mean) * scale, x, scale)
+        count = step.counting(x)[0, 0].numel()
+        batch_mean = step.counting(x).mean((-2, -1))
+        x = x - row(batch_mean)
+        batch_var = step.counting(x).square().mean((-2, -1))
+        mean.lerp_(batch_mean, self.momentum)
+        var.lerp_(batch_var * (count / (count - 1)), self.momentum)
+        inverse = row(batch_var + self.eps).rsqrt_()
+        x.mul_(inverse)
+        step.save(x, inverse)
+        return torch.addcmul(bias, x, weight)
+
+    def backward(self, step: Step, dy: Tensor) -> Tensor:
+        x, inverse = step.saved()
+        d_weight, d_bias = (step.grads[f"{self.name}.{part}"] for part in ("weight", "bias"))
+        torch.sum(dy * x, -1, out=d_weight)
+        torch.sum(dy, -1, out=d_bias)
+        weight = row(step.weights[f"{self.name}.weight"])
+        count = step.counting(x)[0, 0].numel()
+        centred = dy - row(d_bias) / count
+        dx = centred.addcmul_(x, row(d_weight) / -count).mul_(weight * inverse)
+        return step.clear_filling(dx)
+
+
+class LayerNorm(Undropped):
+    """Normalise each column over its features."""
+
+    eps = 1e-5
+
+    def __init__(self, name: str) -> None:
+        self.names = self.weight, self.bias = f"{name}.weight", f"{name}.bias"
+
+    def forward(self, step: Step, x: Tensor) -> Tensor:
+        x = x - x.mean(1, keepdim=True)
+        inverse = x.square().mean(1, keepdim=True).add_(self.eps).rsqrt_()
+        x.mul_(inverse)
+        step.save(x, inverse)
+        return torch.addcmul(row(step.weights[self.bias]), x, row(step.weights[self.weight]))
+
+    def backward(self, step: Step, dy: Tensor) -> Tensor:
+        x, inverse = step.saved()
+        weight = step.weights[self.weight]
+        along = dy * x
+        torch.sum(along, -1, out=step.grads[self.weight])
+        torch.sum(dy, -1, out=step.grads[self.bias])
+        along = along.mul_(row(weight)).mean(1, keepdim=True).neg_()
+        dy = dy * row(weight)
+        dy.sub_(dy.mean(1, keepdim=True))
+        return dy.addcmul_(x, along).mul_(inverse)
+
+
+class SelfAttention:
+    """Multi-head attention among the tokens of a trial, with dropout on its weights."""
+
+    def __init__(self, name: str, heads: int) -> None:
+        self.heads = heads
+        self.query_key = Linear(f"{name}.query_key")
+        self.value = Linear(f"{name}.value")
+        self.out = Linear(f"{name}.out")
+        self.names = (*self.query_key.names, *self.value.names, *self.out.names)
+
+    def mask_entries(self, tokens: int, trials: int) -> int:
+        return self.heads * tokens * tokens * trials
+
+    def forward(self, step: Step, x: Tensor) -> Tensor:
+        tokens, trials = step.tokens, step.trials
+        mask = step.mask(self.heads, tokens, tokens, trials)
+        by_head = (len(x), self.heads, -1, tokens, trials)
+        if tokens == 1:  # the weight is 1, whatever queries and keys are
+            mixed = self.value.forward(step, x)
+            if mask is not None:
+                step.save(mask)
+                mixed.view(by_head).mul_(mask)
+            return self.out.forward(step, mixed)
+        value = self.value.forward(step, x).view(by_head)
+        query, key = self.query_key.forward(step, x).chunk(2, 1)
+        mixed, notes = mix(query.view(by_head), key.view(by_head), value, step.bias, mask)
+        step.save(*notes)
+        return self.out.forward(step, mixed.view_as(x))
+
+    def backward(self, step: Step, dy: Tensor) -> Tensor:
+        tokens, trials = step.tokens, step.trials
+        by_head = (len(dy), self.heads, -1, tokens, trials)
+        d_mixed = self.out.backward(step, dy)
+        if tokens == 1:
+            if step.masks is not None:
+                (mask,) = step.saved()
+                d_mixed.view(by_head).mul_(mask)
+            return self.value.backward(step, d_mixed)
+        d_query_key, d_value = mix_backward(d_mixed.view(by_head), *step.saved())
+        dx = self.query_key.backward(step, d_query_key.flatten(-2).flatten(1, -2))
+        return dx.add_(self.value.backward(step, d_value.view_as(dy)))
+
+
+class EncoderBlock:
+    """Attention and a ReLU feed-forward part, each with dropout, residual and layer norm."""
+
+    def __init__(self, name: str, d_model: int, d_ff: int, heads: int) -> None:
+        self.d_model, self.d_ff = d_model, d_ff
+        self.attention = SelfAttention(f"{name}.attention", heads)
+        self.norm1 = LayerNorm(f"{name}.norm1")
+        self.expand = Linear(f"{name}.expand")
+        self.contract = Linear(f"{name}.contract")
+        self.norm2 = LayerNorm(f"{name}.norm2")
+        parts = (self.attention, self.norm1, self.expand, self.contract, self.norm2)
+        self.names = tuple(weight for part in parts for weight in part.names)
+
+    def mask_entries(self, tokens: int, trials: int) -> int:
+        columns = tokens * trials
+        attention = self.attention.mask_entries(tokens, trials)
+        return attention + (2 * self.d_model + self.d_ff) * columns
+
+    def forward(self, step: Step, x: Tensor) -> Tensor:
+        columns = x.shape[-1]
+        attended = self.attention.forward(step, x)
+        mask1 = step.mask(self.d_model, columns)
+        x = self.norm1.forward(step, multiplied(attended, mask1).add_(x))
+        hidden = self.expand.forward(step, x).relu_()
+        mask2 = step.mask(self.d_ff, columns)
+        contracted = self.contract.forward(step, multiplied(hidden, mask2))
+        mask3 = step.mask(self.d_model, columns)
+        step.save(hidden, *(mask for mask in (mask1, mask2, mask3) if mask is not None))
+        return self.norm2.forward(step, multiplied(contracted, mask3).add_(x))
+
+    def backward(self, step: Step, dy: Tensor) -> Tensor:
+        d_sum = self.norm2.backward(step, dy)
+        hidden, *masks = step.saved()
+        mask1, mask2, mask3 = masks or (None, None, None)
+        d_hidden = self.contract.backward(step, d_sum if mask3 is None else d_sum * mask3)
+        # Where an entry was dropped or negative, hidden is 0 and nothing flows back.
+        d_hidden = torch.ops.aten.threshold_backward(d_hidden, hidden, 0)
+        d_sum.add_(self.expand.backward(step, multiplied(d_hidden, mask2)))
+        d_sum = self.norm1.backward(step, d_sum)
+        d_attended = d_sum if mask1 is None else d_sum * mask1
+        return self.attention.backward(step, d_attended).add_(d_sum)
+
+
+class HiddenLayer:
+    """Linear, optional batch norm, ReLU, dropout: a layer of the token MLP."""
+
+    def __init__(self, name: str, width: int, norm: str | None, *, first: bool) -> None:
+        self.width = width
+        self.linear = Linear(name, first=first)
+        self.norm = None if norm is None else BatchNorm(norm)
+        self.names = (*self.linear.names, *(self.norm.names if self.norm else ()))
+
+    def mask_entries(self, tokens: int, trials: int) -> int:  # noqa: ARG002
+        return self.width * trials
+
+    def forward(self, step: Step, x: Tensor) -> Tensor:
+        x = self.linear.forward(step, x)
+        if self.norm is not None:
+            x = self.norm.forward(step, x)
+        mask = step.mask(self.width, x.shape[-1])
+        x = multiplied(x.relu_(), mask)
+        step.save(x, *(() if mask is None else (mask,)))
+        return x
+
+    def backward(self, step: Step, dy: Tensor) -> Tensor:
+        x, *mask = step.saved()
+        dy = torch.ops.aten.threshold_backward(dy, x, 0)
+        dy = multiplied(dy, mask[0] if mask else None)
+        if self.norm is not None:
+            dy = self.norm.backward(step, dy)
+        return self.linear.backward(step, dy)
+
+
+class MeanOverTokens(Undropped):
+    """Mean over the tokens of a trial: columns become trials."""
+
+    def forward(self, step: Step, x: Tensor) -> Tensor:
+        return x.view(*x.shape[:2], step.tokens, step.trials).mean(2)
+
+    def backward(self, step: Step, dy: Tensor) -> Tensor:
+        dy = dy.div(step.tokens).unsqueeze(2)
+        return dy.expand(-1, -1, step.tokens, -1).reshape(*dy.shape[:2], -1)
+
+
+# Many networks of one architecture as one batched network.
+
+TokenModel = SPDTokenTransformer | SPDTokenMLP
+
+
+class Layout:
+    """Where each named tensor of a network lies, aligned, in a flat row of numbers.
+
+    Parameters
+    ----------
+    shapes : mapping of str to torch.Size
+    """
+
+    def __init__(self, shapes: Mapping[str, torch.Size]) -> None:
+        self.shapes = dict(shapes)
+        self.starts, self.size = {}, 0
+        for name, shape in self.shapes.items():
+            self.starts[name] = self.size
+            self.size += aligned(shape.numel())
+
+    def views(self, rows: Tensor) -> dict[str, Tensor]:
+        """The tensors (runs, *shape) inside flat rows (runs, size), by name."""
+        return {
+            name: rows[:, self.starts[name] : self.starts[name] + shape.numel()].unflatten(1, shape)
+            for name, shape in self.shapes.items()
+        }
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Trials of a group of runs.
+
+    Attributes
+    ----------
+    inputs : Tensor, shape (runs, features, columns)
+    labels : Tensor of int64, shape (runs, trials)
+    bias : Tensor, shape (runs, 1, tokens, tokens, trials), optional
+    """
+
+    inputs: Tensor
+    labels: Tensor
+    bias: Tensor | None
+
+
+class BatchedNetwork:
+    """The layers of a model with a leading axis of runs on every weight.
+
+    Parameters
+    ----------
+    model : SPDTokenTransformer or SPDTokenMLP
+        Gives the architecture; its weights are not used.
+
+    Attributes
+    ----------
+    layers : list of Layer
+    layouts : list of Layout
+        Of the weights of each layer that are learnt (``requires_grad``). They follow one another
+        in a run's row of weights; all others lie at the end.
+    about : str
+        All there is to say of the architecture.
+    parameters, buffers : Layout
+        Of all weights of a run, and of the running moments of its batch norms.
+    """
+
+    def __init__(self, model: TokenModel) -> None:
+        self.tokens = model.n_tokens
+        self.layers, self.flat_tokens = _layers_of(model)
+        self.dropout = _dropout_of(model)
+        self.about = repr(model) + repr(getattr(model, "config", ""))
+        weights = dict(model.named_parameters())
+        shapes = {name: weight.shape for name, weight in weights.items()}
+        self.layouts = []
+        for layer in self.layers:
+            live = [name for name in layer.names if weights[name].requires_grad]
+            self.layouts.append(Layout({name: shapes.pop(name) for name in live}))
+        learnt = {n: shape for layout in self.layouts for n, shape in layout.shapes.items()}
+        self.parameters = Layout(learnt | shapes)
+        self.live = sum(layout.size for layout in self.layouts)
+        self.buffers = Layout({n: b.shape for n, b in model.named_buffers() if b.ndim})
+        self.needs_variance = self.buffers.size > 0
+
+    def segments(self) -> Iterator[slice]:
+        """Where the weights of each layer lie in a run's row of weights."""
+        start = 0
+        for layout in self.layouts:
+            yield slice(start, start + layout.size)
+            start += layout.size
+
+    def mask_entries(self, trials: int) -> int:
+        """Entries of all dropout masks of a run in one step."""
+        if not self.dropout:
+            return 0
+        return sum(layer.mask_entries(self.tokens, trials) for layer in self.layers)
+
+    def gather(self, pool: Tensor, labels: Tensor, bias: Tensor | None, index: Tensor) -> Batch:
+        """The trials ``index`` (runs, valid) out of a pool (n, tokens, features), filled up."""
+        runs, valid = index.shape
+        trials = aligned(valid)
+        index = torch.cat([index, index[:, :1].expand(-1, trials - valid)], 1)
+        if self.flat_tokens or self.tokens == 1:
+            rows = pool.flatten(1)[index]
+        else:
+            offsets = torch.arange(self.tokens, device=index.device)
+            which = index.unsqueeze(1) * self.tokens + offsets[:, None]
+            rows = pool.flatten(0, 1)[which.flatten(1)]
+        if bias is not None:
+            bias = bias[index].permute(0, 2, 3, 1).unsqueeze(1).contiguous()
+        return Batch(rows.mT, labels[index.flatten()].view(runs, trials), bias)
+
+    def forward(self, step: Step, inputs: Tensor) -> Tensor:
+        """Class scores (runs, classes, trials)."""
+        x = inputs
+        for layer in self.layers:
+            x = layer.forward(step, x)
+        return x
+
+
+def _layers_of(model: TokenModel) -> tuple[list[Layer], bool]:
+    """The batched layers, and whether the tokens of a trial enter side by side."""
+    if isinstance(model, SPDTokenTransformer):
+        config = model.config
+        embed: list[Layer] = [Linear("project", first=True), Positions()]
+        if config.bn_embed:
+            embed.append(BatchNorm("bn_embed"))
+        blocks: list[Layer] = [
+            EncoderBlock(f"blocks.{i}", config.d_model, config.d_ff, config.n_heads)
+            for i in range(config.n_layers)
+        ]
+        return [*embed, *blocks, MeanOverTokens(), Linear("head")], False
+    if isinstance(model, SPDTokenMLP):
+        hidden: list[Layer] = [
+            HiddenLayer(
+                f"hidden.{i}",
+                model.width,
+                f"norms.{i}" if len(model.norms) else None,
+                first=i == 0,
+            )
+            for i in range(len(model.hidden))
+        ]
+        return [*hidden, Linear("head")], True
+    raise ModelError(f"The engine trains token transformers and token MLPs, not {type(model)}.")
+
+
+def _dropout_of(model: TokenModel) -> float:
+    return model.config.dropout if isinstance(model, SPDTokenTransformer) else model.dropout
+
+
+def cross_entropy(
+    scores: Tensor, labels: Tensor, valid: int, smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Mean cross-entropy of each run (runs,), and its gradient (runs, classes, trials).
+
+    Parameters
+    ----------
+    scores : Tensor, shape (runs, classes, trials)
+    labels : Tensor, shape (runs, trials)
+    valid : int
+        So many first trials count; the gradient of the others is zero.
+    smoothing : float
+        So much of the target is spread evenly over all classes.
+    """
+    classes = scores.shape[1]
+    target = torch.full_like(scores, smoothing / classes)
+    target.scatter_(1, labels.unsqueeze(1), 1 - smoothing + smoothing / classes)
+    log_probability = scores.log_softmax(1)
+    loss = -(target * log_probability)[..., :valid].sum((1, 2)) / valid
+    d_scores = log_probability.exp_().sub_(target).div_(valid)
+    d_scores[..., valid:] = 0
+    return loss, d_scores
+
+
+def copy_to_row(model: nn.Module, layout: Layout, row: Tensor) -> None:
+    """Write weights and buffers of a module into a flat row (size,)."""
+    source = dict(model.named_parameters()) | dict(model.named_buffers())
+    for name, view in layout.views(row[None]).items():
+        view[0].copy_(source[name].detach())

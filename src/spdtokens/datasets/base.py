@@ -1,0 +1,198 @@
+"""What a data set is: trials of subjects in sessions, with everything needed to split them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spdtokens.errors import DataError
+
+Paradigm = Literal["motor imagery", "erp", "ssvep", "other"]
+#: Signals so many times larger or smaller than others are in another unit.
+OTHER_UNIT = 50.0
+
+
+def as_float(X: NDArray[Any], where: str) -> NDArray[Any]:
+    """Convert signals to float32 or float64, whichever holds every value of their dtype.
+
+    Integers of up to 16 bits and float16 become float32: exact, at half the memory of float64.
+    Longer integers become float64, as float32 has 24 bits. float32 and float64 are returned as
+    they are. Filters and covariances are computed in float64 in any case.
+
+    Parameters
+    ----------
+    X : ndarray
+    where : str
+        Named in the message.
+
+    Raises
+    ------
+    DataError
+        If ``X`` is not an array of real numbers.
+    """
+    if X.dtype.kind not in "iuf":
+        raise DataError(f"{where}: signals must be integers or floats, got {X.dtype}.")
+    narrow = X.dtype.itemsize <= (4 if X.dtype.kind == "f" else 2)
+    return X.astype(np.float32 if narrow else np.float64, copy=False)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """The trials of one subject in one session.
+
+    Attributes
+    ----------
+    subject, session : str
+    X : ndarray of float, shape (n, channels, samples), or (n, d, d) for covariance matrices
+        Any other dtype is converted by :func:`as_float`.
+    y : ndarray of int, shape (n,)
+        Indices into the data set's ``classes``.
+    run : ndarray of str, shape (n,)
+        Part of the session in which a trial was recorded.
+    group : ndarray of int, shape (n,)
+        Trials with the same number are segments of one long trial, or overlap in time, and must
+        never be split between training and test. Unique within the recording.
+    about : mapping of str to ndarray, shape (n, ...)
+        Whatever else is known of each trial. ``onset`` is the sample of its run at which a trial
+        begins: two trials of one run that share samples overlap.
+    """
+
+    subject: str
+    session: str
+    X: NDArray[Any]
+    y: NDArray[np.int64]
+    run: NDArray[np.str_]
+    group: NDArray[np.int64]
+    about: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        n = len(self.X)
+        where = f"Subject {self.subject}, session {self.session}"
+        if self.X.ndim != 3:
+            raise DataError(
+                f"{where}: expected trials (n, channels, samples) or covariances (n, d, d), got an "
+                f"array of shape {self.X.shape}."
+            )
+        object.__setattr__(self, "X", as_float(self.X, where))
+        told = {"y": self.y, "run": self.run, "group": self.group, **self.about}
+        for name, values in told.items():
+            if len(values) != n:
+                raise DataError(
+                    f"{where}: {n} trials but {len(values)} entries in {name!r}; they must go "
+                    "together."
+                )
+
+    def __len__(self) -> int:
+        return len(self.X)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A data set whose recordings are read, or made, when they are asked for.
+
+    Attributes
+    ----------
+    name : str
+    description : str
+        One line: what was recorded, where it comes from.
+    paradigm : {'motor imagery', 'erp', 'ssvep', 'other'}
+    classes : tuple of str
+        Names of the labels.
+    ch_names : tuple of str
+    sfreq : float or None
+        Samples a second; None for covariance matrices.
+    tmin : float
+        Seconds from the cue to the first sample.
+    window : tuple of float
+        From and to, in seconds after the cue: the part of a trial to decode. What lies around it
+        is there for the filters.
+    index : mapping of str to tuple of str
+        Sessions of every subject, in order of time.
+    read : callable
+        From subject and session to a :class:`Recording`.
+    stimulus_frequencies : tuple of float
+        For SSVEP: the flicker frequencies in Hz.
+    filtered : tuple of float or None
+        High-pass and low-pass, in Hz, already applied to the trials; None where not.
+    is_covariance : bool
+        Whether recordings hold covariance matrices instead of signals.
+    unit_in_volts : float or None
+        What one unit of the signal is in volts (1e-6 for microvolts); None if not calibrated.
+    """
+
+    name: str
+    description: str
+    paradigm: Paradigm
+    classes: tuple[str, ...]
+    ch_names: tuple[str, ...]
+    sfreq: float | None
+    tmin: float
+    window: tuple[float, float]
+    index: Mapping[str, tuple[str, ...]]
+    read: Callable[[str, str], Recording]
+    stimulus_frequencies: tuple[float, ...] = ()
+    filtered: tuple[float | None, float | None] = (None, None)
+    is_covariance: bool = False
+    unit_in_volts: float | None = None
+
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """Subjects, in order."""
+        return tuple(self.index)
+
+    def chosen(self, subjects: str | int | Sequence[str | int] = ()) -> tuple[str, ...]:
+        """Names of some subjects, in the order of the data set; of all if none is given.
+
+        Parameters
+        ----------
+        subjects : str, int, or sequence of these
+            Names. A whole number is the subject whose name is that number: 1 is ``'1'`` or
+            ``'001'``.
+        """
+        if isinstance(subjects, str | int | np.integer):
+            subjects = (subjects,)
+        names = {self._name(subject) for subject in subjects}
+        return tuple(name for name in self.index if name in names) or self.subjects
+
+    def _name(self, subject: str | int) -> str:
+        whole = isinstance(subject, int | np.integer)
+        found = [
+            name
+            for name in self.index
+            if (name.isdecimal() and int(name) == subject if whole else name == subject)
+        ]
+        if len(found) > 1:
+            raise DataError(
+                f"{self.name}: subject {subject} may be {' or '.join(map(repr, found))}. Give the "
+                "name as text."
+            )
+        if not found:
+            raise DataError(
+                f"{self.name} has no subject {subject!r}. It has: {', '.join(self.index)}."
+            )
+        return found[0]
+
+    def sessions(self, subject: str | int) -> tuple[str, ...]:
+        """Sessions of a subject, in order of time."""
+        return self.index[self._name(subject)]
+
+    def load(self, subject: str | int, session: str) -> Recording:
+        """Trials of one subject in one session."""
+        subject = self._name(subject)
+        if session not in self.sessions(subject):
+            raise DataError(
+                f"{self.name}: subject {subject} has no session {session!r}. There are: "
+                f"{', '.join(self.sessions(subject))}."
+            )
+        recording = self.read(subject, session)
+        strange = set(np.unique(recording.y)) - set(range(len(self.classes)))
+        if strange:
+            raise DataError(
+                f"{self.name}, subject {subject}, session {session}: labels {sorted(strange)} are "
+                f"not among the {len(self.classes)} classes."
+            )
+        return recording

@@ -1,0 +1,256 @@
+"""Where batches of runs are done: in this process, in several, or on many machines.
+
+Workers return results; only the client writes the store. A batch that is done twice, because its
+worker died or two studies met, gives the same results, so nothing can be lost or doubled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any, Protocol, Self
+
+from spdtokens.classifiers.nn.engine import Listener
+from spdtokens.errors import StudyError
+from spdtokens.evaluation.plan import Source
+from spdtokens.evaluation.runs import RunSpec
+from spdtokens.experiments.work import Done, attempt, attempt_in_worker
+
+Batch = list[RunSpec]
+#: Batches that wait at each worker, so that none is ever idle.
+AHEAD = 2
+#: Seconds to wait for the scheduler.
+PATIENCE = 10.0
+
+
+class Executor(Protocol):
+    """Does batches."""
+
+    def run(
+        self, batches: Iterator[Batch], report: Callable[[Done], None], listener: Listener | None
+    ) -> None:
+        """Take batches as there is room for them, and report each when it is done."""
+
+
+class InProcess:
+    """The batched engine in this process: the fastest on one machine for token networks."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    def run(
+        self, batches: Iterator[Batch], report: Callable[[Done], None], listener: Listener | None
+    ) -> None:
+        """One after another."""
+        for batch in batches:
+            report(attempt(batch, self._source, listener))
+
+
+class Processes:
+    """Several processes of one thread each: the fastest for methods that train one by one.
+
+    Parameters
+    ----------
+    workers : int
+    """
+
+    def __init__(self, workers: int) -> None:
+        if workers < 1:
+            raise StudyError(f"There must be at least 1 worker, not {workers}.")
+        self._workers = workers
+
+    def run(
+        self,
+        batches: Iterator[Batch],
+        report: Callable[[Done], None],
+        listener: Listener | None,  # noqa: ARG002
+    ) -> None:
+        """Shared out as workers become free."""
+        context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+        pool = ProcessPoolExecutor(self._workers, mp_context=context, initializer=_begin_worker)
+        waiting: set[Future[Done]] = set()
+        try:
+            for batch in batches:
+                with _interrupts_held():  # a worker that begins here has them blocked for good
+                    waiting.add(pool.submit(attempt_in_worker, _sent(batch)))
+                if len(waiting) >= AHEAD * self._workers:
+                    _report_finished(waiting, report)
+            while waiting:
+                _report_finished(waiting, report)
+        except BrokenProcessPool as error:
+            for future in waiting:  # what the others had done by then
+                if future.done() and not future.cancelled() and future.exception() is None:
+                    report(future.result())
+            raise StudyError(
+                "A worker process died, perhaps for lack of memory. What was done is kept: run the "
+                "same command again, with fewer workers."
+            ) from error
+        except BaseException:
+            # Else workers in the middle of a batch would keep the command waiting after Ctrl-C.
+            for process in list(pool._processes.values()):
+                process.terminate()
+            raise
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+class Cluster:
+    """Workers of Dask, on this machine or many; closed at the end of a ``with`` block.
+
+    Parameters
+    ----------
+    address : str
+        Of the scheduler: ``tcp://host:8786``.
+
+    Raises
+    ------
+    StudyError
+        If no scheduler answers there.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._distributed = _distributed()
+        # Dask would notice what is no address too, but leave half a client that hangs at exit.
+        if not re.fullmatch(r"(tcp://|tls://)?([^:/\s]+|\[[0-9a-fA-F:.]+\]):\d+", address):
+            raise StudyError(
+                f"{address!r} is not the address of a Dask scheduler, which looks like "
+                "tcp://host:8786; `dask scheduler` prints it when it starts."
+            )
+        self.address = address if "://" in address else f"tcp://{address}"
+        try:
+            self._client = self._distributed.Client(
+                self.address, timeout=PATIENCE, set_as_default=False
+            )
+        except (OSError, ValueError, TimeoutError) as error:
+            raise StudyError(
+                f"No Dask scheduler answers at {self.address} ({error}). Start one: dask "
+                f"scheduler; then workers: dask worker {self.address} --nthreads 1."
+            ) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Leave the cluster, which forgets what it was still to do for this client."""
+        with contextlib.suppress(Exception):  # the scheduler may be gone: nothing to close
+            self._client.close(timeout=5)
+
+    @property
+    def n_workers(self) -> int:
+        """Workers that have joined by now."""
+        return len(self._client.scheduler_info(n_workers=-1)["workers"])
+
+    def run(
+        self,
+        batches: Iterator[Batch],
+        report: Callable[[Done], None],
+        listener: Listener | None,  # noqa: ARG002
+    ) -> None:
+        """Sent as there is room; those of a worker that dies are done by another."""
+        done = self._distributed.as_completed(loop=self._client.loop)
+        sent: set[Any] = set()
+        left = True
+        try:
+            while left or sent:
+                # Workers may come and go: there is always room for two batches each.
+                room = AHEAD * max(1, self.n_workers)
+                while left and len(sent) < room:
+                    batch = next(batches, None)
+                    if batch is None:
+                        left = False
+                    else:
+                        future = self._client.submit(attempt_in_worker, _sent(batch), pure=False)
+                        sent.add(future)
+                        done.add(future)
+                if sent:
+                    future = next(done)
+                    sent.remove(future)
+                    report(self._result(future))
+        except (OSError, CancelledError) as error:
+            raise self._gone() from error
+        finally:
+            if sent:
+                with contextlib.suppress(Exception):
+                    self._client.cancel(list(sent), force=True)
+
+    def _result(self, future: Any) -> Done:
+        try:
+            done: Done = future.result()
+            return done
+        except (OSError, CancelledError) as error:
+            raise self._gone() from error
+        except self._distributed.KilledWorker as error:
+            raise StudyError(
+                "A batch killed every worker it was given to, most likely for lack of memory. What "
+                "was done is kept; give workers more memory and run the same command again."
+            ) from error
+        except Exception as error:
+            # Failures of runs come back as results: this is a worker without the same spdtokens.
+            raise StudyError(
+                f"A worker of {self.address} cannot do runs: {type(error).__name__}: {error}. "
+                "Workers need the same versions of Python and spdtokens as this process."
+            ) from error
+
+    def _gone(self) -> StudyError:
+        return StudyError(
+            f"The Dask scheduler at {self.address} has gone. What was done is kept; when there is "
+            "a scheduler again, the same command goes on."
+        )
+
+
+@contextlib.contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Ctrl-C waits until the block is left; processes that begin in it never see one."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin_worker() -> None:
+    """Leave Ctrl-C to the process that asked, and end with it even if it is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+
+    def watch() -> None:
+        if parent is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _report_finished(waiting: set[Future[Done]], report: Callable[[Done], None]) -> None:
+    finished, _ = wait(waiting, return_when=FIRST_COMPLETED)
+    # Whatever succeeded first: after a broken one nothing more is reported.
+    for future in sorted(finished, key=lambda future: future.exception() is not None):
+        waiting.remove(future)
+        report(future.result())
+
+
+def _sent(batch: Batch) -> list[dict[str, Any]]:
+    return [spec.values() for spec in batch]
+
+
+def _distributed() -> Any:
+    try:
+        import distributed
+    except ImportError as error:
+        raise StudyError(
+            "--cluster needs Dask, which is not installed: pip install 'spdtokens[cluster]'."
+        ) from error
+    return distributed

@@ -1,0 +1,197 @@
+"""Do what is missing of a study."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from spdtokens.classifiers.nn.engine import Listener
+from spdtokens.datasets import Dataset
+from spdtokens.errors import StudyError
+from spdtokens.evaluation.answer import Evaluation, by_choice, evaluation_of, suited_metric
+from spdtokens.evaluation.plan import Question, Source, batches, plan
+from spdtokens.evaluation.runs import RunResult, RunSpec, code_digest
+from spdtokens.experiments.config import Study, check_study
+from spdtokens.experiments.executors import Batch, Executor
+from spdtokens.experiments.store import RunStore
+from spdtokens.experiments.work import Done, Failure
+
+
+@dataclass
+class Progress:
+    """What a study has come to; shown while it runs.
+
+    Attributes
+    ----------
+    total, before : int
+        Runs of the study, and those that were in the store when it began.
+    done : int
+        Runs stored since.
+    elsewhere : int
+        Runs that another process has stored meanwhile.
+    failures : list of Failure
+    scores : list of dict of str to float
+        Test scores of runs done now, every metric by name.
+    """
+
+    total: int
+    before: int
+    done: int = 0
+    elsewhere: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    scores: list[Mapping[str, float]] = field(default_factory=list)
+
+    def add(self, done: Done, new: int) -> None:
+        """Count a batch of which so many results were new."""
+        self.done += new
+        self.elsewhere += len(done.results) - new
+        self.failures += done.failures
+        self.scores += [result.test for result in done.results]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study's runs, and which of them are in the store.
+
+    Attributes
+    ----------
+    study : Study
+    source : Source
+    specs : tuple of tuple of RunSpec
+        Runs of each question.
+    code : str or None
+        Only results by this code count; None for any.
+    """
+
+    study: Study
+    source: Source
+    specs: tuple[tuple[RunSpec, ...], ...]
+    code: str | None
+
+    def once(self) -> list[RunSpec]:
+        """Every run once, in the order of the study."""
+        return list({spec.key: spec for specs in self.specs for spec in specs}.values())
+
+    def missing(self, store: RunStore) -> list[RunSpec]:
+        """Runs that have no result yet."""
+        runs = self.once()
+        done = store.done([spec.key for spec in runs], self.code)
+        return [spec for spec in runs if spec.key not in done]
+
+    def by_title(self) -> dict[str, list[RunSpec]]:
+        """Every run once, by the name that tables show for its method."""
+        found: dict[str, list[RunSpec]] = {}
+        seen: set[str] = set()
+        for question, specs in zip(self.study.questions, self.specs, strict=True):
+            for title, mine in by_choice(question, self._dataset(question), specs).items():
+                new = {spec.key: spec for spec in mine if spec.key not in seen}
+                found.setdefault(title, []).extend(new.values())
+                seen |= set(new)
+        return found
+
+    def results(self, store: RunStore) -> list[RunResult]:
+        """What there is of the study's runs, every run once, under the specs of the study.
+
+        A store knows a run by what its settings mean: it may have been made by a study that said
+        the same in other words, or had the same recordings in another folder.
+        """
+        named = {spec.key: spec for spec in self.once()}
+        return [replace(r, spec=named[r.spec.key]) for r in store.results(named, self.code)]
+
+    def metric_of(self, number: int) -> str:
+        """The metric of a question: the study's, or what suits the data."""
+        dataset = self._dataset(self.study.questions[number])
+        return self.study.metric or suited_metric(dataset, self.source, self.specs[number])
+
+    def _dataset(self, question: Question) -> Dataset:
+        return self.source.dataset(question.dataset, question.selection)
+
+    def evaluations(self, store: RunStore) -> list[Evaluation]:
+        """The answer to each question, as far as there are results."""
+        results, metric = self.results(store), self.study.metric
+        return [
+            evaluation_of(question, self.source, specs, results, metric)
+            for question, specs in zip(self.study.questions, self.specs, strict=True)
+        ]
+
+
+def plan_study(study: Study, source: Source | None = None, *, any_code: bool = False) -> Plan:
+    """All runs of a study, all of it checked, each fold for leaks; nothing is trained yet.
+
+    Parameters
+    ----------
+    study : Study
+    source : Source, optional
+    any_code : bool
+        Whether results by other code count as done.
+    """
+    source = source or Source()
+    check_study(study, source)
+    specs = tuple(tuple(plan(question, source)) for question in study.questions)
+    return Plan(study, source, specs, None if any_code else code_digest())
+
+
+def run_study(
+    planned: Plan,
+    store: RunStore,
+    executor: Executor,
+    *,
+    tell: Callable[[Progress], None] = lambda _progress: None,
+    listener: Listener | None = None,
+) -> Progress:
+    """Do the runs that are missing and store each batch when it is done.
+
+    Killed at any moment, only batches under way are lost; run again, only they are done.
+
+    Parameters
+    ----------
+    planned : Plan
+    store : RunStore
+    executor : Executor
+    tell : callable
+        Told before the first batch and after every one.
+    listener : callable, optional
+        Told of parts of runs that are done, by executors that know.
+
+    Raises
+    ------
+    StudyError
+        If a worker has other code than this process, unless the plan takes results by any; its
+        results are not stored.
+    """
+    missing = planned.missing(store)
+    total = len(planned.once())
+    progress = Progress(total, total - len(missing))
+    tell(progress)
+
+    def still_missing() -> Iterator[Batch]:
+        for batch in batches(missing, planned.source):
+            done = store.done([spec.key for spec in batch], planned.code)
+            left = [spec for spec in batch if spec.key not in done]
+            progress.elsewhere += len(batch) - len(left)
+            if left:
+                yield left
+
+    def report(done: Done) -> None:
+        _check_code(done, planned)
+        new = store.add(done.results)
+        progress.add(done, new)
+        tell(progress)
+
+    executor.run(still_missing(), report, listener)
+    tell(progress)
+    return progress
+
+
+def _check_code(done: Done, planned: Plan) -> None:
+    """Refuse what the plan would not find again."""
+    for result in done.results:
+        code = result.origin.get("code")
+        if planned.code is not None and code != planned.code:
+            revision = result.origin.get("git") or "no git revision"
+            raise StudyError(
+                f"The worker on {done.worker} has other code of spdtokens ({code}, {revision}) "
+                f"than this process ({planned.code}). Its results were not stored; all others are "
+                "kept. Install the same spdtokens there and run the same command again, or take "
+                "results by any code with --any-code."
+            )

@@ -1,0 +1,526 @@
+"""Functions of symmetric matrices for torch's autograd, with exact gradients.
+
+One primitive, :func:`spectral`, applies a scalar function to the eigenvalues; the named matrix
+functions stand on it. All take NumPy arrays too, and then return arrays. The mathematics is in
+:mod:`~spdtokens.geometry.matrix_functions` and :mod:`~spdtokens.geometry.matrix_functions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spdtokens.geometry.arrays import batch_first, numpy_too
+from spdtokens.geometry.parallel import in_parts
+from spdtokens.geometry.triangle import (
+    gather_triangle,
+    off_diagonal_weight,
+    scatter_triangle,
+    weighted_vech,
+)
+from spdtokens.geometry.validation import check_finite, check_square, noise_level, refuse_indefinite
+
+# The least eigenvalue allowed.
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The least eigenvalue allowed; smaller ones are raised to it.
+
+    Attributes
+    ----------
+    relative : float
+        Times the mean absolute eigenvalue (trace / d) of the matrix. A multiple of the matrix's
+        own scale does not depend on the unit of the signal, and the trace is smooth where the
+        largest eigenvalue is not. Never less than the rounding noise of the input's dtype.
+    absolute : float
+        In the unit of the matrix. The paper clips at 1e-12, which presumes microvolts: in volts,
+        covariances of EEG are near 1e-10 and clipping at 1e-12 distorts them.
+    """
+
+    relative: float = 1e-12
+    absolute: float = 0.0
+
+    @classmethod
+    def paper(cls) -> Floor:
+        """The paper's clipping at 1e-12, whatever the unit."""
+        return cls(relative=0.0, absolute=1e-12)
+
+    def slope(self, dtype: torch.dtype) -> float:
+        """Derivative of the floor with respect to the mean absolute eigenvalue."""
+        return max(self.relative, torch.finfo(dtype).eps) if self.relative else 0.0
+
+    def level(self, eigenvalues: Tensor, dtype: torch.dtype) -> Tensor:
+        """The floor of each matrix: shape (..., 1) for eigenvalues of shape (..., d)."""
+        scale = eigenvalues.abs().mean(-1, keepdim=True)
+        return (self.slope(dtype) * scale).clamp(min=self.absolute)
+
+    def clears(self, eigenvalues: Tensor, dtype: torch.dtype) -> bool:
+        """Whether all ascending eigenvalues (..., d) stand clear of the floor; quick, cautious."""
+        smallest, largest = eigenvalues[..., 0], eigenvalues[..., -1]
+        level = (self.slope(dtype) * largest).clamp_(min=max(self.absolute, 0.0))
+        return bool((smallest > level).all())
+
+
+DEFAULT_FLOOR = Floor()
+
+
+# Eigendecomposition of batches of symmetric matrices, in float64.
+
+
+def eigh(C: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues and eigenvectors of the symmetric part of ``C``.
+
+    Parameters
+    ----------
+    C : Tensor, shape (..., d, d)
+        Any floating dtype; computed in float64.
+
+    Returns
+    -------
+    eigenvalues : Tensor of float64, shape (..., d)
+        In ascending order.
+    V : Tensor of float64, shape (..., d, d)
+        Eigenvectors in columns.
+    """
+    d = C.shape[-1]
+    try:
+        eigenvalues, V = in_parts(_eigh, C.reshape(-1, d, d), shared_from=1 << 15)
+    except torch.linalg.LinAlgError:
+        check_finite(C)
+        raise
+    return eigenvalues.reshape(C.shape[:-1]), V.reshape(C.shape)
+
+
+def _eigh(C: Tensor) -> tuple[Tensor, Tensor]:
+    S = C.double()
+    return torch.linalg.eigh(torch.lerp(S, S.mT, 0.5))
+
+
+# Scalar functions of eigenvalues, with divided differences that never cancel.
+#
+# The gradient of a matrix function needs the first divided difference
+#
+# .. math:: f[a, b] = \frac{f(a) - f(b)}{a - b}, \qquad f[a, a] = f'(a),
+#
+# for every pair of eigenvalues. The quotient as written loses all digits when ``a`` and ``b`` are
+# close, and the usual remedy, a threshold below which ``f'`` is used instead, is wrong on both of
+# its sides by up to the square root of the machine precision. Here each function has a form in
+# which nothing cancels, valid for all pairs, equal ones included. With ``a >= b`` and the exact
+# difference ``a - b``:
+#
+# =============  ============================================================================
+# function       divided difference
+# =============  ============================================================================
+# square root    ``1 / (sqrt a + sqrt b)``
+# inverse sqrt   ``-1 / (sqrt a sqrt b (sqrt a + sqrt b))``
+# logarithm      ``log1p(x) / (x b)`` with ``x = (a - b) / b``
+# exponential    ``exp(a) (-expm1(-u)) / u`` with ``u = a - b``
+# power p > 0    ``a^(p-1) (-expm1(-p L)) / y`` with ``y = (a - b) / a``, ``L = log1p(x)``
+# power p < 0    ``b^(p-1) expm1(p L) / x``
+# =============  ============================================================================
+#
+# The logarithm's equivalent form ``2 atanh(z) / (z (a + b))``, ``z = (a - b) / (a + b)``, cancels
+# nothing for close pairs but loses digits in ``1 - z`` for distant ones (1e-10 at a ratio of 1e8,
+# infinite at 1e17); ``log1p`` keeps all of them at any ratio.
+#
+# The quotients ``log1p(x) / x`` and ``expm1(u) / u`` are 0/0 at zero. Adding a number far below the
+# smallest nonzero value that ``x`` can take (the machine precision) and far above underflow gives
+# their limit 1 there and changes no other digit: no branch and no threshold.
+
+
+def _tiny(x: Tensor) -> float:
+    return torch.finfo(x.dtype).tiny ** 0.5
+
+
+@dataclass(frozen=True)
+class SpectralFunction:
+    """A scalar function to apply to the eigenvalues of a symmetric matrix.
+
+    Attributes
+    ----------
+    name : str
+        Shown in messages.
+    value : callable
+        ``f(a)``, elementwise.
+    divided_difference : callable
+        ``f[a, b]`` for tensors that broadcast, symmetric in its arguments, equal to ``f'(a)``
+        where ``a == b``.
+    positive_domain : bool
+        Whether ``f`` needs positive eigenvalues; then the eigenvalue floor applies.
+    """
+
+    name: str
+    value: Callable[[Tensor], Tensor]
+    divided_difference: Callable[[Tensor, Tensor], Tensor]
+    positive_domain: bool = True
+
+
+def _larger_smaller(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.maximum(a, b), torch.minimum(a, b)
+
+
+def _sqrt_difference(a: Tensor, b: Tensor) -> Tensor:
+    return (a.sqrt() + b.sqrt()).reciprocal_()
+
+
+def _inv_sqrt_difference(a: Tensor, b: Tensor) -> Tensor:
+    p, q = a.sqrt(), b.sqrt()
+    return (p + q).mul_(p).mul_(q).reciprocal_().neg_()
+
+
+def _log_difference(a: Tensor, b: Tensor) -> Tensor:
+    large, small = _larger_smaller(a, b)
+    x = large.sub_(small).div_(small).add_(_tiny(a))
+    return x.log1p().div_(x.mul_(small))
+
+
+def _exp_difference(a: Tensor, b: Tensor) -> Tensor:
+    large, small = _larger_smaller(a, b)
+    u = (large - small).add_(_tiny(a))
+    return large.exp_().mul_(torch.expm1(-u)).div_(u).neg_()
+
+
+SQRT = SpectralFunction("sqrt", torch.sqrt, _sqrt_difference)
+INV_SQRT = SpectralFunction("inverse sqrt", torch.rsqrt, _inv_sqrt_difference)
+LOG = SpectralFunction("log", torch.log, _log_difference)
+EXP = SpectralFunction("exp", torch.exp, _exp_difference, positive_domain=False)
+
+
+def power_function(p: float) -> SpectralFunction:
+    """The function ``a -> a ** p`` for any real ``p``."""
+
+    def difference(a: Tensor, b: Tensor) -> Tensor:
+        large, small = _larger_smaller(a, b)
+        gap = large - small
+        x = gap / small + _tiny(a)
+        log_ratio = x.log1p()
+        if p > 0:  # in terms of the larger one, so that nothing overflows on the way
+            y = gap / large + _tiny(a)
+            return -(large ** (p - 1)) * torch.expm1(-p * log_ratio) / y
+        return small ** (p - 1) * torch.expm1(p * log_ratio) / x
+
+    return SpectralFunction(f"power {p:g}", lambda a: a**p, difference)
+
+
+# Value and derivative of a function of symmetric matrices, for one batch, without autograd.
+#
+# .. math::
+#
+#     f(C) = V f(\Lambda) V^\top, \qquad
+#     Df(C)[G] = V \left(K \odot (V^\top G V)\right) V^\top, \qquad
+#     K_{ij} = f[\lambda_i, \lambda_j].
+#
+# ``K`` already carries :math:`f'` on its diagonal; the paper's formula adds it a second time. The
+# derivative is self-adjoint, so that it serves backward and forward mode alike (but for the floor,
+# see below).
+#
+# Whatever the dtype of the input, eigenvalues are computed in float64: in float32 they carry an
+# error of 1e-7 of the *largest*, which at a condition number of 1e4 is a tenth of a percent of the
+# smallest, and the gradient of the logarithm is made of the smallest. Everything after the
+# decomposition is insensitive and stays in the dtype of the input.
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to compute, apart from the matrices.
+
+    Attributes
+    ----------
+    f : SpectralFunction
+    floor : Floor
+    dtype : torch.dtype
+        Precision in which the matrices are known, and dtype of the result.
+    weight : float or None
+        None for matrices; else tokens, with off-diagonal entries times this.
+    """
+
+    f: SpectralFunction
+    floor: Floor
+    dtype: torch.dtype
+    weight: float | None = None
+
+    @property
+    def working_dtype(self) -> torch.dtype:
+        """Dtype of all that is not an eigendecomposition."""
+        return torch.float64 if self.dtype == torch.float64 else torch.float32
+
+    def floor_level(self, eigenvalues: Tensor) -> Tensor | None:
+        """Floor of each matrix, shape (m, 1); None if no eigenvalue is near it."""
+        if not self.f.positive_domain or self.floor.clears(eigenvalues, self.dtype):
+            return None
+        return self.floor.level(eigenvalues, self.dtype)
+
+
+def apply_function(C: Tensor, plan: Plan) -> tuple[Tensor, Tensor, Tensor]:
+    """Value, eigenvalues and eigenvectors.
+
+    Parameters
+    ----------
+    C : Tensor, shape (m, d, d)
+    plan : Plan
+
+    Returns
+    -------
+    value : Tensor, shape (m, d, d), or (m, d (d + 1) / 2) for tokens
+    eigenvalues : Tensor of float64, shape (m, d)
+        As they are, not raised to the floor.
+    V : Tensor, shape (m, d, d)
+        Of the working dtype.
+    """
+    eigenvalues, V = eigh(C)
+    V = V.to(plan.working_dtype)
+    level = plan.floor_level(eigenvalues)
+    raised = eigenvalues if level is None else eigenvalues.maximum(level)
+    value = (V * plan.f.value(raised).to(V.dtype).unsqueeze(-2)) @ V.mT
+    if plan.weight is not None:
+        value = gather_triangle(value, plan.weight)
+    return value.to(plan.dtype), eigenvalues, V
+
+
+def apply_derivative(
+    eigenvalues: Tensor, V: Tensor, G: Tensor, plan: Plan, *, adjoint: bool
+) -> Tensor:
+    """Derivative in direction ``G``, or its adjoint: the backward of an upstream gradient ``G``.
+
+    Parameters
+    ----------
+    eigenvalues : Tensor of float64, shape (m, d)
+    V : Tensor of the working dtype, shape (m, d, d)
+    G : Tensor, shape (m, d, d), or (m, d (d + 1) / 2) for tokens
+    plan : Plan
+    adjoint : bool
+
+    Returns
+    -------
+    derivative : Tensor, shape (m, d, d), of the dtype of ``G``
+    """
+    work = V.dtype
+    if plan.weight is None:
+        S = torch.lerp(G.to(work), G.to(work).mT, 0.5)
+    else:  # half to each of the two places of an off-diagonal entry
+        S = scatter_triangle(G.to(work), 0.5 * plan.weight)
+    H = V.mT @ S @ V
+    level = plan.floor_level(eigenvalues)
+    if level is None:
+        H *= _pairwise(plan.f, eigenvalues.to(work))
+    else:
+        H = _derivative_above_floor(eigenvalues, level, H, plan, adjoint)
+    return (V @ H @ V.mT).to(G.dtype)
+
+
+def _pairwise(f: SpectralFunction, eigenvalues: Tensor) -> Tensor:
+    """``K``: divided differences of all pairs, shape (m, d, d)."""
+    return f.divided_difference(eigenvalues.unsqueeze(-1), eigenvalues.unsqueeze(-2))
+
+
+def _derivative_above_floor(
+    eigenvalues: Tensor, level: Tensor, H: Tensor, plan: Plan, adjoint: bool
+) -> Tensor:
+    """``K * H`` where some eigenvalues are raised to the floor.
+
+    The function is then ``f`` composed with ``max(., floor)``, whose divided differences multiply.
+    And the floor follows the mean eigenvalue: a change of any eigenvalue moves all raised ones.
+    """
+    raised = eigenvalues.maximum(level)
+    clipped = eigenvalues < level
+    K = _pairwise(plan.f, raised.to(H.dtype))
+    slope = torch.where(level > plan.floor.absolute, plan.floor.slope(plan.dtype), 0.0)
+    moves_floor = slope * eigenvalues.sign() / eigenvalues.shape[-1]
+    moved = K.diagonal(dim1=-2, dim2=-1) * clipped
+    source, target = (moved, moves_floor) if adjoint else (moves_floor, moved)
+    through_floor = (source * H.diagonal(dim1=-2, dim2=-1)).sum(-1, keepdim=True) * target
+    K = K * _raising_difference(eigenvalues, raised, clipped)
+    return (K * H + torch.diag_embed(through_floor)).to(H.dtype)
+
+
+def _raising_difference(eigenvalues: Tensor, raised: Tensor, clipped: Tensor) -> Tensor:
+    """Divided differences of ``max(., floor)``: 1 above, 0 below, between for mixed pairs."""
+    gap = eigenvalues.unsqueeze(-1) - eigenvalues.unsqueeze(-2)
+    raised_gap = raised.unsqueeze(-1) - raised.unsqueeze(-2)
+    at_equal = (~clipped).double().unsqueeze(-1)
+    equal = gap == 0
+    return torch.where(equal, at_equal, raised_gap / torch.where(equal, 1.0, gap))
+
+
+#: Entries of a batch from which elementwise work is shared among threads, not only the
+#: eigendecomposition.
+_SHARED_FROM = 1 << 17
+
+
+class _Derivative(torch.autograd.Function):
+    """The derivative as a function of its own: maps over batches, refuses to be derived again.
+
+    ``C`` is an argument although only its decomposition is used: were it not, a second derivative
+    would silently lack the part that comes from the eigenvectors.
+    """
+
+    @staticmethod
+    def forward(
+        C: Tensor, eigenvalues: Tensor, V: Tensor, G: Tensor, plan: Plan, adjoint: bool
+    ) -> Tensor:
+        d = V.shape[-1]
+        core = G.shape[-1:] if plan.weight is not None else G.shape[-2:]
+        # Leading axes differ only where vmap maps over some of the arguments.
+        batch = torch.broadcast_shapes(V.shape[:-2], G.shape[: G.ndim - len(core)])
+        (out,) = in_parts(
+            lambda lam, V, G: (apply_derivative(lam, V, G, plan, adjoint=adjoint),),
+            eigenvalues.expand(*batch, d).reshape(-1, d),
+            V.expand(*batch, d, d).reshape(-1, d, d),
+            G.expand(*batch, *core).reshape(-1, *core),
+            shared_from=_SHARED_FROM,
+        )
+        return out.reshape(*batch, d, d)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
+        ctx.name = inputs[4].f.name
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise RuntimeError(
+            f"Second derivatives of the matrix {ctx.name} are not available: the exact gradient "
+            "of a spectral function can be taken once. Detach the gradient before using it in a "
+            "loss, or use finite differences of the gradient for a Hessian."
+        )
+
+    jvp = backward
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, *args: Any) -> tuple[Tensor, int]:
+        tensors = [batch_first(x, dim) for x, dim in zip(args[:4], in_dims[:4], strict=True)]
+        return _Derivative.apply(*tensors, *args[4:]), 0
+
+
+class _Spectral(torch.autograd.Function):
+    @staticmethod
+    def forward(C: Tensor, plan: Plan) -> tuple[Tensor, Tensor, Tensor]:
+        d = C.shape[-1]
+        value, eigenvalues, V = in_parts(
+            lambda part: apply_function(part, plan), C.reshape(-1, d, d), shared_from=_SHARED_FROM
+        )
+        if plan.f.positive_domain and not bool((eigenvalues[:, 0] > 0).all()):
+            refuse_indefinite(eigenvalues.reshape(C.shape[:-1]), noise_level(d, plan.dtype))
+        batch = C.shape[:-2]
+        return (
+            value.reshape(*batch, *value.shape[1:]),
+            eigenvalues.reshape(C.shape[:-1]),
+            V.reshape(C.shape),
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Plan], output: tuple[Tensor, ...]) -> None:
+        C, ctx.plan = inputs
+        _, eigenvalues, V = output
+        ctx.mark_non_differentiable(eigenvalues, V)
+        ctx.save_for_backward(C, eigenvalues, V)
+        ctx.save_for_forward(C, eigenvalues, V)
+
+    @staticmethod
+    def backward(ctx: Any, G: Tensor, *_: Any) -> tuple[Tensor, None]:
+        C, eigenvalues, V = ctx.saved_tensors
+        return _Derivative.apply(C, eigenvalues, V, G, ctx.plan, True).to(C.dtype), None
+
+    @staticmethod
+    def jvp(ctx: Any, dC: Tensor, *_: Any) -> tuple[Tensor, None, None]:
+        C, eigenvalues, V = ctx.saved_tensors
+        out = _Derivative.apply(C, eigenvalues, V, dC, replace(ctx.plan, weight=None), False)
+        if ctx.plan.weight is not None:
+            out = weighted_vech(out, ctx.plan.weight)
+        return out.to(ctx.plan.dtype), None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, C: Tensor, plan: Plan) -> tuple:
+        return _Spectral.apply(batch_first(C, in_dims[0]), plan), (0, 0, 0)
+
+
+@numpy_too
+def spectral(
+    C: Tensor,
+    f: SpectralFunction,
+    *,
+    floor: Floor = DEFAULT_FLOOR,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Apply a scalar function to the eigenvalues of symmetric matrices.
+
+    Parameters
+    ----------
+    C : Tensor or ndarray, shape (..., d, d)
+        Symmetric matrices; the symmetric part of the input is used. Where ``f`` has a positive
+        domain, positive definite.
+    f : SpectralFunction
+        For example :data:`~spdtokens.geometry.matrix_functions.LOG`.
+    floor : Floor
+        The least eigenvalue allowed, for functions with a positive domain.
+    dtype : torch.dtype, optional
+        Precision in which the entries of ``C`` are known, and dtype of the result; that of ``C``
+        by default. Say float32 where ``C`` was computed in float64 from float32 data.
+
+    Returns
+    -------
+    fC : Tensor or ndarray, shape (..., d, d)
+        Differentiable once, in backward and forward mode, exact at repeated eigenvalues.
+
+    Raises
+    ------
+    NotSPDError
+        If ``f`` needs positive eigenvalues and one is negative beyond rounding noise, or if an
+        entry is not finite.
+    """
+    check_square(C)
+    return _Spectral.apply(C, Plan(f, floor, dtype or C.dtype))[0]
+
+
+@numpy_too
+def spectral_token(
+    C: Tensor,
+    f: SpectralFunction,
+    *,
+    isometric: bool = False,
+    floor: Floor = DEFAULT_FLOOR,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """``vech(spectral(C, f), isometric=isometric)`` in one step, without the matrix between.
+
+    Returns
+    -------
+    token : Tensor or ndarray, shape (..., d (d + 1) / 2)
+    """
+    check_square(C)
+    plan = Plan(f, floor, dtype or C.dtype, off_diagonal_weight(isometric))
+    return _Spectral.apply(C, plan)[0]
+
+
+@numpy_too
+def sqrtm(C: Tensor, *, floor: Floor = DEFAULT_FLOOR) -> Tensor:
+    """Matrix square root of SPD matrices, shape (..., d, d)."""
+    return spectral(C, SQRT, floor=floor)
+
+
+@numpy_too
+def invsqrtm(C: Tensor, *, floor: Floor = DEFAULT_FLOOR) -> Tensor:
+    """Inverse matrix square root of SPD matrices, shape (..., d, d)."""
+    return spectral(C, INV_SQRT, floor=floor)
+
+
+@numpy_too
+def logm(C: Tensor, *, floor: Floor = DEFAULT_FLOOR) -> Tensor:
+    """Matrix logarithm of SPD matrices, shape (..., d, d)."""
+    return spectral(C, LOG, floor=floor)
+
+
+@numpy_too
+def expm(S: Tensor) -> Tensor:
+    """Matrix exponential of symmetric matrices, shape (..., d, d)."""
+    return spectral(S, EXP)
+
+
+@numpy_too
+def powm(C: Tensor, p: float, *, floor: Floor = DEFAULT_FLOOR) -> Tensor:
+    """Real power of SPD matrices, shape (..., d, d)."""
+    return spectral(C, power_function(p), floor=floor)

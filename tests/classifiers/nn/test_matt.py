@@ -1,0 +1,269 @@
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+
+from spdtokens.classifiers.nn.matt import (
+    MATT_BCI2A,
+    MATT_BCICHA,
+    MATT_MAMEM,
+    ManifoldAttention,
+    MAtt,
+    MAttConfig,
+)
+from spdtokens.errors import ModelError
+from tests.matrices import F64, generator, random_spd
+
+TINY = MAttConfig(n_spatial=4, n_temporal=5, kernel=6, n_mapped=3, n_tokens=3)
+
+
+def two_classes(n: int = 60, d: int = 4, samples: int = 90) -> tuple[torch.Tensor, torch.Tensor]:
+    """White signals of which the first or the second channel is the stronger one."""
+    y = torch.arange(n) % 2
+    X = torch.randn(n, d, samples, generator=generator(3))
+    X[torch.arange(n), y] *= 2.5
+    return X, y
+
+
+def train(net: MAtt, X: torch.Tensor, y: torch.Tensor, steps: int, lr: float = 0.01) -> float:
+    """Train accuracy after a few steps of plain Adam."""
+    optimiser = torch.optim.Adam(net.parameters(), lr=lr)
+    net.train()
+    for _ in range(steps):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(net(X), y).backward()
+        optimiser.step()
+    net.eval()
+    with torch.no_grad():
+        return float((net(X).argmax(1) == y).double().mean())
+
+
+def in_numpy(net: MAtt, trial: np.ndarray) -> np.ndarray:
+    """Scores of one trial (channels, samples), straight from the equations, in eval mode."""
+    p = {name: value.detach().numpy() for name, value in net.state_dict().items()}
+    config = net.config
+
+    def batch_norm(x: np.ndarray, name: str) -> np.ndarray:
+        x = x - p[f"{name}.running_mean"][:, None]
+        x = x / np.sqrt(p[f"{name}.running_var"][:, None] + 1e-5)
+        return p[f"{name}.weight"][:, None] * x + p[f"{name}.bias"][:, None]
+
+    x = trial / p["unit.value"] if p["unit.value"] else trial
+    x = batch_norm(p["spatial.weight"][..., 0] @ x + p["spatial.bias"][:, None], "norm1")
+    k, length = config.kernel, x.shape[1]
+    left = (k - 1) // 2
+    padded = np.zeros((len(x), length + k - 1))
+    padded[:, left : left + length] = x
+    y = np.empty((config.n_temporal, length))
+    for f in range(config.n_temporal):
+        for t in range(length):
+            y[f, t] = (p["temporal.weight"][f] * padded[:, t : t + k]).sum() + p["temporal.bias"][f]
+    tokens = []
+    for part in np.array_split(batch_norm(y, "norm2"), config.n_tokens, axis=1):
+        C = np.cov(part)
+        tokens.append(C / np.trace(C) + 1e-5 * np.eye(len(C)))
+    out = numpy_attention(
+        tokens, *(polar(p[f"attention.{m}.raw"]) for m in ("query", "key", "value"))
+    )
+    features = []
+    for Y in out:
+        values, V = np.linalg.eigh(Y)
+        log = scipy.linalg.logm((V * np.maximum(values, 1e-4)) @ V.T)
+        features += [log[i, j] for i in range(len(log)) for j in range(i, len(log))]
+    return p["head.weight"] @ np.array(features) + p["head.bias"]
+
+
+def polar(A: np.ndarray) -> np.ndarray:
+    return scipy.linalg.polar(A)[0]
+
+
+def numpy_attention(
+    tokens: list[np.ndarray], Wq: np.ndarray, Wk: np.ndarray, Wv: np.ndarray
+) -> list[np.ndarray]:
+    Q, K, V = ([scipy.linalg.logm(W.T @ C @ W) for C in tokens] for W in (Wq, Wk, Wv))
+    out = []
+    for q in Q:
+        scores = [1 / (1 + np.log(1 + np.linalg.norm(q - k) ** 2)) for k in K]
+        w = np.exp(scores) / np.exp(scores).sum()
+        out.append(scipy.linalg.expm(sum(a * v for a, v in zip(w, V, strict=True))))
+    return out
+
+
+def with_drawn_state(net: MAtt) -> MAtt:
+    """In eval mode, with batch norms that do something."""
+    rng = generator(5)
+    with torch.no_grad():
+        for norm in (net.norm1, net.norm2):
+            for x in (norm.weight, norm.bias, norm.running_mean, norm.running_var):
+                x.copy_(torch.rand(x.shape, generator=rng) + 0.5)
+    return net.double().eval()
+
+
+@pytest.mark.parametrize("config", [TINY, MAttConfig(3, 4, 5, 4, 2), MAttConfig(3, 6, 1, 2, 4)])
+@pytest.mark.parametrize("unit", [None, 1e-6])
+def test_forward_equals_the_equations(config, unit) -> None:
+    net = with_drawn_state(MAtt(3, 50, 2, config, generator=generator(1)))
+    X = torch.randn(4, 3, 50, generator=generator(2), dtype=F64)
+    if unit:
+        X *= unit
+        net.unit.calibrate(X)
+    expected = np.array([in_numpy(net, trial) for trial in X.numpy()])
+    with torch.no_grad():
+        np.testing.assert_allclose(net(X).numpy(), expected, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_one_convolution_equals_its_layers_one_by_one(mode) -> None:
+    net = MAtt(4, 60, 2, TINY, generator=generator(1)).double()
+    X = torch.randn(10, 4, 60, generator=generator(2), dtype=F64) * 3 + 1
+    net.norm1.weight.data.uniform_(0.5, 2, generator=generator(3))
+    net.norm1.bias.data.normal_(generator=generator(4))
+    net.train()
+    net._filtered(X)  # so that eval mode has statistics of its own
+    layers = copy.deepcopy(net)
+    getattr(net, mode)(), getattr(layers, mode)()
+    padded = torch.nn.functional.pad(layers.norm1(layers.spatial(X)), (2, 3))
+    torch.testing.assert_close(net._filtered(X), layers.temporal(padded))
+    for name, value in layers.norm1.state_dict().items():
+        torch.testing.assert_close(net.norm1.state_dict()[name], value)
+
+
+def test_forward_equals_the_equations_where_eigenvalues_are_rectified() -> None:
+    config = MAttConfig(n_spatial=6, n_temporal=6, kernel=4, n_mapped=6, n_tokens=2)
+    net = with_drawn_state(MAtt(2, 40, 2, config, generator=generator(1)))
+    X = torch.randn(3, 2, 40, generator=generator(2), dtype=F64)
+    with torch.no_grad():
+        net.temporal.weight[1] = net.temporal.weight[0]  # a covariance of lower rank
+        smallest = torch.linalg.eigvalsh(net.attention(net.tokens(X)))[..., 0]
+        assert bool((smallest < 0.5e-4).all())
+        expected = np.array([in_numpy(net, trial) for trial in X.numpy()])
+        np.testing.assert_allclose(net(X).numpy(), expected, rtol=0, atol=1e-7)
+
+
+def test_attention_equals_its_equation() -> None:
+    attention = ManifoldAttention(5, 3, generator=generator(0)).double()
+    C = random_spd(2, 4, 5)
+    W = [m.weight.detach().numpy() for m in (attention.query, attention.key, attention.value)]
+    expected = np.array([numpy_attention(list(tokens), *W) for tokens in C.numpy()])
+    with torch.no_grad():
+        np.testing.assert_allclose(attention(C).numpy(), expected, rtol=0, atol=1e-12)
+        weights = attention.weights(C)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 4, dtype=F64))
+
+
+@pytest.mark.parametrize(
+    ("config", "n_chans", "n_times", "n_outputs", "expected"),
+    [
+        (MATT_BCI2A, 22, 438, 4, 9026),
+        (MATT_BCICHA, 56, 160, 2, 24476),
+        (MATT_MAMEM, 8, 125, 5, 72195),
+    ],
+)
+def test_original_sizes(config, n_chans, n_times, n_outputs, expected) -> None:
+    net = MAtt(n_chans, n_times, n_outputs, config)
+    assert sum(p.numel() for p in net.parameters()) == expected
+    X = torch.randn(2, n_chans, n_times, generator=generator(0))
+    scores = net(X)
+    assert scores.shape == (2, n_outputs)
+    scores.square().sum().backward()
+    assert all(bool(torch.isfinite(p.grad).all()) for p in net.parameters())
+
+
+def test_gradients_are_exact() -> None:
+    net = with_drawn_state(MAtt(3, 24, 2, TINY, generator=generator(1)))
+    X = torch.randn(2, 3, 24, generator=generator(2), dtype=F64, requires_grad=True)
+    names, weights = zip(*net.named_parameters(), strict=True)
+
+    def scores(X, *weights):
+        return torch.func.functional_call(net, dict(zip(names, weights, strict=True)), (X,))
+
+    inputs = (X, *(w.detach().clone().requires_grad_() for w in weights))
+    assert torch.autograd.gradcheck(scores, inputs, fast_mode=True)
+
+
+def test_gradients_are_finite_where_tokens_and_maps_are_equal() -> None:
+    attention = ManifoldAttention(4, 3)
+    with torch.no_grad():
+        attention.key.raw.copy_(attention.query.raw)
+    C = random_spd(2, 1, 4).float().expand(2, 3, 4, 4).clone().requires_grad_()
+    torch.testing.assert_close(attention.weights(C), torch.full((2, 3, 3), 1 / 3))
+    attention(C).square().sum().backward()
+    grads = [C.grad, *(p.grad for p in attention.parameters())]
+    assert float(attention.value.raw.grad.abs().max()) > 0
+    # Equal tokens attend equally however queries and keys are turned.
+    assert float(attention.query.raw.grad.abs().max()) < 1e-5
+    assert all(bool(torch.isfinite(g).all()) for g in grads)
+
+
+def test_learns_an_easy_problem() -> None:
+    X, y = two_classes()
+    assert train(MAtt(4, 90, 2, TINY, generator=generator(0)), X, y, steps=40) > 0.9
+
+
+def test_the_unit_does_not_matter() -> None:
+    X, y = two_classes()
+    scores = []
+    for unit in (1.0, 1e-6):
+        net = MAtt(4, 90, 2, TINY, generator=generator(0)).double()
+        train(net, unit * X.double(), y, steps=5)
+        with torch.no_grad():
+            scores.append(net(unit * X.double()))
+    torch.testing.assert_close(*scores, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 80), (3, 5, 90), (4, 90), (3, 1, 4, 90)])
+def test_bad_shapes_are_refused(shape) -> None:
+    with pytest.raises(ModelError, match=r"Expected trials \(n, 4, 90\)"):
+        MAtt(4, 90, 2, TINY)(torch.ones(shape))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_times": 5}, "n_tokens <= 2"),
+        ({"n_outputs": 1}, "at least 2 classes"),
+        ({"n_chans": 0}, "n_chans"),
+    ],
+)
+def test_bad_settings_are_refused(settings, message) -> None:
+    with pytest.raises(ModelError, match=message):
+        MAtt(**({"n_chans": 4, "n_times": 90, "n_outputs": 2, "config": TINY} | settings))
+
+
+def test_bad_configurations_are_refused() -> None:
+    with pytest.raises(ModelError, match="n_mapped=6 exceeds n_temporal=5"):
+        MAttConfig(4, 5, 6, 6, 3)
+    with pytest.raises(ModelError, match="kernel is a whole number"):
+        MAttConfig(4, 5, 0, 3, 3)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
+def test_copies_predict_the_same_and_train_apart(copied) -> None:
+    X, y = two_classes()
+    net = MAtt(4, 90, 2, TINY)
+    train(net, X, y, steps=2)
+    with torch.no_grad():
+        before = net(X)
+        twin = copied(net)
+        assert torch.equal(twin(X), before)
+    train(twin, X, y, steps=2)
+    with torch.no_grad():
+        assert torch.equal(net(X), before)
+        assert not torch.equal(twin(X), before)
+
+
+def test_the_seed_decides() -> None:
+    X, _ = two_classes(n=3)
+    nets = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        nets.append(MAtt(4, 90, 2, TINY).eval())
+    with torch.no_grad():
+        first, same, other = (net(X) for net in nets)
+    assert torch.equal(first, same)
+    assert not torch.equal(first, other)

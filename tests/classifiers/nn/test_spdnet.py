@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import pickle
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from spd_learn.models import SPDNet as PeerSPDNet
+from spd_learn.modules import BiMap as PeerBiMap
+from spd_learn.modules import LogEig as PeerLogEig
+from spd_learn.modules import ReEig as PeerReEig
+
+from spdtokens.classifiers.nn.spd_layers import BiMap, reeig
+from spdtokens.classifiers.nn.spdnet import SPDNet
+from spdtokens.errors import ModelError
+from spdtokens.geometry import Floor
+from tests.matrices import F64, generator, random_spd, relative_error, with_spectrum
+
+
+def n_parameters(net: torch.nn.Module) -> int:
+    return sum(p.numel() for p in net.parameters())
+
+
+def two_classes(n: int = 60, d: int = 6) -> tuple[torch.Tensor, torch.Tensor]:
+    """Covariances of white signals whose first or second channel is the stronger one."""
+    y = torch.arange(n) % 2
+    X = torch.randn(n, d, 200, generator=generator(3))
+    X[torch.arange(n), y] *= 1.5
+    return X @ X.mT / 200, y
+
+
+def train(net: torch.nn.Module, X: torch.Tensor, y: torch.Tensor, steps: int, lr: float) -> float:
+    """Train accuracy after a few steps of plain Adam."""
+    optimiser = torch.optim.Adam(net.parameters(), lr=lr)
+    net.train()
+    for _ in range(steps):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(net(X), y).backward()
+        optimiser.step()
+    net.eval()
+    with torch.no_grad():
+        return float((net(X).argmax(1) == y).double().mean())
+
+
+def peer_of(net: SPDNet) -> torch.nn.Sequential:
+    """The same network of spd_learn's layers, weight for weight."""
+    layers: list[torch.nn.Module] = []
+    for a, b, bimap in zip((net.n_chans, *net.dims), net.dims, net.bimaps, strict=False):
+        peer = PeerBiMap(a, b, parametrized=False, dtype=F64)
+        with torch.no_grad():
+            peer.weight.copy_(bimap.weight[None])
+        layers += [peer, PeerReEig(1e-4)]
+    layers += [PeerLogEig(upper=True), net.head]
+    return torch.nn.Sequential(*layers)
+
+
+def in_numpy(net: SPDNet, C: torch.Tensor) -> torch.Tensor:
+    """The equations of the network, one matrix after another."""
+
+    def of_eigenvalues(M: np.ndarray, f: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        values, V = np.linalg.eigh(0.5 * (M + M.T))
+        return (V * f(values)) @ V.T
+
+    i, j = np.triu_indices(net.dims[-1])
+    features = []
+    for M in C.numpy():
+        for bimap in net.bimaps:
+            W = bimap.weight.detach().numpy()
+            M = of_eigenvalues(W.T @ M @ W, lambda values: np.maximum(values, 1e-4))
+        features.append(of_eigenvalues(M, np.log)[i, j] * np.where(i == j, 1, np.sqrt(2)))
+    weight, bias = (p.detach().numpy() for p in (net.head.weight, net.head.bias))
+    return torch.from_numpy(np.array(features) @ weight.T + bias)
+
+
+@pytest.mark.parametrize("dims", [(5,), (7, 4), (8, 8, 2)])
+def test_forward_equals_spd_learn(dims) -> None:
+    net = SPDNet(8, 3, dims).double().eval()
+    C = random_spd(10, 8)
+    torch.testing.assert_close(net(C), peer_of(net)(C), rtol=0, atol=1e-10)
+
+
+def test_forward_equals_the_spdnet_of_spd_learn() -> None:
+    torch.manual_seed(0)
+    peer = PeerSPDNet("cov", subspacedim=5, n_chans=8, n_outputs=3).double().eval()
+    net = SPDNet(8, 3, (5,)).double().eval()
+    with torch.no_grad():
+        net.bimaps[0].raw.copy_(peer.bimap.weight[0])
+        net.head.load_state_dict(peer.classifier.state_dict())
+        C = random_spd(10, 8)
+        torch.testing.assert_close(net(C), peer(C), rtol=0, atol=1e-6)
+
+
+def test_forward_equals_spd_learn_where_eigenvalues_are_rectified() -> None:
+    net = SPDNet(6, 2, (6, 4), generator=generator(0)).double().eval()
+    C = random_spd(10, 6, kappa=1e6)
+    with torch.no_grad():
+        smallest = torch.linalg.eigvalsh(net.bimaps[0](C))[:, 0]
+    assert bool((smallest < 1e-5).all())
+    # spd_learn rounds the rectified eigenvalues to about 1e-9 here; NumPy sides with us.
+    torch.testing.assert_close(net(C), peer_of(net)(C), rtol=0, atol=1e-6)
+    torch.testing.assert_close(net(C), in_numpy(net, C), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_gradients_are_exact(relative) -> None:
+    net = SPDNet(5, 2, (4, 3), threshold=0.05, relative=relative, generator=generator(0))
+    net.double().eval()
+    C = random_spd(3, 5, kappa=200.0)
+    names, weights = zip(*net.named_parameters(), strict=True)
+
+    def scores(C, *weights):
+        parts = dict(zip(names, weights, strict=True))
+        return torch.func.functional_call(net, parts, (0.5 * (C + C.mT),))
+
+    args = (C.requires_grad_(), *(w.detach().clone().requires_grad_() for w in weights))
+    assert torch.autograd.gradcheck(scores, args)
+
+
+def test_gradients_are_finite_at_the_identity() -> None:
+    net = SPDNet(5, 2, (4, 3))
+    C = torch.eye(5).expand(3, 5, 5).clone().requires_grad_()
+    net(C).square().sum().backward()
+    grads = [C.grad, *(p.grad for p in net.parameters())]
+    assert all(g is not None and bool(torch.isfinite(g).all()) for g in grads)
+
+
+def test_bimap_stays_on_the_stiefel_manifold_in_training_with_weight_decay() -> None:
+    C, y = two_classes()
+    net = SPDNet(6, 2, (5, 3), generator=generator(0))
+    before = net.bimaps[0].weight.detach().clone()
+    optimiser = torch.optim.Adam(net.parameters(), lr=0.02, weight_decay=0.1)
+    for _ in range(50):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(net(C), y).backward()
+        optimiser.step()
+    W = net.bimaps[0].weight.detach()
+    torch.testing.assert_close(W.mT @ W, torch.eye(5), rtol=0, atol=1e-5)
+    assert float((W - before).norm()) > 0.05
+
+
+def test_an_orthonormal_raw_weight_is_its_own_polar_factor() -> None:
+    bimap = BiMap(7, 3).double()
+    torch.testing.assert_close(bimap.weight, bimap.raw, rtol=0, atol=1e-6)
+    with torch.no_grad():
+        bimap.raw *= 1e-3
+    W = bimap.weight
+    torch.testing.assert_close(W.mT @ W, torch.eye(3, dtype=F64), rtol=0, atol=1e-12)
+
+
+def test_reeig_raises_small_eigenvalues_only() -> None:
+    raised = reeig(with_spectrum([1e-6, 0.5, 2.0]), Floor(0.0, 1e-4))
+    assert relative_error(raised, with_spectrum([1e-4, 0.5, 2.0])) < 1e-12
+
+
+def test_size_of_the_paper() -> None:
+    assert n_parameters(SPDNet.paper(22, 4)) == 1016
+    assert SPDNet.paper(22, 4).dims == ()
+
+
+def test_sizes_that_the_documentation_names_have_1016_parameters_too() -> None:
+    assert n_parameters(SPDNet(22, 4, (19, 11, 11))) == 1016
+    assert n_parameters(SPDNet(22, 4, (21, 14, 8))) == 1016
+    # Two BiMaps, the full 11 x 11 matrix flattened.
+    assert 22 * 16 + 16 * 11 + 11 * 11 * 4 + 4 == 1016
+    few = [(a,) for a in range(1, 23)]
+    few += [(a, b) for a, b in itertools.product(range(1, 23), repeat=2) if b <= a]
+    for dims in few:
+        sizes = (22, *dims)
+        maps = sum(a * b for a, b in itertools.pairwise(sizes))
+        assert maps + 4 * (dims[-1] * (dims[-1] + 1) // 2) + 4 != 1016
+
+
+def test_default_size() -> None:
+    net = SPDNet(22, 4)
+    assert net.dims == (17, 11)
+    assert n_parameters(net) == 22 * 17 + 17 * 11 + 66 * 4 + 4
+    assert SPDNet(1, 2).dims == (1, 1)
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e-12, 1e6])
+def test_the_unit_does_not_matter(unit) -> None:
+    C, y = two_classes()
+    C[:, 5] *= 1e-3  # so that ReEig has something to raise
+    C[:, :, 5] *= 1e-3
+    scores = []
+    for factor in (1.0, unit):
+        net = SPDNet(6, 2, (5, 3), generator=generator(0))
+        train(net, factor * C, y, steps=5, lr=0.01)
+        with torch.no_grad():
+            scores.append(net(factor * C))
+    torch.testing.assert_close(*scores, rtol=1e-3, atol=1e-3)
+
+
+def test_relative_threshold_follows_each_matrix() -> None:
+    net = SPDNet(4, 2, (4,), threshold=0.1, relative=True).double().eval()
+    C = random_spd(3, 4, kappa=1e4)
+    with torch.no_grad():
+        gap = net.features(1e-6 * C) - net.features(C)
+    shift = math.log(1e-6) * torch.tensor([1, 0, 0, 0, 1, 0, 0, 1, 0, 1], dtype=F64)
+    torch.testing.assert_close(gap, shift.expand(3, -1), rtol=0, atol=1e-9)
+
+
+def test_learns_an_easy_problem() -> None:
+    C, y = two_classes()
+    assert train(SPDNet(6, 2, generator=generator(0)), C, y, steps=60, lr=0.03) > 0.9
+
+
+def test_one_token_axis_is_welcome() -> None:
+    net = SPDNet(4, 2).eval()
+    C = random_spd(3, 4).float()
+    torch.testing.assert_close(net(C[:, None]), net(C))
+
+
+def test_double_covariances_in_a_single_network() -> None:
+    net = SPDNet(4, 2).eval()
+    C = random_spd(3, 4)
+    scores = net(C)
+    assert scores.dtype == torch.float32
+    torch.testing.assert_close(scores, net(C.float()), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 5), (3, 2, 4, 4), (4, 4), (3, 4, 100)])
+def test_bad_shapes_are_refused(shape) -> None:
+    with pytest.raises(ModelError, match=r"Expected covariances \(n, 4, 4\)"):
+        SPDNet(4, 2)(torch.ones(shape))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"dims": (5,)}, "from 1 to 4"),
+        ({"dims": (3, 0)}, "from 1 to 3"),
+        ({"threshold": 0.0}, "threshold in"),
+        ({"n_outputs": 1}, "at least 2 classes"),
+        ({"n_chans": 0}, "n_chans"),
+    ],
+)
+def test_bad_settings_are_refused(settings, message) -> None:
+    with pytest.raises(ModelError, match=message):
+        SPDNet(**({"n_chans": 4, "n_outputs": 2} | settings))
+
+
+@pytest.mark.parametrize("value", [0.0, math.nan])
+def test_a_first_batch_without_size_is_refused(value) -> None:
+    with pytest.raises(ModelError, match="no unit"):
+        SPDNet(4, 2)(torch.full((3, 4, 4), value))
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
+def test_copies_predict_the_same_and_train_apart(copied) -> None:
+    C, y = two_classes()
+    net = SPDNet(6, 2)
+    train(net, 1e-12 * C, y, steps=2, lr=0.01)
+    with torch.no_grad():
+        before = net(1e-12 * C)
+        twin = copied(net)
+        assert torch.equal(twin(1e-12 * C), before)
+    train(twin, 1e-12 * C, y, steps=2, lr=0.01)
+    with torch.no_grad():
+        assert torch.equal(net(1e-12 * C), before)
+        assert not torch.equal(twin(1e-12 * C), before)
+
+
+def test_state_dict_carries_the_unit() -> None:
+    C, y = two_classes()
+    net, twin = SPDNet(6, 2), SPDNet(6, 2).eval()
+    train(net, 1e-12 * C, y, steps=1, lr=0.01)
+    twin.load_state_dict(net.state_dict())
+    with torch.no_grad():
+        assert torch.equal(twin(1e-12 * C), net(1e-12 * C))
+
+
+def test_the_seed_decides() -> None:
+    C = random_spd(3, 6).float()
+    nets = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        nets.append(SPDNet(6, 2).eval())
+    with torch.no_grad():
+        first, same, other = (net(C) for net in nets)
+    assert torch.equal(first, same)
+    assert not torch.equal(first, other)

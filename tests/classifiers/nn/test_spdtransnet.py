@@ -1,0 +1,253 @@
+from __future__ import annotations
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+
+from spdtokens.classifiers.nn.spdtransnet import (
+    SPDTransNet,
+    SPDTransNetConfig,
+    StructurePreservingAttention,
+    whiten,
+)
+from spdtokens.errors import ModelError
+from spdtokens.geometry import logm, unvech, vech
+from tests.matrices import F64, generator, random_spd, relative_error
+
+TINY = SPDTransNetConfig(d_model=6, n_layers=2, n_heads=2, d_ff=9, d_hidden=5)
+
+
+def two_classes(n: int = 60, d: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
+    """Whitened covariances (n, 2, d, d); the classes differ in what the second token shows."""
+    y = torch.arange(n) % 2
+    X = torch.randn(n, 2, d, 200, generator=generator(3))
+    X[torch.arange(n), 1, y] *= 1.6
+    C = X @ X.mT / 200
+    return whiten(C, C.mean(0)), y
+
+
+def train(
+    net: SPDTransNet, X: torch.Tensor, y: torch.Tensor, steps: int, lr: float = 0.01
+) -> float:
+    """Train accuracy after a few steps of plain Adam."""
+    optimiser = torch.optim.Adam(net.parameters(), lr=lr)
+    net.train()
+    for _ in range(steps):
+        optimiser.zero_grad()
+        torch.nn.functional.cross_entropy(net(X), y).backward()
+        optimiser.step()
+    net.eval()
+    with torch.no_grad():
+        return float((net(X).argmax(1) == y).double().mean())
+
+
+def drawn(net: SPDTransNet) -> SPDTransNet:
+    """In eval mode and double precision, all parameters at random."""
+    rng = generator(5)
+    with torch.no_grad():
+        for p in net.parameters():
+            p.copy_(torch.randn(p.shape, generator=rng) / p.shape[-1] ** 0.5)
+    return net.double().eval()
+
+
+def linear(p: dict[str, np.ndarray], name: str, x: np.ndarray) -> np.ndarray:
+    return x @ p[f"{name}.weight"].T + p[f"{name}.bias"]
+
+
+def layer_norm(p: dict[str, np.ndarray], name: str, x: np.ndarray) -> np.ndarray:
+    x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+    return x * p[f"{name}.weight"] + p[f"{name}.bias"]
+
+
+def numpy_attention(p: dict[str, np.ndarray], name: str, x: np.ndarray, n_heads: int) -> np.ndarray:
+    """Attention over the tokens (tokens, d_model) of one trial, entry by entry."""
+    tokens, d_model = x.shape
+    width = d_model // n_heads
+    Q, K = linear(p, f"{name}query", x), linear(p, f"{name}key", x)
+    merged = np.zeros((tokens, tokens))
+    for h in range(n_heads):
+        part = slice(h * width, (h + 1) * width)
+        for i in range(tokens):
+            scores = np.array([Q[i, part] @ K[j, part] for j in range(tokens)]) / np.sqrt(width)
+            merged[i] += p[f"{name}merge.weight"][0, h] * np.exp(scores) / np.exp(scores).sum()
+    return merged @ x
+
+
+def in_numpy(net: SPDTransNet, covariances: np.ndarray) -> np.ndarray:
+    """Scores of one trial's whitened covariances (tokens, d, d), in eval mode."""
+    p = {name: value.detach().numpy() for name, value in net.state_dict().items()}
+    d = covariances.shape[-1]
+    logs = [scipy.linalg.logm(C) for C in covariances]
+    x = np.array([[log[i, j] for i in range(d) for j in range(i, d)] for log in logs])
+    x = linear(p, "project", x)
+    for layer in range(net.config.n_layers):
+        b = f"blocks.{layer}."
+        attended = numpy_attention(p, f"{b}attention.", x, net.config.n_heads)
+        x = layer_norm(p, f"{b}norm1", x + attended)
+        hidden = np.maximum(linear(p, f"{b}expand", x), 0)
+        x = layer_norm(p, f"{b}norm2", x + linear(p, f"{b}contract", hidden))
+    return linear(p, "head", np.maximum(linear(p, "hidden", x.reshape(-1)), 0))
+
+
+@pytest.mark.parametrize(("n_tokens", "n_heads"), [(3, 2), (1, 3), (4, 1)])
+def test_forward_equals_the_equations(n_tokens, n_heads) -> None:
+    config = SPDTransNetConfig(d_model=6, n_layers=2, n_heads=n_heads, d_ff=9, d_hidden=5)
+    net = drawn(SPDTransNet(10, n_tokens, 3, config))
+    C = random_spd(5, n_tokens, 4)
+    expected = np.array([in_numpy(net, trial) for trial in C.numpy()])
+    with torch.no_grad():
+        np.testing.assert_allclose(net(C).numpy(), expected, rtol=0, atol=1e-10)
+
+
+def test_attention_equals_its_equation() -> None:
+    attention = StructurePreservingAttention(6, 3, dropout=0.5).double().eval()
+    rng = generator(1)
+    with torch.no_grad():
+        for p in attention.parameters():
+            p.copy_(torch.randn(p.shape, generator=rng))
+    x = torch.randn(2, 4, 6, generator=rng, dtype=F64)
+    p = {name: value.numpy() for name, value in attention.state_dict().items()}
+    expected = np.array([numpy_attention(p, "", trial, 3) for trial in x.numpy()])
+    with torch.no_grad():
+        np.testing.assert_allclose(attention(x).numpy(), expected, rtol=0, atol=1e-12)
+
+
+def test_attention_has_no_values_and_no_output_projection() -> None:
+    names = {name for name, _ in StructurePreservingAttention(6, 3, 0.0).named_parameters()}
+    assert names == {"query.weight", "query.bias", "key.weight", "key.bias", "merge.weight"}
+
+
+def test_attention_combines_whole_matrices() -> None:
+    attention = SPDTransNet(6, 3, 2, TINY).double().eval().blocks[0].attention
+    S = logm(random_spd(2, 3, 3))
+    with torch.no_grad():
+        expected = torch.einsum("nij,njab->niab", attention.weights(vech(S)), S)
+        assert relative_error(unvech(attention(vech(S))), expected) < 1e-12
+
+
+def test_heads_begin_as_their_mean() -> None:
+    net = SPDTransNet(10, 3, 2).eval()
+    weights = net.attention_weights(torch.randn(2, 3, 10, generator=generator(0)))
+    assert weights.shape == (2, 2, 3, 3)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, 2, 3))
+
+
+def test_number_of_parameters() -> None:
+    net = SPDTransNet(253, 3, 4)
+    width, ff, heads, hidden = 120, 210, 8, 64
+    block = 2 * (width + 1) * width + heads + (width + 1) * ff + (ff + 1) * width + 4 * width
+    expected = (253 + 1) * width + 2 * block + (3 * width + 1) * hidden + (hidden + 1) * 4
+    assert sum(p.numel() for p in net.parameters()) == expected == 214360
+
+
+def test_tokens_and_covariances_are_the_same_to_it() -> None:
+    net = SPDTransNet(10, 2, 2, TINY).double().eval()
+    C = random_spd(3, 2, 4)
+    with torch.no_grad():
+        torch.testing.assert_close(net(C), net(vech(logm(C))))
+
+
+def test_whitening_takes_the_mean_to_the_identity_and_the_unit_away() -> None:
+    C = random_spd(6, 2, 4, scale=1e-10)
+    mean = C.mean(0)
+    white = whiten(C, mean)
+    assert relative_error(white.mean(0), torch.eye(4, dtype=F64).expand(2, 4, 4)) < 1e-10
+    assert relative_error(whiten(1e6 * C, 1e6 * mean), white) < 1e-10
+    root = scipy.linalg.inv(scipy.linalg.sqrtm(mean[1].numpy()))
+    assert relative_error(white[3, 1], root @ C[3, 1].numpy() @ root) < 1e-10
+    assert relative_error(whiten(C.numpy(), mean.numpy()), white) < 1e-12
+
+
+def test_whitening_by_a_mean_of_other_channels_is_refused() -> None:
+    with pytest.raises(ModelError, match="same channels"):
+        whiten(random_spd(6, 4), random_spd(5))
+
+
+def test_gradients_are_exact() -> None:
+    net = drawn(SPDTransNet(6, 2, 2, TINY))
+    names, weights = zip(*net.named_parameters(), strict=True)
+
+    def scores(C, *weights):
+        parts = dict(zip(names, weights, strict=True))
+        return torch.func.functional_call(net, parts, (0.5 * (C + C.mT),))
+
+    C = random_spd(2, 2, 3).requires_grad_()
+    inputs = (C, *(w.detach().clone().requires_grad_() for w in weights))
+    assert torch.autograd.gradcheck(scores, inputs, fast_mode=True)
+
+
+def test_gradients_are_finite_at_the_mean() -> None:
+    net = SPDTransNet(10, 2, 2, TINY)
+    C = torch.eye(4).expand(3, 2, 4, 4).clone().requires_grad_()
+    net(C).square().sum().backward()
+    grads = [C.grad, *(p.grad for p in net.parameters())]
+    assert all(g is not None and bool(torch.isfinite(g).all()) for g in grads)
+
+
+def test_learns_an_easy_problem() -> None:
+    X, y = two_classes()
+    torch.manual_seed(0)  # dropout
+    net = SPDTransNet(10, 2, 2, generator=generator(0))
+    assert train(net, X, y, steps=40, lr=0.003) > 0.9
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 9), (3, 3, 10), (3, 10), (3, 2, 5, 5), (3, 4, 4)])
+def test_bad_shapes_are_refused(shape) -> None:
+    with pytest.raises(ModelError, match=r"Expected tokens \(n, 2, 10\)"):
+        SPDTransNet(10, 2, 2, TINY)(torch.ones(shape))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_features": 11}, r"10 \(4 x 4\) and 15 \(5 x 5\)"),
+        ({"n_features": 0}, "n_features is at least 1"),
+        ({"n_tokens": 0}, "n_tokens is at least 1"),
+        ({"n_outputs": 1}, "at least 2 classes"),
+    ],
+)
+def test_bad_settings_are_refused(settings, message) -> None:
+    with pytest.raises(ModelError, match=message):
+        SPDTransNet(**({"n_features": 10, "n_tokens": 2, "n_outputs": 2} | settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"d_model": 128}, r"120 \(15 x 15\) and 136 \(16 x 16\)"),
+        ({"n_heads": 7}, "n_heads=7 does not divide"),
+        ({"dropout": 1.0}, "dropout"),
+        ({"n_layers": 0}, "n_layers is a whole number"),
+    ],
+)
+def test_bad_configurations_are_refused(settings, message) -> None:
+    with pytest.raises(ModelError, match=message):
+        SPDTransNetConfig(**settings)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
+def test_copies_predict_the_same_and_train_apart(copied) -> None:
+    X, y = two_classes()
+    net = SPDTransNet(10, 2, 2, TINY).eval()
+    with torch.no_grad():
+        before = net(X)
+        twin = copied(net)
+        assert torch.equal(twin(X), before)
+    train(twin, X, y, steps=2)
+    with torch.no_grad():
+        assert torch.equal(net(X), before)
+        assert not torch.equal(twin(X), before)
+
+
+def test_the_seed_decides() -> None:
+    X, _ = two_classes(n=3)
+    scores = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        scores.append(SPDTransNet(10, 2, 2, TINY)(X))  # in training: dropout too
+    assert torch.equal(scores[0], scores[1])
+    assert not torch.equal(scores[0], scores[2])

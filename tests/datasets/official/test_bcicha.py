@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from spdtokens.datasets.official import OFFICIAL, bcicha, load_bcicha
+from spdtokens.errors import DataError
+
+HEADER = ["Time", *bcicha.CHANNELS, "EOG", "FeedBackEvent"]
+HEADER[HEADER.index("PO8")] = "P08"  # so do the official files
+FIRST, STEP = 50, 260
+LENGTH = FIRST + 60 * STEP
+
+
+def table(n_events: int = 60, sfreq: float = 200.0, length: int = LENGTH) -> np.ndarray:
+    signal = np.random.default_rng(1).normal(0, 30, (length, 57)).round(2)
+    event = np.zeros(length)
+    event[FIRST + STEP * np.arange(n_events)] = 1
+    return np.column_stack([np.arange(length) / sfreq, signal, event])
+
+
+def save(folder: Path, name: str, rows: np.ndarray, header: list[str] = HEADER) -> Path:
+    path = folder / name
+    formats = ["%.4f", *["%.2f"] * (rows.shape[1] - 2), "%d"]
+    np.savetxt(path, rows, fmt=formats, delimiter=",", header=",".join(header), comments="")
+    return path
+
+
+def save_labels(folder: Path, sessions: list[str], n: int = 60) -> np.ndarray:
+    labels = np.arange(n) % 3 == 0
+    lines = ["IdFeedBack,Prediction"]
+    for session in sessions:
+        lines += [f"{session}_FB{i + 1:03d},{int(label)}" for i, label in enumerate(labels)]
+    (folder / "TrainLabels.csv").write_text("\n".join(lines) + "\n")
+    return labels.astype(int)
+
+
+@pytest.fixture(scope="module")
+def official(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bcicha")
+    (folder / "train").mkdir()
+    save(folder / "train", "Data_S02_Sess01.csv", table())
+    save(folder / "train", "Data_S11_Sess02.csv", table(n_events=3, length=1000))
+    (folder / "train" / "Data_S01_Sess01.csv").write_text("a test subject, without labels")
+    save_labels(folder, ["S02_Sess01", "S11_Sess02"])
+    return folder
+
+
+def test_kaggle_files(official: Path) -> None:
+    dataset = load_bcicha(official)
+    assert dict(dataset.index) == {"2": ("1",), "11": ("2",)}
+    assert (dataset.sfreq, dataset.tmin, dataset.window) == (200.0, -0.2, (0.0, 1.25))
+    assert dataset.classes == ("error", "correct")
+    assert len(dataset.ch_names) == 56
+    recording = dataset.load("2", "1")
+    signal = table()[:, 1:57].T
+    onsets = FIRST + STEP * np.arange(60)
+    cut = np.array([signal[:, at - 40 : at + 260] for at in onsets])
+    np.testing.assert_allclose(recording.X, cut, rtol=1e-6)
+    np.testing.assert_array_equal(recording.y, np.arange(60) % 3 == 0)
+    np.testing.assert_array_equal(recording.group, np.arange(60))
+    assert dataset.unit_in_volts == 1e-6
+
+
+def test_a_margin_beyond_the_end_repeats_the_last_sample(tmp_path: Path) -> None:
+    rows = table()[: FIRST + 59 * STEP + 255]  # 1.275 s after the last feedback
+    save(tmp_path, "Data_S02_Sess01.csv", rows)
+    save_labels(tmp_path, ["S02_Sess01"])
+    last = load_bcicha(tmp_path).load("2", "1").X[-1]
+    np.testing.assert_allclose(last[:, 40 + 254], rows[-1, 1:57], rtol=1e-6)
+    np.testing.assert_array_equal(last[:, 295:], np.repeat(last[:, 294:295], 5, axis=1))
+
+
+def test_a_recording_that_ends_within_the_window(tmp_path: Path) -> None:
+    save(tmp_path, "Data_S02_Sess01.csv", table()[: FIRST + 59 * STEP + 240])
+    save_labels(tmp_path, ["S02_Sess01"])
+    with pytest.raises(DataError, match=r"Data_S02_Sess01\.csv: trial 60 of 60 needs samples"):
+        load_bcicha(tmp_path).load("2", "1")
+
+
+def test_missing_labels(tmp_path: Path) -> None:
+    save(tmp_path, "Data_S02_Sess01.csv", table())
+    with pytest.raises(DataError, match=r"TrainLabels\.csv is missing"):
+        load_bcicha(tmp_path)
+    save_labels(tmp_path, ["S02_Sess02"])
+    with pytest.raises(DataError, match="no label for S02_Sess01_FB001"):
+        load_bcicha(tmp_path).load("2", "1")
+    (tmp_path / "TrainLabels.csv").write_text("Id,Label\n1,2\n")
+    with pytest.raises(DataError, match="columns IdFeedBack and Prediction"):
+        load_bcicha(tmp_path).load("2", "1")
+    (tmp_path / "TrainLabels.csv").write_text("IdFeedBack,Prediction\nS02_Sess01_FB001,2\n")
+    with pytest.raises(DataError, match=r"between 0 and 1, found \[2\]"):
+        load_bcicha(tmp_path).load("2", "1")
+
+
+def test_wrong_number_of_events(official: Path) -> None:
+    with pytest.raises(DataError, match=r"Sess02\.csv: 3 feedback events; session 2 has 60"):
+        load_bcicha(official).load("11", "2")
+
+
+def test_damaged_session_files(tmp_path: Path) -> None:
+    save_labels(tmp_path, ["S02_Sess01"])
+    short = table(n_events=1, length=100)
+    path = save(tmp_path, "Data_S02_Sess01.csv", short)
+    path.write_text(path.read_text()[:-200])
+    with pytest.raises(DataError, match=r"Data_S02_Sess01\.csv is damaged or cut short"):
+        load_bcicha(tmp_path).load("2", "1")
+    save(tmp_path, path.name, short, [*HEADER[:5], "XX", *HEADER[6:]])
+    with pytest.raises(DataError, match=f"no column {HEADER[5]}"):
+        load_bcicha(tmp_path).load("2", "1")
+    save(tmp_path, path.name, table(n_events=1, sfreq=600.0, length=100))
+    with pytest.raises(DataError, match=r"0\.0017 s apart; expected 0\.005 s"):
+        load_bcicha(tmp_path).load("2", "1")
+    path.write_text("")
+    with pytest.raises(DataError, match="no column Time"):
+        load_bcicha(tmp_path).load("2", "1")
+
+
+def test_nothing_found(tmp_path: Path) -> None:
+    assert not OFFICIAL["bcicha"].is_present(tmp_path)
+    with pytest.raises(DataError, match=r"(?s)Looked in:.*TrainLabels\.csv of the Kaggle"):
+        load_bcicha(tmp_path)

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+import pytest
+from scipy.signal import butter, sosfiltfilt, welch
+from threadpoolctl import threadpool_limits
+
+from spdtokens.datasets import Recording
+from spdtokens.datasets.simulated import SIMULATED, sim_erp, sim_mi, sim_ssvep
+from spdtokens.datasets.simulated.motor_imagery import STRENGTH
+from spdtokens.errors import DataError
+
+NAMES = sorted(SIMULATED)
+SIZES = {
+    "sim-mi": (9, [288, 288], 22, 1250, 4),
+    "sim-erp": (16, [60, 60, 60, 60, 100], 56, 300, 2),
+    "sim-ssvep": (11, [25] * 5, 8, 1280, 5),
+}
+
+
+@lru_cache(maxsize=8)
+def recording(name: str, subject: str = "1", session: str = "1") -> Recording:
+    return SIMULATED[name]().load(subject, session)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sizes(name: str) -> None:
+    subjects, trials, channels, samples, classes = SIZES[name]
+    dataset = SIMULATED[name]()
+    assert dataset.name == name
+    assert dataset.unit_in_volts == 1.0
+    assert dataset.subjects == tuple(str(i + 1) for i in range(subjects))
+    assert len(dataset.ch_names) == len(set(dataset.ch_names)) == channels
+    assert len(dataset.classes) == classes
+    assert len(dataset.sessions("1")) == len(trials)
+    got = recording(name)
+    assert got.X.shape == (trials[0], channels, samples)
+    assert got.X.dtype == np.float32
+    assert np.isfinite(got.X).all()
+    assert len(np.unique(got.group)) == len(got)
+    last_sample = dataset.tmin + samples / (dataset.sfreq or 0)
+    assert dataset.tmin <= dataset.window[0] < dataset.window[1] <= last_sample + 1e-9
+
+
+def test_labels_are_balanced_within_runs_and_shuffled() -> None:
+    got = recording("sim-mi")
+    assert list(np.unique(got.run)) == list("123456")
+    orders = [tuple(got.y[got.run == run]) for run in "123456"]
+    assert all(np.bincount(order).tolist() == [12] * 4 for order in orders)
+    assert len(set(orders)) == 6
+    assert np.bincount(recording("sim-erp").y).tolist() == [42, 18]
+    assert np.bincount(sim_erp().load("1", "5").y).tolist() == [70, 30]
+    assert np.bincount(recording("sim-ssvep").y).tolist() == [5] * 5
+
+
+@pytest.mark.parametrize("name", ["sim-erp", "sim-ssvep"])
+def test_any_subset_in_any_order_gives_the_same_numbers(name: str) -> None:
+    first = SIMULATED[name]()
+    a = first.load("2", "2")
+    other = SIMULATED[name]()
+    for subject, session in (("3", "1"), ("2", "1"), ("2", "3")):
+        other.load(subject, session)
+    b = other.load("2", "2")
+    np.testing.assert_array_equal(a.X, b.X)
+    np.testing.assert_array_equal(a.y, b.y)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recordings_have_their_own_noise(name: str) -> None:
+    one, two = recording(name), recording(name, session="2")
+    n = min(len(one), len(two))
+    correlation = np.corrcoef(one.X[:n, 0].ravel(), two.X[:n, 0].ravel())[0, 1]
+    assert abs(correlation) < 0.1
+    assert not np.array_equal(one.y[:n], two.y[:n])
+
+
+def test_another_release_is_another_cohort() -> None:
+    assert not np.array_equal(sim_ssvep(1).load("1", "1").X, recording("sim-ssvep").X)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_amplitudes_are_those_of_eeg(name: str) -> None:
+    for subject in ("1", "2", "3"):
+        rms = recording(name, subject).X.std(axis=(1, 2)) * 1e6
+        assert 5 < np.median(rms) < 50
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_spectra_fall_with_peaks_at_alpha_and_the_mains(name: str) -> None:
+    dataset = SIMULATED[name]()
+    f, density = welch(recording(name).X, dataset.sfreq, nperseg=round(dataset.sfreq or 0))
+    mean = np.median(density.mean(1), axis=0)
+    assert f[1] == pytest.approx(1.0)
+    assert mean[50] > 2 * max(mean[47], mean[53])
+    peak = 8 + int(np.argmax(mean[8:14]))
+    assert mean[peak] > 1.3 * np.sqrt(mean[5] * mean[17])
+    assert mean[2] > 1.5 * mean[5]
+    assert mean[5] > 3 * mean[35]
+
+
+def power(X: np.ndarray, sfreq: float, band: tuple[float, float]) -> np.ndarray:
+    sos = butter(3, band, btype="bandpass", fs=sfreq, output="sos")
+    return np.asarray(sosfiltfilt(sos, X, axis=-1) ** 2)
+
+
+def lateralisation(got: Recording, samples: slice) -> np.ndarray:
+    """Log power of mu after right minus left hand, at C3 and C4."""
+    both = [sim_mi().ch_names.index(name) for name in ("C3", "C4")]
+    mu = np.log(power(got.X[:, both], 250.0, (8.0, 14.0))[..., samples].mean(-1))
+    return np.asarray(mu[got.y == 1].mean(0) - mu[got.y == 0].mean(0))
+
+
+def test_mu_weakens_opposite_to_the_imagined_hand() -> None:
+    # C3 is above the hand area of the right hand.
+    at_c3, at_c4 = lateralisation(recording("sim-mi"), slice(375, 1100))
+    assert at_c3 < -0.5
+    assert at_c4 > 0.5
+    before = lateralisation(recording("sim-mi"), slice(0, 120))
+    assert np.abs(before).max() < 0.3  # nothing is known before the cue
+
+
+def test_some_people_show_nothing() -> None:
+    weakest = str(int(np.argmin(STRENGTH)) + 1)
+    assert np.abs(lateralisation(recording("sim-mi", weakest), slice(375, 1100))).max() < 0.3
+
+
+def test_errors_evoke_a_negativity_then_a_positivity() -> None:
+    dataset = sim_erp()
+    channel = dataset.ch_names.index("FCz")
+    waves = []
+    for subject in dataset.subjects[:6]:
+        got = dataset.load(subject, "5")
+        sos = butter(3, (1.0, 20.0), btype="bandpass", fs=200.0, output="sos")
+        X = sosfiltfilt(sos, got.X[:, channel], axis=-1)
+        waves.append(X[got.y == 1].mean(0) - X[got.y == 0].mean(0))
+    difference = np.mean(waves, axis=0) * 1e6
+    t = np.arange(len(difference)) / 200.0 - 0.2
+    negative = difference[(t > 0.24) & (t < 0.30)].mean()
+    positive = difference[(t > 0.36) & (t < 0.46)].mean()
+    assert negative < -0.5
+    assert positive > 0.5
+
+
+def test_flickers_show_at_their_frequency_at_any_phase() -> None:
+    dataset = sim_ssvep()
+    trials = [dataset.load("1", session) for session in dataset.sessions("1")]
+    X = np.concatenate([part.X for part in trials])[:, dataset.ch_names.index("Oz")]
+    y = np.concatenate([part.y for part in trials])
+    t = np.arange(X.shape[1]) / 256.0
+    for k, hertz in enumerate(dataset.stimulus_frequencies):
+        line = (X * np.exp(-2j * np.pi * hertz * t)).mean(1)
+        assert np.abs(line[y == k]).mean() > 1.5 * np.abs(line[y != k]).mean()
+        locked = np.abs((line / np.abs(line))[y == k].mean())
+        assert locked < 0.6
+
+
+def test_unknown_subjects_and_sessions_are_named() -> None:
+    with pytest.raises(DataError, match="no subject '10'"):
+        sim_mi().load("10", "1")
+    with pytest.raises(DataError, match="no session '3'"):
+        sim_mi().load("1", "3")
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_the_same_bits_with_any_number_of_threads(name: str) -> None:
+    """A study's worker has one thread, the process that planned it may have many."""
+    dataset = SIMULATED[name]()
+    made = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            made.append(dataset.load("2", "1").X)
+    np.testing.assert_array_equal(*made)

@@ -1,0 +1,203 @@
+"""The user's own files, good and bad."""
+
+from __future__ import annotations
+
+import gzip
+import struct
+import zipfile
+from pathlib import Path
+
+import mne
+import numpy as np
+import pytest
+
+from spdtokens.datasets import from_arrays, load_dataset
+from spdtokens.datasets.own import from_npz
+from spdtokens.errors import DataError
+
+RNG = np.random.default_rng(0)
+
+
+def write(folder: Path, name: str = "sub-01_ses-1.npz", **changes) -> Path:
+    arrays = {
+        "X": RNG.standard_normal((6, 3, 50)).astype(np.float32),
+        "y": np.array([0, 1, 0, 1, 0, 1]),
+        "classes": np.array(["left", "right"]),
+        "sfreq": 100.0,
+        "ch_names": np.array(["C3", "Cz", "C4"]),
+        "tmin": -0.5,
+    } | changes
+    path = folder / name
+    np.savez(path, **{k: v for k, v in arrays.items() if v is not None})
+    return path
+
+
+def test_npz_folder(tmp_path: Path) -> None:
+    write(tmp_path, run=np.array([1, 1, 1, 2, 2, 2]), onset=np.arange(6))
+    write(tmp_path, "sub-01_ses-2.npz", group=np.array([0, 0, 1, 1, 2, 2]))
+    write(tmp_path, "sub-02_ses-1.npz")
+    dataset = load_dataset(tmp_path)
+    assert dataset.index == {"01": ("1", "2"), "02": ("1",)}
+    assert dataset.classes == ("left", "right")
+    assert dataset.ch_names == ("C3", "Cz", "C4")
+    assert (dataset.sfreq, dataset.tmin, dataset.window) == (100.0, -0.5, (-0.5, 0.0))
+    first, second = (dataset.load("01", s) for s in ("1", "2"))
+    assert first.run.tolist() == ["1", "1", "1", "2", "2", "2"]
+    assert first.about["onset"].tolist() == list(range(6))
+    assert len(np.unique(first.group)) == 6
+    assert second.group.tolist() == [0, 0, 1, 1, 2, 2]
+
+
+def test_covariances_and_stimuli(tmp_path: Path) -> None:
+    write(
+        tmp_path, X=None, C=np.stack([np.eye(3)] * 6), classes=np.array(["13Hz", "17 Hz", "rest"])
+    )
+    dataset = from_npz(tmp_path)
+    assert dataset.is_covariance
+    assert dataset.sfreq is None
+    assert dataset.paradigm == "ssvep"
+    assert dataset.stimulus_frequencies == (13.0, 17.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"y": None}, "lacks the array 'y'"),
+        ({"sfreq": None}, "lacks the array 'sfreq'"),
+        ({"y": np.array([0, 1])}, "6 trials but 2 entries in 'y'"),
+        ({"y": np.array([0, 1, 2, 0, 1, 7])}, r"labels \[.*2.*7.*\] are not among the 2 classes"),
+        ({"y": np.linspace(0, 1, 6)}, "y must hold integers"),
+        ({"X": np.ones((6, 50))}, "expected trials"),
+        ({"run": np.array([1])}, "6 trials but 1 entries in 'run'"),
+    ],
+)
+def test_bad_arrays(tmp_path: Path, changes: dict, message: str) -> None:
+    write(tmp_path, **changes)
+    with pytest.raises(DataError, match=message):
+        from_npz(tmp_path).load("01", "1")
+
+
+def test_bad_files(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"has no .npz files"):
+        load_dataset(tmp_path)
+    path = write(tmp_path)
+    whole = path.read_bytes()
+    for broken in (whole[: len(whole) // 2], b"not a zip", b""):
+        path.write_bytes(broken)
+        with pytest.raises(DataError, match="cannot be read"):
+            load_dataset(tmp_path)
+    np.savez(path, X=np.array([{"evil": 1}], dtype=object))
+    with pytest.raises(DataError, match="Python objects, which are refused"):
+        load_dataset(tmp_path)
+    path.rename(tmp_path / "trial.npz")
+    with pytest.raises(DataError, match="does not tell subject and session"):
+        load_dataset(tmp_path)
+    (tmp_path / "x.txt").write_text("hello")
+    with pytest.raises(DataError, match="not a data set"):
+        load_dataset(tmp_path / "x.txt")
+    with pytest.raises(DataError, match="no data set 'nowhere'"):
+        load_dataset("nowhere")
+
+
+def test_unknown_subject_and_session(tmp_path: Path) -> None:
+    write(tmp_path)
+    dataset = load_dataset(tmp_path)
+    with pytest.raises(DataError, match=r"no subject .7.\. It has: 01"):
+        dataset.load("7", "1")
+    with pytest.raises(DataError, match=r"no session .9.\. There are: 1"):
+        dataset.load("01", "9")
+
+
+def test_epochs_file(tmp_path: Path) -> None:
+    info = mne.create_info(["C3", "C4", "EOG"], 100.0, ["eeg", "eeg", "eog"])
+    data = 1e-5 * RNG.standard_normal((4, 3, 80))
+    events = np.array([[0, 0, 7], [100, 0, 9], [200, 0, 7], [300, 0, 9]])
+    epochs = mne.EpochsArray(data, info, events, -0.2, {"hand": 9, "feet": 7}, verbose="error")
+    path = tmp_path / "own-epo.fif"
+    epochs.save(path, verbose="error")
+    dataset = load_dataset(path)
+    recording = dataset.load("1", "1")
+    assert dataset.classes == ("feet", "hand")
+    assert recording.y.tolist() == [0, 1, 0, 1]
+    assert dataset.ch_names == ("C3", "C4")
+    assert dataset.tmin == pytest.approx(-0.2)
+    np.testing.assert_allclose(recording.X, data[:, :2], rtol=1e-5)
+    broken = tmp_path / "broken-epo.fif"
+    broken.write_bytes(path.read_bytes()[:3000])
+    with pytest.raises(DataError, match="cannot be read"):
+        load_dataset(broken)
+
+
+def test_arrays() -> None:
+    X = RNG.standard_normal((4, 2, 30))
+    dataset = from_arrays(X, ["b", "a", "b", "a"], sfreq=50.0)
+    assert dataset.classes == ("a", "b")
+    assert dataset.load("1", "1").y.tolist() == [1, 0, 1, 0]
+    with pytest.raises(DataError, match="4 trials but 3"):
+        from_arrays(X, [0, 1, 0], sfreq=50.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"sfreq": np.array([1.0, 2.0])}, "sfreq is one number"),
+        ({"sfreq": 0.0}, "sfreq is samples a second, which 0 cannot be"),
+        ({"sfreq": -100.0}, "sfreq is samples a second"),
+        ({"sfreq": "fast"}, "sfreq is one number"),
+        ({"tmin": np.nan}, "tmin is one number"),
+        ({"highpass": np.array([1.0, 2.0])}, "highpass is one number"),
+        ({"X": np.ones(6)}, "expected trials"),
+        ({"X": np.ones((6, 3, 0))}, "expected trials"),
+        ({"X": np.ones((6, 3, 50), complex)}, "expected trials"),
+        ({"C": np.ones((6, 3, 4))}, "expected trials"),
+        ({"y": np.array(0)}, "y has one entry a trial"),
+        ({"group": np.full(6, "a")}, "group has one entry a trial"),
+        ({"classes": np.array("left")}, "classes holds different names"),
+        ({"classes": np.array(["a", "a"])}, "some of them the same"),
+        ({"ch_names": np.array(["C3"])}, "ch_names holds 3 different names"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_arrays_that_were_found_by_fuzzing(tmp_path: Path, changes: dict, message: str) -> None:
+    """Each ended in an error of Python or NumPy, or was taken for good."""
+    write(tmp_path, **changes)
+    with pytest.raises(DataError, match=message):
+        load_dataset(tmp_path).load("01", "1")
+
+
+def test_a_member_that_is_no_array(tmp_path: Path) -> None:
+    """Without a check: NumPy gives bytes for it."""
+    with zipfile.ZipFile(write(tmp_path), "a") as archive:
+        archive.writestr("onset.npy", b"no array")
+    with pytest.raises(DataError, match="'onset' is no array"):
+        load_dataset(tmp_path)
+
+
+def test_frequencies_that_are_none(tmp_path: Path) -> None:
+    """Without a check: infinity."""
+    write(tmp_path, classes=np.array(["9" * 400 + "Hz", "13Hz"]))
+    assert load_dataset(tmp_path).stimulus_frequencies == (13.0,)
+
+
+def test_fif_tags_in_circles(tmp_path: Path) -> None:
+    """Without a check: MNE follows them until the memory is full."""
+    info = mne.create_info(2, 100.0, "eeg")
+    path = tmp_path / "x-epo.fif"
+    mne.EpochsArray(np.ones((2, 2, 10)), info, verbose="error").save(path, verbose="error")
+    contents = bytearray(path.read_bytes())
+    # After the file id comes where the directory is: nowhere, and the next tag is this one.
+    contents[36 + 12 : 36 + 20] = struct.pack(">ii", 36, -1)
+    for name, packed in (("x-epo.fif", bytes), ("x-epo.fif.gz", gzip.compress)):
+        (tmp_path / name).write_bytes(packed(bytes(contents)))
+        with pytest.raises(DataError, match="its parts lead in circles"):
+            load_dataset(tmp_path / name)
+
+
+@pytest.mark.parametrize("code", [0x110000, 0xD800])
+@pytest.mark.parametrize("order", "<>")
+def test_names_of_characters_that_do_not_exist(tmp_path: Path, code: int, order: str) -> None:
+    """Without a check: an error of Python's own strings, or a message that cannot be printed."""
+    wrong = np.array([65, 66, code], f"{order}u4").view(f"{order}U1")
+    write(tmp_path, ch_names=wrong)
+    with pytest.raises(DataError, match="'ch_names' is damaged"):
+        load_dataset(tmp_path)

@@ -1,0 +1,310 @@
+"""What every reader must do: keep all that a file tells of its trials, and give floats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import mne
+import numpy as np
+import pytest
+import scipy.io
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spdtokens import FilterBankCovariances, TokenEmbedding, evaluate
+from spdtokens.datasets import Dataset, Selection, from_arrays, load_dataset, select
+from spdtokens.datasets.check import check_recording
+from spdtokens.datasets.official import bci2a, load_bci2a, load_bcicha, load_mamem, moabb_sets
+from spdtokens.errors import LeakError
+from spdtokens.inference.predicting import predict
+from tests.datasets import test_mne_files as own
+from tests.datasets.official import test_bci2a, test_bcicha, test_mamem, test_moabb_sets
+from tests.helpers.recordings import write_edf
+from tests.inference.made import made
+
+N = 12
+#: What a file may tell of each trial.
+TOLD = {
+    "run": np.repeat(["a", "b"], N // 2),
+    "group": np.arange(N) // 2,
+    "onset": np.tile(np.arange(N // 2) * 150, 2),
+    "imagined": np.arange(N) % 3,
+    "stimulus": np.array(["arrow", "tone"] * (N // 2)),
+    "gaze": np.linspace(0, 1, 2 * N).reshape(N, 2),
+}
+
+
+@dataclass(frozen=True)
+class Read:
+    """A data set, a recording in it, and what is known of its trials."""
+
+    dataset: Dataset
+    subject: str
+    session: str
+    told: dict[str, Any]
+
+
+def arrays(n: int = N) -> dict[str, Any]:
+    X = np.random.default_rng(0).standard_normal((n, 3, 100)).astype(np.float32)
+    y = np.arange(n) % 2
+    return {"X": X, "y": y, "sfreq": 100.0, "ch_names": own.NAMES, "classes": ["l", "r"]}
+
+
+def npz_file(folder: Path) -> Read:
+    np.savez(folder / "own.npz", **arrays(), **TOLD)
+    return Read(load_dataset(folder / "own.npz"), "1", "1", TOLD)
+
+
+def npz_folder(folder: Path) -> Read:
+    np.savez(folder / "sub-1_ses-2.npz", **arrays(), **TOLD)
+    return Read(load_dataset(folder), "1", "2", TOLD)
+
+
+def in_memory(_: Path) -> Read:
+    told = dict(TOLD)
+    given = arrays()
+    run, group, classes = told.pop("run"), told.pop("group"), given.pop("classes")
+    X, y, given["ch_names"] = given.pop("X"), given.pop("y"), tuple(given["ch_names"])
+    made = from_arrays(X, y, run=run, group=group, about=told, classes=tuple(classes), **given)
+    return Read(made, "1", "1", TOLD)
+
+
+def recording(folder: Path) -> Read:
+    write_edf(folder / "own.edf", own.recording())
+    dataset = load_dataset(folder / "own.edf", events=own.EVENTS, tmin=0.5, tmax=1.5)
+    return Read(dataset, "1", "1", {"onset": 150 + 200 * np.arange(N)})
+
+
+def recordings_of_two_runs(folder: Path) -> Read:
+    for run in (1, 2):
+        write_edf(folder / f"sub-1_ses-1_run-{run}_eeg.edf", own.recording(seed=run))
+    dataset = load_dataset(folder, events=own.EVENTS, tmin=0.5, tmax=1.5)
+    told = {
+        "onset": np.tile(150 + 200 * np.arange(N), 2),
+        "run": np.repeat(["1", "2"], N),
+        "group": np.arange(2 * N),
+    }
+    return Read(dataset, "1", "1", told)
+
+
+def save_epochs(path: Path) -> dict[str, Any]:
+    import pandas as pd
+
+    told = {name: values for name, values in TOLD.items() if name not in ("gaze", "onset")}
+    raw = own.recording()
+    events, ids = mne.events_from_annotations(raw, verbose="error")
+    options = {"baseline": None, "preload": True, "verbose": "error"}
+    metadata = pd.DataFrame(told)
+    epochs = mne.Epochs(raw, events, ids, tmin=-0.5, tmax=1.0, metadata=metadata, **options)
+    epochs.save(path, verbose="error")
+    return told | {"onset": 50 + 200 * np.arange(N)}
+
+
+def epochs_file(folder: Path) -> Read:
+    told = save_epochs(folder / "own-epo.fif")
+    return Read(load_dataset(folder / "own-epo.fif"), "1", "1", told)
+
+
+def epochs_of_two_runs(folder: Path) -> Read:
+    for run in (1, 2):
+        told = save_epochs(folder / f"sub-1_ses-1_run-{run}-epo.fif")
+    twice = {name: np.tile(values, 2) for name, values in told.items()}
+    twice["run"] = np.array([f"{run}/{inner}" for run in (1, 2) for inner in told["run"]])
+    twice["group"] = np.concatenate([told["group"], told["group"] + N])
+    return Read(load_dataset(folder), "1", "1", twice)
+
+
+def official_2a(save: Callable[[Path], Any], folder: Path, before: int = 0) -> Read:
+    """Six runs, after some samples of runs without trials."""
+    save(folder)
+    each, n = test_bci2a.EACH, test_bci2a.RUNS * test_bci2a.EACH
+    run, trial = np.divmod(np.arange(n), each)
+    cues = before + run * test_bci2a.LENGTH + test_bci2a.CUE + trial * test_bci2a.STEP
+    told = {
+        "run": (run + 1).astype(str),
+        "group": np.arange(n),
+        "onset": cues - 125,
+        "artifact": test_bci2a.ARTIFACTS,
+    }
+    return Read(load_bci2a(folder), "1", "T", told)
+
+
+def bci2a_gdf(folder: Path) -> Read:
+    def save(folder: Path) -> None:
+        test_bci2a.save_gdf(folder, "A01T", cues_known=True)
+
+    return official_2a(save, folder, test_bci2a.EYES)
+
+
+def bci2a_bnci(folder: Path) -> Read:
+    return official_2a(lambda f: test_bci2a.save_bnci(f, "A01T"), folder)
+
+
+def bcicha_kaggle(folder: Path) -> Read:
+    test_bcicha.save(folder, "Data_S02_Sess01.csv", test_bcicha.table())
+    test_bcicha.save_labels(folder, ["S02_Sess01"])
+    onset = test_bcicha.FIRST + test_bcicha.STEP * np.arange(60) - 40
+    return Read(load_bcicha(folder), "2", "1", {"onset": onset, "group": np.arange(60)})
+
+
+def mamem_figshare(folder: Path) -> Read:
+    test_mamem.save(folder)
+    cues = test_mamem.FIRST + test_mamem.STEP * np.arange(25)
+    onset = (cues[:, None] + 250 * np.arange(1, 5) - 125).ravel()
+    told = {"onset": onset, "group": np.repeat(np.arange(25), 4)}
+    return Read(load_mamem(folder, segments=4), "1", "1", told)
+
+
+def moabb(_: Path) -> Read:
+    dataset = load_dataset("moabb:FakeSource")
+    told = {
+        "onset": np.tile(np.array(test_moabb_sets.FakeSource.ONSETS) + 50, 2),
+        "run": np.repeat(["0", "1"], 4),
+        "group": np.array([0, 1, 1, 2, 3, 4, 4, 5]),
+    }
+    return Read(dataset, "2", "0train", told)
+
+
+READERS = [
+    npz_file,
+    npz_folder,
+    in_memory,
+    recording,
+    recordings_of_two_runs,
+    epochs_file,
+    epochs_of_two_runs,
+    bci2a_gdf,
+    bci2a_bnci,
+    bcicha_kaggle,
+    mamem_figshare,
+    moabb,
+]
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bci2a, "TRIALS", test_bci2a.RUNS * test_bci2a.EACH)
+    source = SimpleNamespace(FakeSource=test_moabb_sets.FakeSource, fake=SimpleNamespace())
+    monkeypatch.setattr(moabb_sets, "_moabb", lambda: source)
+
+
+@pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__)
+def test_whatever_is_known_of_trials_is_kept(reader: Any, tmp_path: Path) -> None:
+    read = reader(tmp_path)
+    whole = read.dataset.load(read.subject, read.session)
+    known = {"run": whole.run, "group": whole.group, **whole.about}
+    assert known["onset"].dtype.kind == "i"
+    for name, values in read.told.items():
+        np.testing.assert_array_equal(known[name], values, err_msg=name)
+    # A selection keeps it too, of the trials that it keeps.
+    first = whole.run[0]
+    for selection, rows in (
+        (Selection(where={"run": first}), whole.run == first),
+        (Selection(classes=read.dataset.classes[::-1]), np.ones(len(whole), bool)),
+        (Selection(channels=read.dataset.ch_names[:2]), np.ones(len(whole), bool)),
+    ):
+        part = select(read.dataset, selection).load(read.subject, read.session)
+        found = {"run": part.run, "group": part.group, **part.about}
+        assert set(found) == set(known)
+        for name, values in known.items():
+            np.testing.assert_array_equal(found[name], values[rows], err_msg=name)
+
+
+@pytest.mark.parametrize("where", ["sub-1_ses-1.npz", "."], ids=["file", "folder"])
+def test_overlapping_trials_are_refused_however_they_are_read(tmp_path: Path, where: str) -> None:
+    """A single file lost ``onset``; the same file in a folder did not."""
+    np.savez(tmp_path / "sub-1_ses-1.npz", **arrays(40), onset=np.arange(40) * 50)
+    with pytest.raises(LeakError, match="1/1/"):
+        evaluate(tmp_path / where, ["mdm"], "k-fold", protocol_options={"folds": 2})
+
+
+DTYPES = ("int16", "int32", "float16", "float32", "float64")
+
+
+def cast(X: np.ndarray, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """Trials in a dtype, scaled to use its range; and the same numbers in float64."""
+    scale = {"int16": 1e3, "int32": 1e8, "float16": 1e4}.get(dtype, 1.0)
+    stored = (scale * X).astype(dtype)
+    return stored, stored.astype(np.float64)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    dtype=st.sampled_from((*DTYPES, "uint8", "int64", ">f4", ">i2")),
+    shape=st.tuples(st.integers(2, 5), st.integers(1, 4), st.integers(8, 30)),
+    seed=st.integers(0, 99),
+    matrices=st.booleans(),
+)
+def test_numbers_are_kept_whatever_their_dtype(
+    tmp_path_factory: pytest.TempPathFactory,
+    dtype: str,
+    shape: tuple[int, int, int],
+    seed: int,
+    matrices: bool,
+) -> None:
+    n, channels, samples = shape
+    size = (n, channels, channels if matrices else samples)
+    stored, exact = cast(np.random.default_rng(seed).standard_normal(size), dtype)
+    folder = tmp_path_factory.mktemp("dtypes")
+    given_arrays = {"C": stored} if matrices else {"X": stored, "sfreq": 100.0}
+    y = ["a", "b", *"a" * (n - 2)]
+    np.savez(folder / "sub-1_ses-1.npz", y=y, **given_arrays)
+    rate = None if matrices else 100.0
+    for dataset in (
+        load_dataset(folder),
+        load_dataset(folder / "sub-1_ses-1.npz"),
+        from_arrays(stored, y, sfreq=rate),
+    ):
+        X = dataset.load("1", "1").X
+        assert X.dtype == (np.float64 if dtype in ("int32", "int64", "float64") else np.float32)
+        np.testing.assert_array_equal(X, exact)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_results_do_not_depend_on_the_dtype(tmp_path: Path, dtype: str) -> None:
+    """Check, tokens, scores and decisions are those of the same numbers in float64."""
+    rng, X = np.random.default_rng(1), arrays(40)["X"]
+    X[1::2, 0] *= 1.5
+    X += 3 * rng.standard_normal((3, 1))  # an offset, as amplifiers have
+    found = []
+    for name, signals in zip(("as-is", "exact"), cast(X, dtype), strict=True):
+        path = tmp_path / f"{name}.npz"
+        np.savez(path, **(arrays(40) | {"X": signals}))
+        dataset = load_dataset(path)
+        trials = dataset.load("1", "1")
+        checked = check_recording(dataset, trials)
+        C = FilterBankCovariances(100.0, bands="broadband").fit_transform(trials.X)
+        tokens = TokenEmbedding().fit_transform(C)
+        answer = evaluate(path, ["ts-lr"], "blocks", protocol_options={"folds": 4})
+        probabilities = [run.probabilities for run in answer.results["ts-lr"]]
+        found.append((checked.rms, checked.rank, tokens, np.concatenate(probabilities)))
+        assert checked.problems == []
+    for mine, exact in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, exact, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_decisions_do_not_depend_on_the_dtype(tmp_path: Path, dtype: str) -> None:
+    decoder = made("imagery").decoder
+    shape = (4, len(decoder.ch_names), decoder.n_samples)
+    stored = (100 * np.random.default_rng(2).standard_normal(shape)).astype(dtype)
+    rows = []
+    for signals in (stored, stored.astype(np.float64)):
+        path = tmp_path / "own.npz"
+        np.savez(path, X=signals, sfreq=decoder.sfreq, ch_names=decoder.ch_names)
+        rows.append(predict(decoder, path, unit="uV").probabilities)
+    np.testing.assert_allclose(*rows, atol=1e-6)
+
+
+def test_integers_of_official_files(tmp_path: Path) -> None:
+    eeg = np.random.default_rng(0).integers(-3000, 3000, (257, test_mamem.LENGTH)).astype(np.int16)
+    path = test_mamem.save(tmp_path, eeg=eeg)
+    assert scipy.io.loadmat(path, variable_names=["eeg"])["eeg"].dtype == np.int16
+    X = load_mamem(tmp_path).load("1", "1").X
+    first = test_mamem.FIRST
+    np.testing.assert_array_equal(X[0], eeg[test_mamem.ROWS, first - 125 : first + 1375])
+    assert X.dtype == np.float32

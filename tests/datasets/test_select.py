@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spdtokens.datasets import Dataset, Recording, Selection, from_arrays, select
+from spdtokens.datasets.select import PARADIGMS, later_window
+from spdtokens.errors import DataError
+
+
+def dataset(**more: Any) -> Dataset:
+    rng = np.random.default_rng(0)
+    y = np.array([0, 1, 2, 0, 1, 2, 1, 1])
+    about = {"imagined": np.array([1, 0] * 4), "onset": np.arange(8) * 300}
+    run = np.array(list("11112222"))
+    X = rng.standard_normal((8, 3, 200))
+    recording = Recording("1", "1", X, y, run, np.array([0, 0, 1, 1, 2, 2, 3, 3]), about)
+    made = Dataset(
+        name="d",
+        description="",
+        paradigm="other",
+        classes=("left", "right", "rest"),
+        ch_names=("A", "B", "C"),
+        sfreq=100.0,
+        tmin=-0.5,
+        window=(-0.5, 1.5),
+        index={"1": ("1",)},
+        read=lambda *_: recording,
+    )
+    return replace(made, **more)
+
+
+@given(
+    classes=st.sampled_from([(), ("right", "left"), ("rest", "right"), ("rest", "left", "right")]),
+    imagined=st.sampled_from([None, "0", "1"]),
+    run=st.sampled_from([None, "1", "2"]),
+)
+def test_trials_that_are_selected(
+    classes: tuple[str, ...], imagined: str | None, run: str | None
+) -> None:
+    where = {k: v for k, v in (("imagined", imagined), ("run", run)) if v is not None}
+    whole = dataset().load("1", "1")
+    part = select(dataset(), Selection(classes=classes, where=where))
+    names = classes or ("left", "right", "rest")
+    assert part.classes == names
+    old = np.array(dataset().classes)[whole.y]
+    kept = [
+        i
+        for i in range(8)
+        if old[i] in names
+        and (imagined is None or str(whole.about["imagined"][i]) == imagined)
+        and (run is None or whole.run[i] == run)
+    ]
+    found = part.load("1", "1")
+    np.testing.assert_array_equal(found.X, whole.X[kept])
+    assert [names[code] for code in found.y] == old[kept].tolist()
+    np.testing.assert_array_equal(found.group, whole.group[kept])
+    np.testing.assert_array_equal(found.run, whole.run[kept])
+    np.testing.assert_array_equal(found.about["onset"], whole.about["onset"][kept])
+
+
+def test_mappings_and_lists_are_kept_as_what_can_be_hashed() -> None:
+    written = Selection(classes=["left", "right"], where={"imagined": 1}, window=[0, 1])  # type: ignore[arg-type,dict-item]
+    pairs = Selection(classes=("left", "right"), where=(("imagined", "1"),), window=(0, 1))
+    assert written == pairs
+    assert hash(written) == hash(pairs)
+
+
+@pytest.mark.parametrize("name", ["classes", "where"])
+def test_one_text_is_refused_with_an_example(name: str) -> None:
+    with pytest.raises(DataError, match=rf"{name}='left' is one text. Give it like {name}=[({{]"):
+        Selection(**{name: "left"})  # type: ignore[arg-type]
+
+
+def test_nothing_selected_changes_nothing() -> None:
+    whole = dataset()
+    assert select(whole, Selection()) == whole
+
+
+@given(
+    st.builds(
+        Selection,
+        paradigm=st.sampled_from([None, *PARADIGMS]),
+        stimulus_hz=st.lists(st.floats(1, 50), max_size=3).map(tuple),
+        window=st.none() | st.tuples(st.floats(-1, 1), st.floats(1, 2)),
+        classes=st.lists(st.sampled_from("abc"), unique=True).map(tuple),
+        where=st.dictionaries(st.sampled_from(["run", "x"]), st.sampled_from("12")).map(
+            lambda d: tuple(d.items())
+        ),
+    )
+)
+def test_plain_values_come_back(selection: Selection) -> None:
+    assert Selection.of(selection.values()) == selection
+    assert Selection.of(json.loads(json.dumps(selection.values()))) == selection
+    hash(selection)  # data sets are kept by it
+
+
+def test_window() -> None:
+    assert select(dataset(), Selection(window=(0.25, 1.0))).window == (0.25, 1.0)
+    for window in ((-0.6, 1.0), (1.0, 1.0), (1.0, 0.5)):
+        with pytest.raises(DataError, match=r"begin -0\.5 s after the cue"):
+            select(dataset(), Selection(window=window))
+    matrices = from_arrays(np.stack([np.eye(3)] * 4), [0, 1, 0, 1])
+    with pytest.raises(DataError, match=r"A window was given, but arrays holds covariance"):
+        select(matrices, Selection(window=(0.0, 1.0)))
+
+
+def test_paradigms_begin_when_their_signal_does() -> None:
+    assert select(dataset(), Selection("mi")).window == (0.5, 1.5)
+    assert select(dataset(), Selection("erp")).window == (-0.5, 1.5)
+    assert select(dataset(window=(0.1, 1.5)), Selection("mi")).window == (0.1, 1.5)
+    assert later_window((0.0, 1.2), 0.0, "motor imagery") == (0.0, 1.2)  # too short to begin later
+    assert later_window((0.0, 5.0), 0.0, "ssvep") == (1.0, 5.0)
+    again = select(select(dataset(), Selection("mi")), Selection())
+    assert again.window == (0.5, 1.5)
+
+
+def test_flicker() -> None:
+    found = select(dataset(), Selection("ssvep", stimulus_hz=(13.0, 17.0)))
+    assert (found.paradigm, found.stimulus_frequencies) == ("ssvep", (13.0, 17.0))
+    with pytest.raises(DataError, match="flicker frequencies are not known"):
+        select(dataset(), Selection("ssvep"))
+    with pytest.raises(DataError, match="d is taken as other"):
+        select(dataset(), Selection(stimulus_hz=(13.0,)))
+
+
+@pytest.mark.parametrize(
+    ("selection", "message"),
+    [
+        (Selection("eeg"), "There is no paradigm 'eeg'. There are: mi, erp, ssvep, other"),
+        (Selection(classes=("left", "rigth")), "no class 'rigth'. Did you mean 'right'"),
+        (Selection(classes=("left",)), "two or more different classes"),
+        (Selection(classes=("left", "left")), "two or more different classes"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_read(selection: Selection, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        select(dataset(read=lambda *_: pytest.fail("read")), selection)
+
+
+def test_properties_that_do_not_exist() -> None:
+    with pytest.raises(DataError, match=r"nothing called 'phase'.* Known: run, imagined, onset"):
+        select(dataset(), Selection(where=(("phase", "1"),))).load("1", "1")
+    with pytest.raises(DataError, match=r"Subject 1, session 1: no trial has imagined = 2.*0, 1"):
+        select(dataset(), Selection(where=(("imagined", "2"),))).load("1", "1")

@@ -1,0 +1,496 @@
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shlex
+import signal
+import sqlite3
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from spdtokens.errors import StudyError
+from spdtokens.evaluation.metrics import all_scores
+from spdtokens.evaluation.runs import RunResult
+from spdtokens.experiments import store as store_module
+from spdtokens.experiments.packing import pack, unpack
+from spdtokens.experiments.store import APPLICATION, SCHEMA, RunStore
+from tests.experiments.made import SPEC, assert_same, made
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "runs.sqlite"
+
+
+def test_what_is_added_comes_back(path: Path) -> None:
+    results = [made(i) for i in range(5)]
+    with RunStore(path) as store:
+        assert store.add(results) == 5
+    with RunStore(path) as store:
+        found = store.results()
+        assert len(store) == 5
+    for one, other in zip(results, found, strict=True):
+        assert_same(one, other)
+    assert [p.name for p in path.parent.iterdir()] == ["runs.sqlite"]  # the log is merged
+
+
+names = st.text(max_size=8)
+numbers = st.floats(width=64)
+scores = st.dictionaries(names, numbers, max_size=3)
+
+
+@st.composite
+def any_result(draw: st.DrawFn) -> RunResult:
+    n, classes = draw(st.integers(1, 5)), draw(st.integers(2, 4))
+    p = draw(hnp.arrays(np.float32, (n, classes), elements=st.floats(0.125, 1, width=32)))
+    p /= p.sum(1, keepdims=True)
+    y = draw(hnp.arrays(np.int64, n, elements=st.integers(0, classes - 1)))
+    text = st.text(st.characters(exclude_characters="\0"), max_size=6)
+    return RunResult(
+        spec=replace(
+            SPEC,
+            dataset=draw(names),
+            subjects=tuple(draw(st.lists(names, max_size=3))),
+            about=draw(st.dictionaries(names, names | st.none() | st.booleans())),
+            estimator=draw(st.dictionaries(names, names | st.none() | st.booleans())),
+            seed=draw(st.none() | st.integers(0, 2**62)),
+        ),
+        ids=np.array([draw(text) for _ in range(n)], dtype=np.str_),
+        y=y,
+        probabilities=p,
+        train=draw(scores),
+        validation=draw(scores),
+        test=all_scores(y, p),
+        sizes=draw(st.dictionaries(names, st.integers(0, 10**9), max_size=3)),
+        curves=draw(st.dictionaries(names, hnp.arrays(np.float64, st.integers(0, 4)), max_size=3)),
+        epoch=draw(st.none() | st.integers(1, 999)),
+        leaky=draw(names),
+        seconds=draw(numbers),
+        memory=draw(numbers),
+        origin={**draw(st.dictionaries(names, names, max_size=2)), "code": "c"},
+    )
+
+
+@given(any_result())
+def test_packing_loses_nothing(result: RunResult) -> None:
+    assert_same(result, unpack(*pack(result)))
+
+
+def test_tuples_within_the_spec_keep_the_key(path: Path) -> None:
+    spec = replace(SPEC, selection={"classes": ("left", "right"), "window": (0.5, 4.0)})
+    with RunStore(path) as store:
+        store.add([made(spec=spec)])
+        assert store.done([spec.key], "c0de") == {spec.key}
+        assert store.results([spec.key])[0].spec.key == spec.key
+
+
+def test_a_run_is_stored_once(path: Path) -> None:
+    first = made(1)
+    with RunStore(path) as store:
+        assert store.add([first, first]) == 1
+        assert store.add([replace(first, seconds=99.0), made(2)]) == 1
+        assert_same(store.results([first.spec.key])[0], first)
+        assert store.add([]) == 0
+
+
+def test_other_code_is_another_result(path: Path) -> None:
+    old, new = made(1, "old"), made(1, "new")
+    key = old.spec.key
+    with RunStore(path) as store:
+        store.add([old, made(2, "old"), new])
+        assert store.codes() == {"old": 2, "new": 1}
+        assert len(store) == 3
+        assert store.done([key, made(2).spec.key, "nothing"], "new") == {key}
+        assert store.done([key, made(2).spec.key, "nothing"], None) == {key, made(2).spec.key}
+        assert [r.origin["code"] for r in store.results()] == ["old", "new"]
+        assert [r.origin["code"] for r in store.results([key])] == ["new"]
+        assert [r.origin["code"] for r in store.results([key], "old")] == ["old"]
+        assert store.results([key], "other") == []
+
+
+def test_results_come_in_the_order_of_the_keys(path: Path) -> None:
+    results = [made(i) for i in range(6)]
+    keys = [r.spec.key for r in results]
+    with RunStore(path) as store:
+        store.add(results)
+        asked = [keys[4], "unknown", keys[0], keys[4]]
+        assert [r.spec.key for r in store.results(asked)] == [keys[4], keys[0]]
+        assert store.results([]) == []
+
+
+def test_more_keys_than_a_statement_has_variables(path: Path) -> None:
+    key = made(1).spec.key
+    many = [f"{i:032x}" for i in range(300_000)]
+    with RunStore(path) as store:
+        store.add([made(1)])
+        assert store.done([*many, key], None) == {key}
+        assert len(store.results([*many, key])) == 1
+
+
+def test_a_failing_add_adds_nothing(path: Path) -> None:
+    nameless = replace(made(2), origin={})
+    with RunStore(path) as store:
+        with pytest.raises(StudyError, match=r"does not say which code made it\. Give it origin="):
+            store.add([made(1), nameless])
+        assert len(store) == 0
+
+
+def test_no_pickle_is_stored(path: Path) -> None:
+    objects = np.array([{}], dtype=object)
+    with RunStore(path) as store:
+        with pytest.raises(ValueError, match="allow_pickle"):
+            store.add([made(1, ids=objects)])
+        assert len(store) == 0
+
+
+# ------------------------------------------------------------------ several processes
+
+
+def _add_many(path: Path, first: int, n: int, gate: Any) -> None:
+    gate.wait()
+    with RunStore(path) as store:
+        for i in range(first, first + n):
+            store.add([made(i)])
+
+
+def test_two_processes_add_at_once(path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    gate = context.Barrier(2)  # both open the store, which is not there yet, at once
+    # Half of the runs are done by both.
+    workers = [context.Process(target=_add_many, args=(path, i, 200, gate)) for i in (0, 100)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(120)
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    with RunStore(path) as store:
+        assert {r.spec.seed for r in store.results()} == set(range(300))
+        assert len(store) == 300
+
+
+def _python(code: str, path: Path) -> subprocess.Popen[str]:
+    search = os.pathsep.join([str(ROOT), *sys.path])
+    return subprocess.Popen(
+        [sys.executable, "-c", code, str(path)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": search},
+    )
+
+
+def _is_sound(path: Path) -> bool:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    finally:
+        connection.close()
+
+
+IN_A_TRANSACTION = """
+import os, signal, sys
+from spdtokens.experiments.store import RunStore
+from tests.experiments.made import made
+store = RunStore(sys.argv[1])
+store.add([made(i) for i in range(20)])
+size = os.path.getsize(sys.argv[1] + "-wal")
+calls = 0
+def kill():
+    global calls
+    calls += 1
+    if calls == 8:
+        print("killed inside", store._connection.in_transaction, size, flush=True)
+        os.kill(os.getpid(), signal.SIGKILL)
+store._connection.set_progress_handler(kill, 1000)
+store.add([made(i, n=288) for i in range(100, 800)])
+print("survived")
+"""
+
+
+def test_killed_in_a_transaction_only_that_is_lost(path: Path) -> None:
+    process = _python(IN_A_TRANSACTION, path)
+    said, _ = process.communicate(timeout=120)
+    *words, size = said.split()
+    assert (process.returncode, words) == (-signal.SIGKILL, ["killed", "inside", "True"])
+    # Rows of the lost transaction had reached the disk, and are in the log still.
+    assert path.with_name("runs.sqlite-wal").stat().st_size > int(size) + 100_000
+    with RunStore(path) as store:
+        assert sorted(r.spec.seed for r in store.results()) == list(range(20))  # type: ignore[type-var]
+        assert store.add([made(i) for i in range(15, 25)]) == 5
+    assert _is_sound(path)
+
+
+IN_A_LOOP = """
+import sys
+from spdtokens.experiments.store import RunStore
+from tests.experiments.made import made
+store = RunStore(sys.argv[1])
+for i in range(100_000):
+    store.add([made(3 * i + j) for j in range(3)])
+    print(i + 1, flush=True)
+"""
+
+
+def test_killed_at_any_moment_what_was_added_is_there(path: Path) -> None:
+    process = _python(IN_A_LOOP, path)
+    assert process.stdout is not None
+    for _ in range(25):
+        process.stdout.readline()
+    process.kill()
+    said = process.stdout.read().split()
+    process.stdout.close()
+    process.wait()
+    added = int(said[-1]) if said else 25
+    with RunStore(path) as store:
+        assert len(store) in (3 * added, 3 * (added + 1))  # killed perhaps before it could tell
+    assert _is_sound(path)
+
+
+# ------------------------------------------------------------------ files that are refused
+
+
+def _refused(path: Path, message: str) -> None:
+    """The message, and the file as it was."""
+    before = path.read_bytes() if path.is_file() else None
+    with pytest.raises(StudyError) as caught:
+        RunStore(path)
+    assert message in str(caught.value)
+    assert str(path) in str(caught.value) or str(path.parent) in str(caught.value)
+    if before is not None:
+        assert path.read_bytes() == before
+        assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize("content", [b"dataset,method\n", b"x", b"SQLite format 2\0" * 99])
+def test_another_file_is_refused(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+    _refused(path, "is not a store of runs. Choose another name")
+
+
+def test_a_sqlite_file_of_another_program_is_refused(path: Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE runs (key TEXT)")
+    connection.close()
+    _refused(path, "is a SQLite file of another program")
+
+
+def test_a_later_version_is_refused(path: Path) -> None:
+    RunStore(path).close()
+    _change(path, f"PRAGMA user_version = {SCHEMA + 1}")
+    _refused(path, f"made by a later spdtokens (stores of version {SCHEMA + 1}, this one knows")
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA))
+def test_a_store_of_the_first_edition_is_refused(path: Path, version: int) -> None:
+    """Its runs are identified by other values, so none would be found in it."""
+    with RunStore(path) as store:
+        store.add([made(1)])
+    _change(path, f"PRAGMA user_version = {version}")
+    _refused(path, "spdtokens 0.1")
+    with pytest.raises(StudyError) as caught:
+        RunStore(path)
+    # The name that it proposes can be used, whatever is in the path.
+    words = shlex.split(str(caught.value))
+    new = Path(words[words.index("--store") + 1].rstrip(";"))
+    assert not new.exists()
+    with RunStore(new) as store:
+        assert store.add([made(1)]) == 1
+
+
+@pytest.mark.parametrize("share", [0.001, 0.3, 0.9, 0.999])
+def test_a_truncated_store_is_refused(path: Path, share: float) -> None:
+    with RunStore(path) as store:
+        store.add([made(i, n=288) for i in range(40)])
+    whole = path.read_bytes()
+    path.write_bytes(whole[: int(share * len(whole))])
+    _refused(path, "damaged")
+
+
+def test_a_changed_byte_is_told_when_it_is_read(path: Path) -> None:
+    with RunStore(path) as store:
+        store.add([made(i) for i in range(3)])
+    connection = sqlite3.connect(path)
+    connection.execute("UPDATE runs SET arrays = zeroblob(50) WHERE number = 2")
+    connection.commit()
+    connection.close()
+    key = made(1).spec.key
+    with RunStore(path) as store, pytest.raises(StudyError, match=f"damaged: run {key} cannot"):
+        store.results()
+
+
+def _change(path: Path, statement: str, *values: Any) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(statement, values)
+    connection.commit()
+    connection.close()
+
+
+def _first_rest(path: Path) -> dict[str, Any]:
+    connection = sqlite3.connect(path)
+    (rest,) = connection.execute("SELECT rest FROM runs WHERE number = 1").fetchone()
+    connection.close()
+    found: dict[str, Any] = json.loads(rest)
+    return found
+
+
+def _remedy(error: StudyError) -> None:
+    """Do what the last line of the message says."""
+    command = shlex.split(str(error).splitlines()[-1])
+    subprocess.run([sys.executable, *command[1:]], check=True)
+
+
+@pytest.mark.parametrize("what", ["train", "sizes", "leaky", "origin"])
+def test_nothing_of_a_run_can_be_changed_unnoticed(path: Path, what: str) -> None:
+    results = [made(i, n=60) for i in range(2)]
+    with RunStore(path) as store:
+        store.add(results)
+    rest = _first_rest(path)
+    value = rest[what]
+    rest[what] = value | {next(iter(value)): 7} if isinstance(value, dict) else "changed"
+    _change(path, "UPDATE runs SET rest = ? WHERE number = 1", json.dumps(rest))
+    with RunStore(path) as store, pytest.raises(StudyError, match=results[0].spec.key):
+        store.results()
+
+
+def test_scores_follow_from_the_probabilities(path: Path) -> None:
+    result = made(3)
+    with RunStore(path) as store:
+        store.add([replace(result, test={"accuracy": 0.99, "made up": 1.0})])
+        (found,) = store.results()
+    assert dict(found.test) == all_scores(result.y, result.probabilities)
+    assert found.test.get("made up") is None
+    assert "test" not in _first_rest(path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"probabilities": np.full((12, 4), 0.5)},
+        {"probabilities": np.full((11, 4), 0.25)},
+        {"probabilities": np.full((12, 4), np.nan)},
+        {"y": np.full(12, 7)},
+        {"ids": np.array(["one"])},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_arrays_that_contradict_each_other(path: Path, changes: dict[str, Any]) -> None:
+    with RunStore(path) as store:
+        store.add([made(1), replace(made(2), **changes)])
+        with pytest.raises(StudyError, match=made(2).spec.key):
+            store.results()
+
+
+def test_a_run_under_the_key_of_another(path: Path) -> None:
+    """Without a check: a KeyError in the middle of a table."""
+    with RunStore(path) as store:
+        store.add([made(1)])
+    _change(path, "UPDATE runs SET key = ?", made(2).spec.key)
+    with RunStore(path) as store, pytest.raises(StudyError, match=made(2).spec.key) as caught:
+        store.results()
+    _remedy(caught.value)
+    with RunStore(path) as store:
+        assert store.results() == []
+
+
+# ------------------------------------------------------------------ faults are told apart
+
+
+def test_damage_is_not_called_a_full_disk(path: Path) -> None:
+    with RunStore(path) as store:
+        store.add([made(i, n=288) for i in range(40)])
+    whole = path.read_bytes()
+    # In the pages of rows, of the index and, at last, of the schema.
+    for place in (len(whole) - 6000, 8192 + 2000, 4096, 100):
+        path.write_bytes(whole[:place] + b"\xa5" * 900 + whole[place + 900 :])
+        with pytest.raises(StudyError) as caught:
+            RunStore(path).results()
+        assert "damaged" in str(caught.value)
+        assert "full" not in str(caught.value)
+    subprocess.run(shlex.split(str(caught.value).rpartition(": ")[2]), check=True)
+    with RunStore(path) as store:
+        assert len(store) == 0
+    assert path.with_name("runs.sqlite.damaged").exists()
+
+
+def test_a_store_without_its_table_is_damaged(path: Path) -> None:
+    """SQLite calls this an operational error, as it does a full disk."""
+    RunStore(path).close()
+    _change(path, "DROP TABLE runs")
+    with RunStore(path) as store, pytest.raises(StudyError, match="damaged: no such table"):
+        store.results()
+
+
+def test_a_full_disk_is_told(path: Path) -> None:
+    with RunStore(path) as store:
+        store.add([made(1)])
+        (pages,) = store._connection.execute("PRAGMA page_count").fetchone()
+        store._connection.execute(f"PRAGMA max_page_count = {pages}")
+        with pytest.raises(StudyError) as caught:
+            store.add([made(i, n=288) for i in range(2, 40)])
+        assert "disk is full" in str(caught.value)
+        assert "damaged" not in str(caught.value)
+        assert str(path) in str(caught.value)
+        assert len(store) == 1
+
+
+def test_a_store_that_became_read_only_is_told(path: Path) -> None:
+    with RunStore(path) as store:
+        store._connection.execute("PRAGMA query_only = 1")
+        with pytest.raises(StudyError, match="permissions") as caught:
+            store.add([made(1)])
+        assert str(path) in str(caught.value)
+        assert "full" not in str(caught.value)
+
+
+def test_an_empty_file_becomes_a_store(path: Path) -> None:
+    path.touch()  # left by a process that was killed as it made it
+    with RunStore(path) as store:
+        assert len(store) == 0
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA application_id").fetchone() == (APPLICATION,)
+    connection.close()
+
+
+def test_places_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    _refused(tmp_path / "nowhere" / "runs.sqlite", f"There is no folder {tmp_path / 'nowhere'}")
+    _refused(tmp_path, "is a folder; a store of runs is a file in one")
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="a place not even root can write to")
+def test_an_unwritable_place_is_named() -> None:
+    _refused(Path("/proc/runs.sqlite"), "/proc/runs.sqlite cannot be")
+
+
+def test_a_place_without_a_log_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect = sqlite3.connect
+
+    def without_shared_memory(name: Path, *args: Any, **more: Any) -> sqlite3.Connection:
+        return connect(f"file:{name}?vfs=unix-dotfile", *args, uri=True, **more)
+
+    monkeypatch.setattr(store_module.sqlite3, "connect", without_shared_memory)
+    with pytest.raises(StudyError, match=r"cannot keep a write-ahead log .*on a local disk"):
+        RunStore(path)
+
+
+def test_a_writer_that_hangs_is_told(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store_module, "PATIENCE", 0.05)
+    with RunStore(path) as store:
+        other = sqlite3.connect(path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StudyError, match=r"another process has been writing for over 0\.05 s"):
+            store.add([made(1)])
+        assert len(store) == 0  # readers do not wait
+        other.execute("ROLLBACK")
+        other.close()
+        assert store.add([made(1)]) == 1

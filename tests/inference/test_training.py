@@ -1,0 +1,217 @@
+"""From recordings to a model, as a new user would."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import mne
+import numpy as np
+import pytest
+
+import spdtokens
+from spdtokens import TokenTransformerClassifier, evaluate, load_dataset, make_decoder, train
+from spdtokens.classifiers.methods import get_method
+from spdtokens.datasets import Dataset, Recording, from_arrays
+from spdtokens.errors import DeployError
+from spdtokens.inference import load_model, predict
+from spdtokens.runtime import DecoderError
+from tests.helpers.recordings import simulated, write_edf
+from tests.inference.made import NAMES, SFREQ, trials
+
+
+@pytest.fixture(scope="module")
+def edf(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("edf") / "day1.edf"
+    write_edf(path, simulated(n=60)[0])
+    return path
+
+
+def test_three_lines(edf: Path, tmp_path: Path) -> None:
+    trained = spdtokens.train(edf, tmin=0.5, tmax=3.5)
+    trained.save(tmp_path / "model.spdt")
+    found = spdtokens.predict(tmp_path / "model.spdt", edf)
+    assert trained.above_chance
+    assert trained.row.n_test == 60
+    assert found.accuracy is not None
+    assert found.accuracy >= trained.row.score  # they were trained on
+
+
+def test_the_score_is_that_of_evaluate(edf: Path) -> None:
+    trained = train(edf, tmin=0.5, tmax=3.5)
+    dataset = load_dataset(edf, tmin=0.5, tmax=3.5)
+    found = evaluate(dataset, ["recommended"], "blocks", protocol_options={"folds": 5})
+    assert trained.row.score == found.rows[0].score
+    about = trained.decoder.about
+    assert about["evaluation"]["score"] == trained.row.score
+    assert about["evaluation"]["train_score"] > about["evaluation"]["score"]
+    assert about["protocol"] == "blocks"
+
+
+def test_the_model_is_the_decoder_of_the_paradigm(edf: Path) -> None:
+    trained = train(edf, tmin=0.5, tmax=3.5)
+    recording = trained.dataset.load("1", "1")
+    decoder = make_decoder(
+        "mi", sfreq=trained.dataset.sfreq, tmin=0.5, window=trained.dataset.window
+    )
+    wanted = decoder.fit(recording.X, recording.y).predict_proba(recording.X)
+    for found in (trained.decoder, trained.pipeline):
+        np.testing.assert_allclose(found.predict_proba(recording.X), wanted, rtol=0, atol=1e-9)
+
+
+def test_the_papers_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TokenTransformerClassifier.__init__.__kwdefaults__, "epochs", 2)
+    dataset = from_arrays(*trials(), sfreq=SFREQ, ch_names=NAMES)
+    trained = train(dataset, preset="paper")
+    trained.save(tmp_path / "model.spdt")
+    assert isinstance(trained.pipeline[-1], TokenTransformerClassifier)
+    X, _ = trials(10, seed=1)
+    found = load_model(tmp_path / "model.spdt").predict_proba(X)
+    np.testing.assert_allclose(found, trained.pipeline.predict_proba(X), rtol=0, atol=1e-5)
+
+
+def test_guesses_are_called_guesses() -> None:
+    X, _ = trials(60)
+    y = np.random.default_rng(5).integers(0, 2, 60)
+    assert not train(from_arrays(X, y, sfreq=SFREQ, ch_names=NAMES)).above_chance
+
+
+def people(n_subjects: int, n_sessions: int) -> Dataset:
+    """Everybody alike, with trials of their own."""
+    one = from_arrays(*trials(24), sfreq=SFREQ, ch_names=NAMES)
+
+    def read(subject: str, session: str) -> Recording:
+        X, y = trials(24, seed=10 * int(subject) + int(session))
+        return replace(one.load("1", "1"), subject=subject, session=session, X=X, y=y)
+
+    sessions = tuple(str(i + 1) for i in range(n_sessions))
+    return replace(one, index={str(i): sessions for i in range(n_subjects)}, read=read)
+
+
+@pytest.mark.parametrize(
+    ("shape", "protocol"), [((1, 2), "leave-one-session-out"), ((2, 2), "leave-one-subject-out")]
+)
+def test_the_most_honest_protocol_there_is(shape: tuple[int, int], protocol: str) -> None:
+    trained = train(people(*shape))
+    assert trained.evaluation.question.protocol == protocol
+    assert sum(trained.decoder.about["trials"].values()) == 24 * shape[0] * shape[1]
+    one = train(people(*shape), subjects=["0"])
+    assert one.evaluation.question.protocol == "leave-one-session-out"
+
+
+def test_runs_are_left_out_one_by_one() -> None:
+    X, y = trials(40)
+    dataset = from_arrays(X, y, sfreq=SFREQ, ch_names=NAMES, run=np.repeat(["a", "b"], 20))
+    assert train(dataset).evaluation.question.protocol == "leave-one-run-out"
+
+
+def test_too_few_trials() -> None:
+    X, _ = trials(5)
+    with pytest.raises(DeployError, match=r"has 1 trial of 1; it takes two"):
+        train(from_arrays(X, [0, 0, 0, 0, 1], sfreq=SFREQ, ch_names=NAMES))
+
+
+@pytest.mark.parametrize(
+    ("classes", "ch_names", "culprit"),
+    [
+        (("left\n", "right"), NAMES, "left\n"),
+        (("left", "\x1b[2J"), NAMES, "\x1b[2J"),
+        (("left", "right"), (*NAMES[:-1], "P\tz"), "P\tz"),
+    ],
+)
+def test_names_that_cannot_be_saved_are_refused_before_the_work(
+    monkeypatch: pytest.MonkeyPatch,
+    classes: tuple[str, ...],
+    ch_names: tuple[str, ...],
+    culprit: str,
+) -> None:
+    X, y = trials(20)
+    dataset = from_arrays(X, np.array(classes)[y], sfreq=SFREQ, ch_names=ch_names)
+    worked: list[Any] = []
+    monkeypatch.setattr(
+        "spdtokens.inference.training.answer", lambda *given, **_: worked.append(given)
+    )
+    with pytest.raises(DecoderError) as caught:
+        train(dataset)
+    assert repr(culprit) in str(caught.value)
+    assert worked == []
+
+
+def test_recentred_live_is_online_evaluation(tmp_path: Path) -> None:
+    """The model file decides on a new session as ``evaluate --target-access online`` does."""
+    data = people(1, 3)
+    online = evaluate(
+        data, ["recommended"], "session-transfer", access="online", alignment="recentre"
+    )
+    wanted = online.results["recommended"][0].probabilities
+    trained = train(replace(data, index={"0": ("1", "2")}), recentre=True)
+    trained.save(tmp_path / "model.spdt")
+    decoder = load_model(tmp_path / "model.spdt")
+    X = data.load("0", "3").X
+    found = decoder.predict_proba(X)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-8)
+    plain = train(replace(data, index={"0": ("1", "2")})).decoder.predict_proba(X)
+    assert np.abs(found - plain).max() > 1e-3  # recentring does something
+    session = decoder.session()
+    np.testing.assert_array_equal([session.probabilities(x) for x in X], found)
+
+
+@pytest.mark.parametrize("how", [{"paradigm": "erp"}, {"stimulus_hz": (9, 21)}], ids=str)
+def test_potentials_and_flicker(how: dict[str, Any], tmp_path: Path) -> None:
+    dataset = from_arrays(*trials(), sfreq=SFREQ, ch_names=NAMES)
+    trained = train(dataset, **{"paradigm": "ssvep", **how})
+    trained.save(tmp_path / "model.spdt")
+    decoder = load_model(tmp_path / "model.spdt")
+    assert decoder.about["paradigm"] == how.get("paradigm", "ssvep")
+    assert len(decoder.tokens.embeddings) == 4
+    X, y = trials()
+    wanted = get_method("recommended").make(trained.dataset).fit(X, y).predict_proba(X)
+    np.testing.assert_allclose(decoder.predict_proba(X), wanted, rtol=0, atol=1e-8)
+
+
+def test_few_potentials_are_told_by_the_rows_of_their_matrices() -> None:
+    """More trials than channels, fewer than rows."""
+    X, y = trials(12)
+    trained = train(from_arrays(X, y, sfreq=SFREQ, ch_names=NAMES), paradigm="erp")
+    assert len(NAMES) < len(X) <= trained.decoder.shape[-1]
+    assert trained.decoder.tokens.filters is None
+    wanted = get_method("recommended").make(trained.dataset).fit(X, y).predict_proba(X)
+    np.testing.assert_allclose(trained.decoder.predict_proba(X), wanted, rtol=0, atol=1e-8)
+
+
+def test_causal_filters() -> None:
+    dataset = from_arrays(*trials(), sfreq=SFREQ, ch_names=NAMES)
+    trained = train(dataset, filtering="causal")
+    assert trained.decoder.front is not None
+    assert trained.decoder.front.filtering == "causal"
+    run = trained.evaluation.results["recommended"][0]
+    (_, tested), _ = run.spec.estimator["steps"]
+    assert tested["filtering"] == "causal"  # it is what was tested
+    with pytest.raises(DeployError, match="'recommended' only"):
+        train(dataset, filtering="causal", preset="paper")
+
+
+def test_potentials_are_not_recentred() -> None:
+    dataset = from_arrays(*trials(), sfreq=SFREQ, ch_names=NAMES)
+    with pytest.raises(DeployError, match="leave recentre out"):
+        train(dataset, paradigm="erp", recentre=True)
+
+
+def test_epochs_to_a_report(tmp_path: Path) -> None:
+    raw, _ = simulated(n=40, classes=("left hand", "right hand"))
+    events, ids = mne.events_from_annotations(raw, verbose="error")
+    mne.Epochs(
+        raw, events, ids, tmin=0.5, tmax=3.5, baseline=None, preload=True, verbose="error"
+    ).save(tmp_path / "own-epo.fif", verbose="error")
+    trained = train(tmp_path / "own-epo.fif", paradigm="mi")
+    trained.report(tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert "What decides" in text
+    assert "one evaluation, made by" in text
+    assert predict(trained.decoder, tmp_path / "own-epo.fif").accuracy == 1.0
+
+
+def test_unknown_presets() -> None:
+    with pytest.raises(DeployError, match=r"no preset 'best'. There are: recommended, paper"):
+        train("sim-mi", preset="best")

@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+from spdtokens.reporting.report import question_tables
+from spdtokens.reporting.table import Cell, Table, to_html, to_latex, to_markdown
+from spdtokens.reporting.tables import methods_table, units_table
+from tests.reporting.made import NASTY, Tree, made_facts, made_report, made_run, many
+
+
+def test_methods_against_the_runs_themselves() -> None:
+    results = many(3, 6, seeds=2)
+    facts = made_facts(results)
+    table = methods_table(facts)
+    for row, (name, runs) in zip(table.rows, results.items(), strict=True):
+        cells = dict(zip(table.headers, row, strict=True))
+        by_subject = [
+            np.mean([r.test["accuracy"] for r in runs if r.spec.subject == s])
+            for s in map(str, range(1, 7))
+        ]
+        assert cells["method"].text == name
+        assert cells["test"].value == pytest.approx(np.mean(by_subject))
+        assert cells["test"].text == f"{100 * np.mean(by_subject):.1f}"
+        assert cells["±"].value == pytest.approx(np.std(by_subject, ddof=1))
+        assert cells["over"].text == "subjects"
+        assert cells["train"].text == "95.0"
+        assert cells["chance"].text == "50.0"
+        assert cells["n"].text == "240"
+        assert cells["runs"].text == "12"
+        assert cells["seconds"].text == "1.5"
+    assert [row[2].mark for row in table.rows] == ["best", "", ""]
+    p, error = table.headers.index("p"), table.headers.index("ECE")
+    assert table.rows[0][p].text == "reference"
+    assert table.rows[1][p].value == facts.rows[1].p_holm
+    assert table.rows[1][error].value == facts.rows[1].calibration_error
+
+
+def test_names_of_metrics_keep_their_capitals() -> None:
+    table = methods_table(made_facts(many(2, 2), metric="roc_auc"))
+    assert table.note.startswith("ROC AUC: mean over seeds")
+
+
+def test_scores_at_chance_and_leaks_are_marked() -> None:
+    results = {"low": [made_run("low", right=0.5)], "bad": [made_run("bad", leaky="shared")]}
+    table = methods_table(made_facts(results))
+    assert table.rows[0][2].mark == "faint"
+    assert "*50.0*" in to_markdown(table)
+    assert r"\textit{50.0}" in to_latex(table)
+    assert table.rows[1][0].text == "bad (leaky)"
+
+
+@pytest.mark.parametrize(("n_methods", "n_subjects"), [(3, 6), (6, 3)])
+def test_subjects_go_down_where_there_are_more(n_methods: int, n_subjects: int) -> None:
+    facts = made_facts(many(n_methods, n_subjects))
+    table = units_table(facts)
+    assert len(table.rows) == max(n_methods, n_subjects)
+    values = np.array([[cell.value for cell in row[1:]] for row in table.rows])
+    wanted = np.array(list(facts.units.test.values()))
+    np.testing.assert_array_equal(values, wanted.T if n_subjects > n_methods else wanted)
+    best = np.array([[cell.mark == "best" for cell in row[1:]] for row in table.rows])
+    assert best.sum() == n_subjects
+
+
+def test_a_missing_score_is_a_dash_and_not_the_best() -> None:
+    results = {"a": [made_run("a", "1"), made_run("a", "2")], "b": [made_run("b", "1", right=0.9)]}
+    table = units_table(made_facts(results))
+    assert [cell.text for cell in table.rows[1]] == ["2", "80.0", "-"]
+    assert table.rows[1][1].mark == "best"
+    assert table.rows[1][2].mark == ""
+
+
+def test_html_can_be_parsed_and_sorted() -> None:
+    row = [Cell(NASTY), Cell("1.0", 1.0, "best"), Cell("-", float("nan"))]
+    tree = Tree(to_html(Table("t", NASTY, ("a<b", "x", "y"), [row], note="<&>")))
+    assert NASTY in tree.inside("th")
+    assert tree.inside("button") == ["a<b", "x", "y"]
+    assert [found.get("data-v") for found in tree.all("td")] == ["1", ""]
+    assert tree.all("table")[0]["aria-label"] == NASTY
+
+
+def unescaped(text: str, signs: str) -> list[str]:
+    return re.findall(rf"(?<!\\)[{re.escape(signs)}]", text)
+
+
+def test_latex_is_escaped_and_balanced() -> None:
+    name = NASTY + ' ^ ~ \\ "q" \N{MINUS SIGN} ±'
+    text = to_latex(Table("t", name, ("name", "x"), [[Cell(name), Cell("1", 1.0)]] * 2))
+    line = next(line for line in text.splitlines() if "1 \\\\" in line)
+    cell = line.split(" & 1 ")[0].strip()
+    plain = re.sub(r"\\text\w+\{\}", "", cell).replace("$-$", "").replace(r"$\pm$", "")
+    assert not unescaped(plain, "&%$#_{}~^")
+    assert len(unescaped(line, "&")) == 1
+    assert len(unescaped(text, "{")) == len(unescaped(text, "}"))
+    assert text.count(r"\begin{") == text.count(r"\end{") == 2
+    for word in (r"\toprule", r"\midrule", r"\bottomrule", r"\begin{tabular}{lr}"):
+        assert word in text
+    assert text.isascii()
+
+
+def test_a_row_that_begins_with_a_bracket_is_no_option() -> None:
+    text = to_latex(Table("t", "t", ("name",), [[Cell("[1]")], [Cell("*")]]))
+    assert "{}[1]" in text
+    assert "{}*" in text
+
+
+def test_markdown_is_escaped() -> None:
+    text = to_markdown(Table("t", "t", ("name", "x"), [[Cell(NASTY), Cell("1", 1.0)]]))
+    line = text.splitlines()[-1]
+    assert len(unescaped(line, "|")) == 3
+    assert r"\_" in line
+    assert r"\<c\>" in line
+    assert "| --- | ---: |" in text
+
+
+def test_every_table_has_a_name_of_its_own() -> None:
+    report = made_report(made_facts(many()))
+    names = [table.name for table in report.tables()]
+    assert len(set(names)) == len(names)
+    scores = ["methods-1", "subjects-1", "differences-1"]
+    assert names == [*scores, "efficiency-1", "settings-1", "origin"]
+    for table in report.tables():
+        assert {len(row) for row in table.rows} == {len(table.headers)}
+
+
+def test_one_subject_one_fold_has_no_differences() -> None:
+    facts = made_facts({"a": [made_run("a")], "b": [made_run("b", right=0.6)]})
+    names = [table.name for table in question_tables(facts)]
+    assert names == ["methods-1", "seeds-1", "efficiency-1"]
+
+
+def test_long_texts_are_broken_into_lines_by_latex() -> None:
+    rows = [[Cell("a"), Cell("word " * 30)]]
+    assert r"\begin{tabular}{lp{0.6\linewidth}}" in to_latex(Table("t", "t", ("x", "y"), rows))

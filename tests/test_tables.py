@@ -1,0 +1,55 @@
+"""Numbers and tables for people."""
+
+from __future__ import annotations
+
+import re
+from io import StringIO
+from pathlib import Path
+
+from rich.console import Console
+
+import spdtokens
+from spdtokens._tables import counted, number, p_value, table
+
+SOURCE = Path(spdtokens.__file__).parent
+#: What is printed to users in passing, where any of the counts may be one.
+PRINTED = [*(SOURCE / "cli").glob("*.py"), *SOURCE.glob("*/show.py"), *SOURCE.glob("*/*/show.py")]
+NOUNS = "seeds|folds|subjects|tables|runs|files|sessions|methods|decisions"
+
+
+def test_one_has_no_plural() -> None:
+    assert [counted(n, "fold") for n in (0, 1, 2)] == ["0 folds", "1 fold", "2 folds"]
+    assert counted(1, "class", "classes") == "1 class"
+    assert counted(3, "class", "classes") == "3 classes"
+
+
+def test_counts_that_are_printed_have_the_noun_that_fits() -> None:
+    found = {
+        f"{path.relative_to(SOURCE)}: {match[0]}"
+        for path in SOURCE.rglob("*.py")
+        for match in re.finditer(r"\} \w+\(s\)", path.read_text(encoding="utf-8"))
+    }
+    found |= {
+        f"{path.relative_to(SOURCE)}: {match[0]}"
+        for path in PRINTED
+        if path.parent.name != "bench"  # its sizes are fixed
+        for match in re.finditer(rf"\{{[^{{}}:!]+\}} ({NOUNS})\b", path.read_text(encoding="utf-8"))
+    }
+    assert found == set()
+
+
+def test_numbers_that_are_none_are_dashes() -> None:
+    assert [number(value) for value in (0.25, None, float("nan"), float("inf"))] == [
+        "0.250",
+        *"---",
+    ]
+    assert [p_value(p) for p in (0.0321, 1e-9, 0.9999, float("nan"))] == [".032", "<.001", "1", "-"]
+
+
+def test_a_table_shows_text_as_it_is() -> None:
+    console = Console(width=60, file=StringIO())
+    console.print(table(("name", ">n"), [("[a]", 1.5), None, ("b", None)], "T [x]", "c"))
+    lines = [line.strip() for line in console.file.getvalue().splitlines() if line.strip()]
+    assert lines[0] == "T [x]"
+    assert [line.split() for line in lines if line[0] in "[b"] == [["[a]", "1.5"], ["b", "-"]]
+    assert lines[-1] == "c"
