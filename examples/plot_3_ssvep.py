@@ -47,7 +47,7 @@ rows = np.arange(len(dataset.classes))
 edges = np.append(f[shown], f[shown][-1] + f[1]) - f[1] / 2
 borders = np.append(rows, len(rows)) - 0.5
 image = axes.pcolormesh(edges, borders, above[:, channel], cmap="Blues", vmin=0)
-flickers = np.array(dataset.stimulus_frequencies)
+flickers = np.array(dataset.stimulus_hz)
 axes.plot(flickers, rows + 0.38, "^", color=ORANGE, ms=6, label="flicker")
 axes.plot(2 * flickers, rows + 0.38, "o", color=ORANGE, ms=5, label="second harmonic")
 axes.hlines(borders[1:-1], *edges[[0, -1]], color="white", lw=1.5)

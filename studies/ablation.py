@@ -51,7 +51,7 @@ VARIANTS = {
     "a tenth of the ridge": Settings(changes={"ridge": 0.0012}),
     "ten times the ridge": Settings(changes={"ridge": 0.12}),
 }
-ONLY_SIGNALS = {"sample covariance": Settings(covariance="sample")}
+ONLY_SIGNALS = {"sample covariance": Settings(estimator="sample")}
 ONLY = {
     "erp": {
         "no delay": Settings(changes={"delays": ()}),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
+
+from spdtokens._deprecated import OldRooms
 
 __version__ = "0.2.0"
 
@@ -11,14 +14,14 @@ _HOMES = {
     "FilterBankCovariances": "spdtokens.preprocessing",
     "NetworkClassifier": "spdtokens.classifiers",
     "Recentring": "spdtokens.classifiers",
-    "SPDTokenClassifier": "spdtokens.classifiers.deprecated",
+    "SPDTokenClassifier": "spdtokens._deprecated",
     "SPDTokenTransformer": "spdtokens.classifiers.nn",
     "StandardTrials": "spdtokens.preprocessing",
     "TokenDiscriminantClassifier": "spdtokens.classifiers",
     "TokenEmbedding": "spdtokens.geometry",
     "TokenMLPClassifier": "spdtokens.classifiers",
     "TokenTransformerClassifier": "spdtokens.classifiers",
-    "Tokenizer": "spdtokens.classifiers.deprecated",
+    "Tokenizer": "spdtokens._deprecated",
     "evaluate": "spdtokens.evaluation",
     "fit_together": "spdtokens.classifiers",
     "load_dataset": "spdtokens.datasets",
@@ -39,6 +42,9 @@ def __getattr__(name: str) -> Any:
 
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'spdtokens' has no attribute {name!r}")
+
+
+sys.meta_path.insert(0, OldRooms())
 
 
 def __dir__() -> list[str]:

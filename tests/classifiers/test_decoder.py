@@ -25,9 +25,9 @@ from spdtokens import (
     TokenTransformerClassifier,
     make_decoder,
 )
-from spdtokens.classifiers.decoder import get_paradigm
 from spdtokens.classifiers.discriminant import Refit, fit_discriminant
-from spdtokens.errors import ModelError, NotSPDError, SignalError
+from spdtokens.datasets.select import get_paradigm
+from spdtokens.errors import DataError, ModelError, NotSPDError, SignalError
 from spdtokens.inference.convert import as_decoder
 from spdtokens.preprocessing import Band
 from spdtokens.preprocessing.folds import folds_in_time
@@ -99,9 +99,9 @@ def test_flicker_is_decoded_around_its_frequencies() -> None:
 
 def test_paradigms_have_short_and_long_names() -> None:
     assert get_paradigm("mi") == get_paradigm("motor imagery") == "motor imagery"
-    assert get_paradigm("erp") == "erp"
-    with pytest.raises(ModelError, match=r"no paradigm 'p300'\. There are: mi, erp"):
-        make_decoder("p300")
+    assert get_paradigm("erp") == get_paradigm("P300") == "erp"
+    with pytest.raises(DataError, match="'p3'"):
+        make_decoder("p3")
 
 
 def test_default_bands_are_cut_at_half_the_sampling_rate() -> None:

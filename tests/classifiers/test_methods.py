@@ -190,7 +190,7 @@ def slow(paradigm: str) -> Dataset:
         window=(0.0, 2.0),
         index={"1": ("1",)},
         read=lambda *_: recording,
-        stimulus_frequencies=frequencies,
+        stimulus_hz=frequencies,
     )
 
 
@@ -218,7 +218,7 @@ def test_default_bands_fit_the_sampling_rate(name: str, paradigm: str) -> None:
     method, dataset = METHODS[name], slow(paradigm)
     if method.only_for not in (None, paradigm):
         return
-    frequencies, fast = dataset.stimulus_frequencies, replace(dataset, sfreq=128.0)
+    frequencies, fast = dataset.stimulus_hz, replace(dataset, sfreq=128.0)
     bands, wanted = (
         resolve_bands(bands_of(method.make(data)), frequencies, 2.0) for data in (dataset, fast)
     )
@@ -268,15 +268,15 @@ def test_recommended_is_the_decoder_of_the_paradigm() -> None:
             sfreq=dataset.sfreq,
             tmin=dataset.tmin,
             window=dataset.window,
-            stimulus_hz=dataset.stimulus_frequencies,
+            stimulus_hz=dataset.stimulus_hz,
         )
         recording = dataset.load(dataset.subjects[0], dataset.sessions(dataset.subjects[0])[0])
         X, y = recording.X[:60], recording.y[:60]
         found = method.make(dataset).fit(X, y).predict_proba(X)
         np.testing.assert_allclose(found, expected.fit(X, y).predict_proba(X), atol=1e-9)
-        own = method.make(dataset, Settings(bands="paper3", covariance="lwf"))["filterbank"]
+        own = method.make(dataset, Settings(bands="paper3", estimator="lwf"))["filterbank"]
         assert (own.bands, own.estimator) == ("paper3", "lwf")
-    unknown = replace(load_dataset("sim-ssvep"), stimulus_frequencies=())
+    unknown = replace(load_dataset("sim-ssvep"), stimulus_hz=())
     with pytest.raises(ModelError, match="flicker frequencies"):
         method.make(unknown)
 
@@ -337,9 +337,9 @@ def test_covariances_are_estimated_as_asked(name: str) -> None:
     method, dataset = get_method(name), easy("motor imagery")
     own = method.make(dataset)["filterbank"].estimator
     assert own == {"ts-lr": "oas", "recommended": "oas"}.get(name, "sample")
-    assert method.make(dataset, Settings(covariance="lwf"))["filterbank"].estimator == "lwf"
-    with pytest.raises(MethodError, match="no covariance 'best'"):
-        method.make(dataset, Settings(covariance="best"))
+    assert method.make(dataset, Settings(estimator="lwf"))["filterbank"].estimator == "lwf"
+    with pytest.raises(MethodError, match="no estimator 'best'"):
+        method.make(dataset, Settings(estimator="best"))
     matrices = replace(dataset, is_covariance=True, sfreq=None)
     assert "filterbank" not in method.make(matrices).named_steps
 

@@ -56,7 +56,7 @@ def test_covariances_and_stimuli(tmp_path: Path) -> None:
     assert dataset.is_covariance
     assert dataset.sfreq is None
     assert dataset.paradigm == "ssvep"
-    assert dataset.stimulus_frequencies == (13.0, 17.0)
+    assert dataset.stimulus_hz == (13.0, 17.0)
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_a_member_that_is_no_array(tmp_path: Path) -> None:
 def test_frequencies_that_are_none(tmp_path: Path) -> None:
     """Without a check: infinity."""
     write(tmp_path, classes=np.array(["9" * 400 + "Hz", "13Hz"]))
-    assert load_dataset(tmp_path).stimulus_frequencies == (13.0,)
+    assert load_dataset(tmp_path).stimulus_hz == (13.0,)
 
 
 def test_fif_tags_in_circles(tmp_path: Path) -> None:

@@ -97,8 +97,8 @@ def leave_one_session_out(dataset: Dataset, bands) -> float:
 def test_ssvep_twelve_subjects() -> None:
     """The references' settings are not recorded; these were identified by trying (docs/data.md)."""
     dataset = load_dataset(REAL / "ssvep-exoskeleton")
-    assert sorted(dataset.stimulus_frequencies) == [13, 17, 21]
-    stimulus = stimulus_bands(dataset.stimulus_frequencies, half_width=1.0)
+    assert sorted(dataset.stimulus_hz) == [13, 17, 21]
+    stimulus = stimulus_bands(dataset.stimulus_hz, half_width=1.0)
     scores = {
         name: leave_one_session_out(dataset, bands)
         for name, bands in (

@@ -29,7 +29,7 @@ MISTAKES: list[tuple[str, str]] = [
     ),
     (
         long(methods="zzz = 1"),
-        "[[methods]] has no key 'zzz'. It has: name, label, bands, covariance, preset, changes, "
+        "[[methods]] has no key 'zzz'. It has: name, label, bands, estimator, preset, changes, "
         "recipe, epochs, device.",
     ),
     (
@@ -132,8 +132,8 @@ MISTAKES: list[tuple[str, str]] = [
         "[[methods]]: device is 'auto', 'cpu', 'cuda' or 'cuda:1', not 'gpu'.",
     ),
     (
-        long(datasets='paradigm = "motor imagery"'),
-        "[[datasets]]: there is no paradigm 'motor imagery'. There are: mi, erp, ssvep, other.",
+        long(datasets='paradigm = "imagery"'),
+        "[[datasets]]: there is no paradigm 'imagery'. Did you mean 'motor imagery'?",
     ),
     (
         SHORT.replace("session-transfer", "session_transfer"),

@@ -56,7 +56,7 @@ def fitted(model: Any, dataset: Dataset) -> NDArray[np.float64]:
 
 def of_estimator(dataset: Dataset, paradigm: str = "mi", **filterbank: Any) -> NDArray[np.float64]:
     """The recommended decoder."""
-    hertz = dataset.stimulus_frequencies
+    hertz = dataset.stimulus_hz
     model = make_decoder(paradigm, sfreq=dataset.sfreq, tmin=dataset.tmin, stimulus_hz=hertz)
     return fitted(model.set_params(**filterbank), dataset)
 
@@ -113,8 +113,8 @@ def _settings() -> Iterator[tuple[str, Case]]:
         ("decay", network, {"changes": {"weight_decay": 0.1, "label_smoothing": 0.1}, "epochs": 3}),
         ("shape", network, {"changes": {"n_layers": 2, "d_model": 32, "bn_embed": False}}),
         ("bands", "ts-lr", {"bands": [(8.0, 13.0), (13.0, 30.0)]}),
-        ("lwf", "ts-lr", {"covariance": "lwf"}),
-        ("lwf network", network, {"covariance": "lwf", "epochs": 3}),
+        ("lwf", "ts-lr", {"estimator": "lwf"}),
+        ("lwf network", network, {"estimator": "lwf", "epochs": 3}),
         (
             "two embeddings",
             "recommended",
@@ -142,10 +142,10 @@ def _settings() -> Iterator[tuple[str, Case]]:
         "erp/recommended filters",
         partial(runs, POTENTIALS, "recommended", {"changes": {"n_filters": 2, "cross_fit": 3}}),
     )
-    yield "erp/ts-lr erp", partial(runs, POTENTIALS, "ts-lr", {"covariance": "erp"})
+    yield "erp/ts-lr erp", partial(runs, POTENTIALS, "ts-lr", {"estimator": "erp"})
     yield (
         "erp/network xdawn",
-        partial(runs, POTENTIALS, network, {"covariance": "xdawn", "epochs": 3}),
+        partial(runs, POTENTIALS, network, {"estimator": "xdawn", "epochs": 3}),
     )
     yield (
         "seeds",

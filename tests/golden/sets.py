@@ -123,6 +123,6 @@ FLICKER = _dataset(
     sfreq=128.0,
     tmin=0.0,
     window=(0.5, 2.5),
-    stimulus_frequencies=(9.0, 12.0, 15.0),
+    stimulus_hz=(9.0, 12.0, 15.0),
 )
 MATRICES = _matrices(IMAGERY)

@@ -44,7 +44,7 @@ keep = "best"
 [[methods]]
 name = "token-euclidean"
 label = "prototypes"
-covariance = "xdawn"
+estimator = "xdawn"
 epochs = 1
 changes = { d_model = 16, n_layers = 1, n_heads = 2, d_ff = 32 }
 """

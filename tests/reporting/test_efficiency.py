@@ -56,7 +56,7 @@ def test_a_row_has_weights_median_time_and_least_memory() -> None:
             {"changes": {"d_model": 8, "n_layers": 1, "n_heads": 2, "d_ff": 16}},
             (253 * 8 + 8) + 8 + 16 + (4 * (64 + 8) + 2 * 16 + (8 * 16 + 16) + (16 * 8 + 8)) + 36,
         ),
-        ("token-euclidean", {"covariance": "xdawn"}, None),
+        ("token-euclidean", {"estimator": "xdawn"}, None),
     ],
 )
 def test_weights_are_those_of_the_network(method: str, settings: dict, weights: int | None) -> None:

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from spdtokens.classifiers.base import shared_out, takes
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
 from spdtokens.datasets.base import Paradigm
-from spdtokens.datasets.select import PARADIGMS
+from spdtokens.datasets.select import get_paradigm
 from spdtokens.errors import ModelError, SignalError
 from spdtokens.geometry.alignment import congruence, mean_reference, whitener
 from spdtokens.geometry.tokens import (
@@ -45,20 +45,6 @@ RHYTHMS, POTENTIALS = [(8.0, 30.0)], [(1.0, 24.0)]
 DELAY = 0.1
 #: Folds in which filters and averages are made for training trials they have not seen.
 CROSS_FIT = 5
-
-
-def get_paradigm(name: str) -> Paradigm:
-    """The paradigm of a name, short or long.
-
-    Raises
-    ------
-    ModelError
-        Listing the names there are.
-    """
-    known = PARADIGMS | {value: value for value in PARADIGMS.values()}
-    if name not in known:
-        raise ModelError(f"There is no paradigm {name!r}. There are: {', '.join(PARADIGMS)}.")
-    return known[name]
 
 
 def make_decoder(

@@ -60,7 +60,7 @@ class Settings:
     ----------
     bands : str or sequence of pairs
         ``'auto'`` for the method's own or what suits the paradigm; anything else replaces them.
-    covariance : str
+    estimator : str
         Estimator, as in :class:`spdtokens.FilterBankCovariances`; ``'auto'`` for the sample
         covariance of networks and OAS shrinkage, or Xdawn for potentials, of classical methods.
     preset : str
@@ -76,7 +76,7 @@ class Settings:
     """
 
     bands: BandSpec = "auto"
-    covariance: str = "auto"
+    estimator: str = "auto"
     preset: str = "paper"
     changes: Mapping[str, Any] = field(default_factory=dict)
     recipe: RecipeName = "published"
@@ -201,11 +201,11 @@ class Method:
         if self.input == "raw":
             return options
         if self.name == RECOMMENDED:
-            frequencies = dataset.stimulus_frequencies
+            frequencies = dataset.stimulus_hz
             options |= filterbank_options(dataset.paradigm, dataset.window, frequencies)
             options["bands"] = bands
         if bands in OF_STIMULI:
-            options["stimulus_hz"] = dataset.stimulus_frequencies
+            options["stimulus_hz"] = dataset.stimulus_hz
         options["estimator"] = self._estimator(dataset, settings, options.get("estimator"))
         if self.name == RECOMMENDED:
             options |= self._changed(settings, FILTERBANK_CHANGES)
@@ -220,14 +220,14 @@ class Method:
 
     def _estimator(self, dataset: Dataset, settings: Settings, own: str | None) -> str:
         """The user's; else its own; else what users of pyRiemann would choose; else the paper's."""
-        if settings.covariance != "auto":
+        if settings.estimator != "auto":
             known = (*ESTIMATORS, *PROTOTYPES)
-            if settings.covariance not in known:
+            if settings.estimator not in known:
                 raise MethodError(
-                    f"There is no covariance {settings.covariance!r}. There are: auto, "
+                    f"There is no estimator {settings.estimator!r}. There are: auto, "
                     f"{', '.join(known)}."
                 )
-            return settings.covariance
+            return settings.estimator
         if own is not None:
             return own
         if self.family != "classical":
@@ -238,11 +238,11 @@ class Method:
         """The user's bands; else the default ones, as far as the sampling rate carries them."""
         begin, end = dataset.window
         if settings.bands != "auto":
-            resolve_bands(settings.bands, dataset.stimulus_frequencies, end - begin)
+            resolve_bands(settings.bands, dataset.stimulus_hz, end - begin)
             return settings.bands, []
         assert dataset.sfreq is not None
         bands = self._default_bands(dataset)
-        return cut_bands(bands, dataset.sfreq, end - begin, dataset.stimulus_frequencies)
+        return cut_bands(bands, dataset.sfreq, end - begin, dataset.stimulus_hz)
 
     def _default_bands(self, dataset: Dataset) -> BandSpec:
         """Bands where the user names none.
@@ -252,13 +252,13 @@ class Method:
         where the paradigm is not known, and the stimuli of SSVEP; for ``recommended`` those of
         :func:`make_decoder`; for networks, one token per trial, 4-40 Hz.
         """
-        stimulus = dataset.paradigm == "ssvep" and dataset.stimulus_frequencies
+        stimulus = dataset.paradigm == "ssvep" and dataset.stimulus_hz
         if self.bands is not None:
             return "stimulus" if stimulus else self.bands
         if dataset.paradigm == "erp":
             return "none" if None not in dataset.filtered else POTENTIALS
         if self.name == RECOMMENDED:
-            options = filterbank_options(dataset.paradigm, None, dataset.stimulus_frequencies)
+            options = filterbank_options(dataset.paradigm, None, dataset.stimulus_hz)
             bands: BandSpec = options["bands"]
             return bands
         if self.family == "classical" and stimulus and not self.own_covariances:

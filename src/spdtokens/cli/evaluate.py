@@ -84,8 +84,8 @@ def evaluate(
     bands: Annotated[
         str, typer.Option(help="auto, a preset of bands, or pairs in Hz: 8-13,13-30.")
     ] = "auto",
-    covariance: Annotated[
-        str, typer.Option(help="auto, sample, oas, lwf, ..., erp or xdawn.")
+    estimator: Annotated[
+        str, typer.Option(help="Of covariances: auto, sample, oas, lwf, ..., erp or xdawn.")
     ] = "auto",
     device: Annotated[
         str, typer.Option(help="For networks: auto, cpu or cuda. Other methods use the CPU.")
@@ -104,7 +104,7 @@ def evaluate(
     with errors_told():
         settings = Settings(
             bands=checked_bands(bands),
-            covariance=covariance,
+            estimator=estimator,
             preset=preset,
             recipe=recipe.value,
             epochs=epochs,

@@ -114,7 +114,7 @@ class Dataset:
         Sessions of every subject, in order of time.
     read : callable
         From subject and session to a :class:`Recording`.
-    stimulus_frequencies : tuple of float
+    stimulus_hz : tuple of float
         For SSVEP: the flicker frequencies in Hz.
     filtered : tuple of float or None
         High-pass and low-pass, in Hz, already applied to the trials; None where not.
@@ -134,7 +134,7 @@ class Dataset:
     window: tuple[float, float]
     index: Mapping[str, tuple[str, ...]]
     read: Callable[[str, str], Recording]
-    stimulus_frequencies: tuple[float, ...] = ()
+    stimulus_hz: tuple[float, ...] = ()
     filtered: tuple[float | None, float | None] = (None, None)
     is_covariance: bool = False
     unit_in_volts: float | None = None

@@ -29,7 +29,7 @@ def tokens_of(dataset: Dataset, embedding: str, bands: BandSpec) -> Pipeline:
         tmin=dataset.tmin,
         windows=[dataset.window],
         bands=bands,
-        stimulus_hz=dataset.stimulus_frequencies,
+        stimulus_hz=dataset.stimulus_hz,
     )
     return make_pipeline(filterbank, tokens)
 

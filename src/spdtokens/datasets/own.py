@@ -133,12 +133,12 @@ def from_npz(path: Path, cutting: Cutting | None = None) -> Dataset:
     found = (HERTZ.fullmatch(name) for name in dataset.classes)
     frequencies = tuple(float(match[1]) for match in found if match)
     if len(frequencies) < 2:
-        return replace(dataset, stimulus_frequencies=frequencies)
+        return replace(dataset, stimulus_hz=frequencies)
     whole = cutting.tmin is not None or cutting.tmax is not None or dataset.is_covariance
     return replace(
         dataset,
         paradigm="ssvep",
-        stimulus_frequencies=frequencies,
+        stimulus_hz=frequencies,
         window=dataset.window if whole else later_window(dataset.window, dataset.tmin, "ssvep"),
     )
 

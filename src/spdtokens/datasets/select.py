@@ -15,16 +15,31 @@ from spdtokens.datasets.cutting import channel_names
 from spdtokens.datasets.joining import Head, agree, conformed
 from spdtokens.errors import DataError
 
-#: Names of paradigms on the command line and in files.
+#: Paradigms by their names in Python, study files and on the command line.
 PARADIGMS: dict[str, Paradigm] = {
     "mi": "motor imagery",
+    "motor imagery": "motor imagery",
     "erp": "erp",
+    "p300": "erp",
     "ssvep": "ssvep",
     "other": "other",
 }
 #: Seconds after the cue from which a trial is decoded where nothing else is known: imagery takes
 #: half a second to begin, and the response to flicker a second to settle.
 BEGINS: dict[Paradigm, float] = {"motor imagery": 0.5, "ssvep": 1.0}
+
+
+def get_paradigm(name: str) -> Paradigm:
+    """The paradigm of a name, in any case: ``'mi'``, ``'P300'``.
+
+    Raises
+    ------
+    DataError
+        Listing the names there are.
+    """
+    if name.lower() not in PARADIGMS:
+        raise DataError(f"There is no paradigm {name!r}. There are: {', '.join(PARADIGMS)}.")
+    return PARADIGMS[name.lower()]
 
 
 @dataclass(frozen=True)
@@ -88,13 +103,13 @@ def select(dataset: Dataset, selection: Selection) -> Dataset:
     DataError
         For a paradigm, window, class or property that does not exist.
     """
-    paradigm = _paradigm(selection.paradigm) or dataset.paradigm
+    paradigm = get_paradigm(selection.paradigm) if selection.paradigm else dataset.paradigm
     if selection.stimulus_hz and paradigm != "ssvep":
         raise DataError(
             f"Stimulus frequencies were given, but {dataset.name} is taken as {paradigm}. Say that "
             "the paradigm is ssvep, or leave them out."
         )
-    frequencies = selection.stimulus_hz or dataset.stimulus_frequencies
+    frequencies = selection.stimulus_hz or dataset.stimulus_hz
     if paradigm == "ssvep" and not frequencies and not dataset.is_covariance:
         raise DataError(
             f"{dataset.name}: its flicker frequencies are not known. Give them: --stimulus-hz "
@@ -107,7 +122,7 @@ def select(dataset: Dataset, selection: Selection) -> Dataset:
     changed = replace(
         dataset,
         paradigm=paradigm,
-        stimulus_frequencies=tuple(frequencies),
+        stimulus_hz=tuple(frequencies),
         window=_window(dataset, paradigm, selection.window),
         ch_names=to.ch_names,
         sfreq=to.sfreq,
@@ -123,14 +138,6 @@ def select(dataset: Dataset, selection: Selection) -> Dataset:
         return _kept(recording, _wanted(recording, codes, dict(selection.where)), codes)
 
     return replace(changed, classes=tuple(dataset.classes[i] for i in codes), read=read)
-
-
-def _paradigm(name: str | None) -> Paradigm | None:
-    if name is None:
-        return None
-    if name not in PARADIGMS:
-        raise DataError(f"There is no paradigm {name!r}. There are: {', '.join(PARADIGMS)}.")
-    return PARADIGMS[name]
 
 
 def _window(

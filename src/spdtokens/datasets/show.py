@@ -47,8 +47,8 @@ def describe(dataset: Dataset) -> str:
             f"{dataset.sfreq:g} samples a second, trials from {dataset.tmin:g} s, "
             f"to decode: {left:g} to {right:g} s"
         )
-    if dataset.stimulus_frequencies:
-        lines.append(f"stimuli at {', '.join(f'{f:g}' for f in dataset.stimulus_frequencies)} Hz")
+    if dataset.stimulus_hz:
+        lines.append(f"stimuli at {', '.join(f'{f:g}' for f in dataset.stimulus_hz)} Hz")
     low, high = dataset.filtered
     if low or high:
         lines.append(f"already filtered: {low or 0:g} to {high or float('inf'):g} Hz")

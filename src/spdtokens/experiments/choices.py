@@ -29,7 +29,7 @@ from spdtokens.preprocessing.bands import OF_STIMULI, resolve_bands
 from spdtokens.preprocessing.bands import PRESETS as BANDS_BY_NAME
 from spdtokens.preprocessing.covariance import ESTIMATORS, PROTOTYPES
 
-KEYS = ("name", "label", "bands", "covariance", "preset", "changes", "recipe", "epochs", "device")
+KEYS = ("name", "label", "bands", "estimator", "preset", "changes", "recipe", "epochs", "device")
 #: Values of a preset that can be changed, with an example of each from which its kind is known.
 CHANGEABLE = {
     field.name: 1 if field.default is None else field.default
@@ -47,7 +47,7 @@ def read_choice(table: Table) -> Choice:
     name = table.choice("name", METHODS, "", what="method")
     settings = Settings(
         bands=_bands(table),
-        covariance=table.choice("covariance", ("auto", *ESTIMATORS, *PROTOTYPES), "auto"),
+        estimator=table.choice("estimator", ("auto", *ESTIMATORS, *PROTOTYPES), "auto"),
         preset=table.choice("preset", PRESETS, "paper"),
         changes=_changes(table),
         recipe=table.choice("recipe", get_args(RecipeName), "published"),

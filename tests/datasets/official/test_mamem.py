@@ -58,7 +58,7 @@ def test_whole_trials(official: Path) -> None:
     dataset = load_mamem(official)
     assert dict(dataset.index) == {"1": ("1", "2"), "11": ("5",)}  # x is the adaptation
     assert (dataset.sfreq, dataset.tmin, dataset.window) == (250.0, -0.5, (0.0, 5.0))
-    assert dataset.stimulus_frequencies == (6.66, 7.5, 8.57, 10.0, 12.0)
+    assert dataset.stimulus_hz == (6.66, 7.5, 8.57, 10.0, 12.0)
     assert dataset.ch_names == ("E97", "E109", "E119", "E140", "E161", "E116", "E126", "E150")
     recording = dataset.load("1", "1")
     eeg = signal()[ROWS]

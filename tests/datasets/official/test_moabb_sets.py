@@ -83,7 +83,7 @@ def test_trials_are_cut_at_the_events(stim: bool) -> None:
     assert dataset.name == "moabb:FakeSource"
     assert (dataset.sfreq, dataset.tmin, dataset.window) == (100.0, 0.5, (1.0, 2.0))
     assert (dataset.paradigm, dataset.classes) == ("ssvep", ("13", "rest"))
-    assert (dataset.stimulus_frequencies, dataset.unit_in_volts) == ((13.0,), 1.0)
+    assert (dataset.stimulus_hz, dataset.unit_in_volts) == ((13.0,), 1.0)
     assert dataset.ch_names == ("Oz", "O1", "O2")
     assert dataset.subjects == ("1", "2")
     assert dataset.sessions("2") == ("0train",)

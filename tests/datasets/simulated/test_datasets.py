@@ -149,7 +149,7 @@ def test_flickers_show_at_their_frequency_at_any_phase() -> None:
     X = np.concatenate([part.X for part in trials])[:, dataset.ch_names.index("Oz")]
     y = np.concatenate([part.y for part in trials])
     t = np.arange(X.shape[1]) / 256.0
-    for k, hertz in enumerate(dataset.stimulus_frequencies):
+    for k, hertz in enumerate(dataset.stimulus_hz):
         line = (X * np.exp(-2j * np.pi * hertz * t)).mean(1)
         assert np.abs(line[y == k]).mean() > 1.5 * np.abs(line[y != k]).mean()
         locked = np.abs((line / np.abs(line))[y == k].mean())

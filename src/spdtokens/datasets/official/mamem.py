@@ -128,7 +128,7 @@ def load_mamem(
             for s in subjects
         },
         read=read,
-        stimulus_frequencies=FREQUENCIES,
+        stimulus_hz=FREQUENCIES,
         unit_in_volts=1e-6,
     )
 

@@ -156,7 +156,7 @@ def mamem(
         window=(0.0, 1.0),
         index=dict.fromkeys(sorted(files, key=int), sessions),
         read=read,
-        stimulus_frequencies=frequencies,
+        stimulus_hz=frequencies,
     )
 
 

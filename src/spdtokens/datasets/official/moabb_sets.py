@@ -75,7 +75,7 @@ def load_moabb(name: str, *, by: By | None = None, **options: Any) -> Dataset:
         window=trials.window,
         index=_Index(subjects, trials),
         read=trials.read,
-        stimulus_frequencies=_frequencies(source, trials.classes),
+        stimulus_hz=_frequencies(source, trials.classes),
         # MOABB multiplies by this factor to get microvolts.
         unit_in_volts=float(source.unit_factor) * 1e-6,
     )

@@ -115,7 +115,7 @@ def erp_scores(dataset: Dataset, subjects: Sequence[str]) -> Scores:
 
 def ssvep_scores(dataset: Dataset, subjects: Sequence[str]) -> Scores:
     """Accuracies in the last session, from bands about the flickers and from one broad band."""
-    narrow = [(k * f - 0.5, k * f + 0.5) for f in dataset.stimulus_frequencies for k in (1, 2)]
+    narrow = [(k * f - 0.5, k * f + 0.5) for f in dataset.stimulus_hz for k in (1, 2)]
     scores: Scores = {"flicker bands": {}, "broad band": {}}
     for subject in subjects:
         *first, last = dataset.sessions(subject)

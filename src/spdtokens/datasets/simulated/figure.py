@@ -89,7 +89,7 @@ def _contrast(dataset: Dataset, recording: Recording) -> tuple[NDArray[Any], str
         return np.array([wave[recording.y == k].mean(0) for k in classes]), "µV, 0.24 to 0.30 s"
     if dataset.paradigm == "ssvep":
         found = []
-        for k, hertz in enumerate(dataset.stimulus_frequencies):
+        for k, hertz in enumerate(dataset.stimulus_hz):
             power = _power(dataset, recording.X, (hertz - 0.3, hertz + 0.3))
             ratio = power[recording.y == k].mean(0) / power[recording.y != k].mean(0)
             found.append(10 * np.log10(ratio))
@@ -126,7 +126,7 @@ def _time_courses(axes: Axes, dataset: Dataset, recording: Recording, channel: s
             axes.set_ylabel(f"{channel}: mean µV, 1-20 Hz")
         elif dataset.paradigm == "ssvep":
             # Flickers start at any phase, so a mean would vanish; power does not.
-            hertz = dataset.stimulus_frequencies[k]
+            hertz = dataset.stimulus_hz[k]
             level = _smooth(_filtered(dataset, X, (hertz - 0.5, hertz + 0.5))[:, 0] ** 2, dataset)
             own, other = level[recording.y == k].mean(0), level[recording.y != k].mean(0)
             course = 10 * np.log10(own / other)

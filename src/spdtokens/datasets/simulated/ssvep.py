@@ -68,7 +68,7 @@ def sim_ssvep(release: int = RELEASE) -> Dataset:
         window=(0.5, 5.0),
         index={str(i + 1): sessions for i in range(SUBJECTS)},
         read=partial(_read, release),
-        stimulus_frequencies=FLICKERS,
+        stimulus_hz=FLICKERS,
         unit_in_volts=1.0,
     )
 

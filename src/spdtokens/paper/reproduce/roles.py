@@ -54,7 +54,7 @@ class Role:
         epochs = more.pop("epochs", None)
         return Settings(
             bands="paper3" if multiband else self.bands,
-            covariance="sample",
+            estimator="sample",
             preset=self.preset,
             changes=more,
             recipe="common",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -106,3 +108,13 @@ def test_what_fit_takes_is_handed_on() -> None:
 def test_regularisation_that_is_gone_is_refused() -> None:
     with pytest.warns(FutureWarning), pytest.raises(ModelError):
         SPDTokenClassifier(sfreq=100, regularisation="paper", unit_in_volts=1.0)
+
+
+def test_old_rooms_are_the_new_ones() -> None:
+    code = "import sys; from spdtokens.spd.embeddings import EMBEDDINGS as old; "
+    code += "from spdtokens.geometry.embeddings import EMBEDDINGS as new; assert old is new; "
+    code += "import spdtokens.study.store; import spdtokens.experiments.store as store; "
+    code += "assert sys.modules['spdtokens.study.store'] is store"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("FutureWarning: spdtokens.spd ") == 1

@@ -1,22 +1,60 @@
-"""Names of the first edition, for one release."""
+"""Names of 0.1, kept until 0.3: rooms, options, keys of study files, and two estimators."""
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_loader
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
-from sklearn.pipeline import Pipeline
+if TYPE_CHECKING:
+    from sklearn.pipeline import Pipeline
 
-from spdtokens.classifiers.decoder import DecodingPipeline, make_decoder
-from spdtokens.classifiers.methods import PRESETS, RECOMMENDED
-from spdtokens.classifiers.transformer import TokenTransformerClassifier
-from spdtokens.errors import ModelError
-from spdtokens.geometry import TokenEmbedding
-from spdtokens.preprocessing import FilterBankCovariances
+    from spdtokens.classifiers import DecodingPipeline
+
+UNTIL = "0.3"
+#: Rooms by their old names.
+ROOMS = {
+    "data": "datasets",
+    "deploy": "inference",
+    "explain": "classifiers.explain",
+    "models": "classifiers.nn",
+    "report": "reporting",
+    "signal": "preprocessing",
+    "spd": "geometry",
+    "study": "experiments",
+    "training": "classifiers.nn",
+}
+#: Options of the command line, and keys of methods in study files.
+OPTIONS = {"--covariance": "--estimator"}
+KEYS = {"covariance": "estimator"}
+
+
+class OldRooms(MetaPathFinder, Loader):
+    """Imports ``spdtokens.spd`` and the others as the rooms they have become."""
+
+    def find_spec(self, fullname: str, *others: object) -> ModuleSpec | None:  # noqa: ARG002
+        package, _, rest = fullname.partition(".")
+        old = package == "spdtokens" and rest.split(".")[0] in ROOMS
+        return spec_from_loader(fullname, self) if old else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        _, room, *rest = module.__name__.split(".")
+        new = ".".join(("spdtokens", ROOMS[room], *rest))
+        # The import system takes what is here afterwards.
+        sys.modules[module.__name__] = import_module(new)
+        _warn(module.__name__, new, stacklevel=7)
+
+
+def _warn(old: str, new: str, stacklevel: int = 3) -> None:
+    text = f"{old} is deprecated and goes in {UNTIL}: use {new} (docs/migration.md)."
+    warnings.warn(text, FutureWarning, stacklevel=stacklevel)
+
 
 #: Parameters of the filter bank, by their names of the first edition.
 _FILTERBANK = {
@@ -46,6 +84,8 @@ def _renamed(options: dict[str, Any], estimator: str = "sample") -> dict[str, An
     if found.get("regularisation") == "paper":
         del found["regularisation"]
         if found.get("estimator", estimator) != "sample":
+            from spdtokens.errors import ModelError
+
             raise ModelError(
                 "regularisation='paper' is for the sample covariance: pass covariance='sample'."
             )
@@ -53,19 +93,27 @@ def _renamed(options: dict[str, Any], estimator: str = "sample") -> dict[str, An
     return found
 
 
-def _warn(old: str, new: str) -> None:
-    text = f"{old} is deprecated and goes in 0.3: use {new} (docs/migration.md)."
-    warnings.warn(text, FutureWarning, stacklevel=3)
+def __getattr__(name: str) -> Any:
+    if name in globals():
+        return globals()[name]
+    if name != "_Tokens":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    # Here, as this module is imported with the package, and must not wait for scikit-learn.
+    from spdtokens.geometry import TokenEmbedding
 
+    class _Tokens(TokenEmbedding):
+        """Tokens (n, tokens, features), as the first edition gave them."""
 
-class _Tokens(TokenEmbedding):
-    """Tokens (n, tokens, features), as the first edition gave them."""
+        __qualname__ = name  # for pickle
 
-    def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> NDArray[np.float64]:
-        return self.fit(X, y).tokens(X)
+        def fit_transform(self, X: Any, y: Any = None) -> Any:
+            return self.fit(X, y).tokens(X)
 
-    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
-        return self.tokens(X)
+        def transform(self, X: Any) -> Any:
+            return self.tokens(X)
+
+    globals()[name] = _Tokens
+    return _Tokens
 
 
 def Tokenizer(
@@ -77,8 +125,12 @@ def Tokenizer(
        Use :class:`spdtokens.FilterBankCovariances` and :class:`spdtokens.TokenEmbedding`.
     """
     _warn("Tokenizer", "FilterBankCovariances and TokenEmbedding in a pipeline")
+    from sklearn.pipeline import Pipeline
+
+    from spdtokens.preprocessing import FilterBankCovariances
+
     filterbank = _renamed(options)
-    steps: list[tuple[str, BaseEstimator]] = [("tokens", _Tokens(embedding, **options))]
+    steps = [("tokens", __getattr__("_Tokens")(embedding, **options))]
     if sfreq is not None:
         steps.insert(0, ("filterbank", FilterBankCovariances(sfreq, **filterbank)))
     return Pipeline(steps)
@@ -89,7 +141,7 @@ def SPDTokenClassifier(
     *,
     sfreq: float | None = None,
     paradigm: str | None = None,
-    preset: str = RECOMMENDED,
+    preset: str = "recommended",
     **options: Any,
 ) -> DecodingPipeline:
     """Make a decoder from the parameters of the first edition.
@@ -98,6 +150,13 @@ def SPDTokenClassifier(
        Use :func:`spdtokens.make_decoder`, or :class:`spdtokens.TokenTransformerClassifier` behind
        :class:`spdtokens.FilterBankCovariances`.
     """
+    from spdtokens.classifiers import TokenTransformerClassifier
+    from spdtokens.classifiers.decoder import DecodingPipeline, make_decoder
+    from spdtokens.classifiers.methods import PRESETS, RECOMMENDED
+    from spdtokens.errors import ModelError
+    from spdtokens.geometry import TokenEmbedding
+    from spdtokens.preprocessing import FilterBankCovariances
+
     _warn("SPDTokenClassifier", "make_decoder or TokenTransformerClassifier")
     if preset not in (RECOMMENDED, *PRESETS):
         known = ", ".join((RECOMMENDED, *PRESETS))
