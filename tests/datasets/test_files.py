@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from spdtokens.datasets import from_arrays, load_dataset
-from spdtokens.datasets.own import from_npz
+from spdtokens.datasets.files import from_npz
 from spdtokens.errors import DataError
 
 RNG = np.random.default_rng(0)
@@ -64,14 +64,37 @@ def test_covariances_and_stimuli(tmp_path: Path) -> None:
     [
         ({"y": None}, "lacks the array 'y'"),
         ({"sfreq": None}, "lacks the array 'sfreq'"),
-        ({"y": np.array([0, 1])}, "6 trials but 2 entries in 'y'"),
         ({"y": np.array([0, 1, 2, 0, 1, 7])}, r"labels \[.*2.*7.*\] are not among the 2 classes"),
-        ({"y": np.linspace(0, 1, 6)}, "y must hold integers"),
-        ({"X": np.ones((6, 50))}, "expected trials"),
-        ({"run": np.array([1])}, "6 trials but 1 entries in 'run'"),
+        ({"y": np.array(["left", "up"] * 3)}, r"labels \['up'\]"),
+        ({"y": np.linspace(0, 1, 6)}, r"'0\.2'"),
+        *(
+            ({key: value}, f"{key}.* must be one number")
+            for key in ("sfreq", "tmin", "highpass", "unit_in_volts")
+            for value in (np.array([1.0, 2.0]), "fast")
+        ),
+        *(({"sfreq": value}, "sfreq must be one number") for value in (0.0, -100.0, np.nan)),
+        ({"unit_in_volts": -1e-6}, "unit_in_volts must be"),
+        *(
+            ({"X": X}, "expected trials")
+            for X in (
+                np.ones(6),
+                np.ones((6, 50)),
+                np.ones((6, 3, 0)),
+                np.ones((6, 3, 50), complex),
+            )
+        ),
+        ({"C": np.ones((6, 3, 4))}, "expected trials"),
+        *(({key: np.array([0, 1])}, f"{key}' must hold 6") for key in ("y", "run", "onset")),
+        ({"y": np.array(0)}, "'y' must hold 6 entries"),
+        ({"group": np.full(6, "a")}, "'group' must hold 6"),
+        ({"classes": np.array("left")}, "'classes' must hold some different names"),
+        ({"classes": np.array(["a", "a"])}, "'classes' must hold some different names"),
+        ({"ch_names": np.array(["C3"])}, "'ch_names' must hold 3 different names"),
     ],
+    ids=lambda value: str(value)[:40],
 )
 def test_bad_arrays(tmp_path: Path, changes: dict, message: str) -> None:
+    """Many of them were found by fuzzing: an error of NumPy, or taken for good."""
     write(tmp_path, **changes)
     with pytest.raises(DataError, match=message):
         from_npz(tmp_path).load("01", "1")
@@ -99,15 +122,6 @@ def test_bad_files(tmp_path: Path) -> None:
         load_dataset("nowhere")
 
 
-def test_unknown_subject_and_session(tmp_path: Path) -> None:
-    write(tmp_path)
-    dataset = load_dataset(tmp_path)
-    with pytest.raises(DataError, match=r"no subject .7.\. It has: 01"):
-        dataset.load("7", "1")
-    with pytest.raises(DataError, match=r"no session .9.\. There are: 1"):
-        dataset.load("01", "9")
-
-
 def test_epochs_file(tmp_path: Path) -> None:
     info = mne.create_info(["C3", "C4", "EOG"], 100.0, ["eeg", "eeg", "eog"])
     data = 1e-5 * RNG.standard_normal((4, 3, 80))
@@ -133,36 +147,6 @@ def test_arrays() -> None:
     dataset = from_arrays(X, ["b", "a", "b", "a"], sfreq=50.0)
     assert dataset.classes == ("a", "b")
     assert dataset.load("1", "1").y.tolist() == [1, 0, 1, 0]
-    with pytest.raises(DataError, match="4 trials but 3"):
-        from_arrays(X, [0, 1, 0], sfreq=50.0)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"sfreq": np.array([1.0, 2.0])}, "sfreq is one number"),
-        ({"sfreq": 0.0}, "sfreq is samples a second, which 0 cannot be"),
-        ({"sfreq": -100.0}, "sfreq is samples a second"),
-        ({"sfreq": "fast"}, "sfreq is one number"),
-        ({"tmin": np.nan}, "tmin is one number"),
-        ({"highpass": np.array([1.0, 2.0])}, "highpass is one number"),
-        ({"X": np.ones(6)}, "expected trials"),
-        ({"X": np.ones((6, 3, 0))}, "expected trials"),
-        ({"X": np.ones((6, 3, 50), complex)}, "expected trials"),
-        ({"C": np.ones((6, 3, 4))}, "expected trials"),
-        ({"y": np.array(0)}, "y has one entry a trial"),
-        ({"group": np.full(6, "a")}, "group has one entry a trial"),
-        ({"classes": np.array("left")}, "classes holds different names"),
-        ({"classes": np.array(["a", "a"])}, "some of them the same"),
-        ({"ch_names": np.array(["C3"])}, "ch_names holds 3 different names"),
-    ],
-    ids=lambda value: str(value)[:40],
-)
-def test_arrays_that_were_found_by_fuzzing(tmp_path: Path, changes: dict, message: str) -> None:
-    """Each ended in an error of Python or NumPy, or was taken for good."""
-    write(tmp_path, **changes)
-    with pytest.raises(DataError, match=message):
-        load_dataset(tmp_path).load("01", "1")
 
 
 def test_a_member_that_is_no_array(tmp_path: Path) -> None:
@@ -189,7 +173,7 @@ def test_fif_tags_in_circles(tmp_path: Path) -> None:
     contents[36 + 12 : 36 + 20] = struct.pack(">ii", 36, -1)
     for name, packed in (("x-epo.fif", bytes), ("x-epo.fif.gz", gzip.compress)):
         (tmp_path / name).write_bytes(packed(bytes(contents)))
-        with pytest.raises(DataError, match="its parts lead in circles"):
+        with pytest.raises(DataError, match="in circles"):
             load_dataset(tmp_path / name)
 
 
@@ -199,5 +183,5 @@ def test_names_of_characters_that_do_not_exist(tmp_path: Path, code: int, order:
     """Without a check: an error of Python's own strings, or a message that cannot be printed."""
     wrong = np.array([65, 66, code], f"{order}u4").view(f"{order}U1")
     write(tmp_path, ch_names=wrong)
-    with pytest.raises(DataError, match="'ch_names' is damaged"):
+    with pytest.raises(DataError, match="'ch_names' contains what is not text"):
         load_dataset(tmp_path)

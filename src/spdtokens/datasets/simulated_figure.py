@@ -13,8 +13,7 @@ from scipy.ndimage import uniform_filter1d
 from scipy.signal import butter, sosfiltfilt, welch
 
 from spdtokens.datasets.base import Dataset, Recording
-from spdtokens.datasets.simulated import SIMULATED
-from spdtokens.datasets.simulated.subject import CENTRE, RADIUS, electrodes
+from spdtokens.datasets.simulated import CENTRE, RADIUS, SIMULATED, electrodes
 from spdtokens.errors import DataError
 
 # Okabe and Ito's colours, distinct for colour-blind readers.
