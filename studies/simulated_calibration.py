@@ -1,8 +1,8 @@
 """How well standard Riemannian pipelines decode the simulated data sets: docs/simulation.md.
 
-Run `python studies/simulated_calibration.py`, or with names of data sets, from a checkout. It measures
-all subjects and prints a table. Only SciPy, scikit-learn and pyRiemann are used, so that the
-numbers check the data and not this library.
+Run `python studies/simulated_calibration.py`, or with names of data sets, from a checkout. It
+measures all subjects and prints a table. Only SciPy, scikit-learn and pyRiemann are used, so that
+the numbers check the data and not this library.
 """
 
 from __future__ import annotations
