@@ -33,19 +33,14 @@ def write(folder: Path, name: str = "sub-01_ses-1.npz", **changes) -> Path:
 
 
 def test_npz_folder(tmp_path: Path) -> None:
-    write(tmp_path, run=np.array([1, 1, 1, 2, 2, 2]), onset=np.arange(6))
-    write(tmp_path, "sub-01_ses-2.npz", group=np.array([0, 0, 1, 1, 2, 2]))
-    write(tmp_path, "sub-02_ses-1.npz")
+    for name in ("sub-01_ses-1", "sub-01_ses-2", "sub-02_ses-1"):
+        write(tmp_path, f"{name}.npz")
     dataset = load_dataset(tmp_path)
     assert dataset.index == {"01": ("1", "2"), "02": ("1",)}
     assert dataset.classes == ("left", "right")
     assert dataset.ch_names == ("C3", "Cz", "C4")
     assert (dataset.sfreq, dataset.tmin, dataset.window) == (100.0, -0.5, (-0.5, 0.0))
-    first, second = (dataset.load("01", s) for s in ("1", "2"))
-    assert first.run.tolist() == ["1", "1", "1", "2", "2", "2"]
-    assert first.about["onset"].tolist() == list(range(6))
-    assert len(np.unique(first.group)) == 6
-    assert second.group.tolist() == [0, 0, 1, 1, 2, 2]
+    assert len(np.unique(dataset.load("01", "2").group)) == 6
 
 
 def test_covariances_and_stimuli(tmp_path: Path) -> None:
@@ -185,3 +180,29 @@ def test_names_of_characters_that_do_not_exist(tmp_path: Path, code: int, order:
     write(tmp_path, ch_names=wrong)
     with pytest.raises(DataError, match="'ch_names' contains what is not text"):
         load_dataset(tmp_path)
+
+
+def test_one_npz_file(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    path = tmp_path / "own.npz"
+    X = rng.standard_normal((6, 3, 200))
+    np.savez(
+        path,
+        X=X,
+        y=["l", "r", "x"] * 2,
+        sfreq=100.0,
+        ch_names=["C3", "Cz", "C4"],
+        tmin=-0.5,
+        unit_in_volts=1e-6,
+    )
+    dataset = load_dataset(
+        path, events={"left": "l", "right": "r"}, channels=("C4", "C3"), tmin=0.0, tmax=1.0
+    )
+    trials = dataset.load("1", "1")
+    assert trials.y.tolist() == [0, 1, 0, 1]
+    np.testing.assert_array_equal(trials.X, X[[0, 1, 3, 4]][:, [2, 0], 50:150])
+    assert dataset.unit_in_volts == 1e-6
+    with pytest.raises(DataError, match="lacks the array 'label'"):
+        load_dataset(path, label_from="label")
+    with pytest.raises(DataError, match="'ch_names' must hold one label per trial"):
+        load_dataset(path, label_from="ch_names")

@@ -112,7 +112,7 @@ def test_bad_options(official: Path) -> None:
         ({"labels": LABELS[:-1]}, "25 trains of flashes in 'DIN_1' and 24 labels; expected 25"),
         ({"DIN_1": flashes(7)}, "7 trains of flashes"),
         ({"DIN_1": np.zeros((2, 7))}, r"'DIN_1' has shape \(2, 7\); expected four rows"),
-        ({"DIN_1": np.full((4, 7), "x", object)}, "rows 2 and 4 of 'DIN_1' must be numbers"),
+        ({"DIN_1": np.full((4, 7), "x", object)}, "row 2 of 'DIN_1' must be numbers"),
     ],
 )
 def test_bad_files(tmp_path: Path, changes: dict[str, Any], message: str) -> None:

@@ -145,7 +145,7 @@ def test_mistakes_are_told_before_anything_is_read(selection: Selection, message
 
 
 def test_properties_that_do_not_exist() -> None:
-    with pytest.raises(DataError, match=r"phase = 1. Known: run, imagined, onset"):
+    with pytest.raises(DataError, match=r"'phase'.* Known: run, imagined, onset"):
         select(dataset(), Selection(where=(("phase", "1"),))).load("1", "1")
     with pytest.raises(DataError, match=r"Subject 1, session 1: no trial has imagined = 2.*0, 1"):
         select(dataset(), Selection(where=(("imagined", "2"),))).load("1", "1")

@@ -17,26 +17,8 @@ from scipy.signal import butter, sosfiltfilt, welch
 from threadpoolctl import threadpool_limits
 
 from spdtokens.datasets import Recording
-from spdtokens.datasets.simulated import (
-    CENTRE,
-    MI_STRENGTH,
-    RADIUS,
-    SIMULATED,
-    blinks,
-    bump,
-    coloured,
-    direction,
-    frequencies,
-    inside,
-    leadfield,
-    line_noise,
-    one_over_f,
-    rotation,
-    sim_erp,
-    sim_mi,
-    sim_ssvep,
-    smooth_step,
-)
+from spdtokens.datasets import simulated as sim
+from spdtokens.datasets.simulated import CENTRE, RADIUS, SIMULATED, sim_erp, sim_mi, sim_ssvep
 from spdtokens.datasets.simulated_figure import simulation_figure
 from spdtokens.errors import DataError
 
@@ -151,7 +133,7 @@ def test_mu_weakens_opposite_to_the_imagined_hand() -> None:
 
 
 def test_some_people_show_nothing() -> None:
-    weakest = str(int(np.argmin(MI_STRENGTH)) + 1)
+    weakest = str(int(np.argmin(sim.MI_STRENGTH)) + 1)
     assert np.abs(lateralisation(recording("sim-mi", weakest), slice(375, 1100))).max() < 0.3
 
 
@@ -198,8 +180,8 @@ def test_the_same_bits_with_any_number_of_threads(name: str) -> None:
 
 def test_a_radial_dipole_is_seen_best_above_it() -> None:
     for electrode in ("C3", "C4", "Cz", "POz"):
-        out = direction(electrode)
-        gain = leadfield(CHANNELS, (CENTRE + 0.8 * RADIUS * out)[None])
+        out = sim.direction(electrode)
+        gain = sim.leadfield(CHANNELS, (CENTRE + 0.8 * RADIUS * out)[None])
         seen = gain[:, 0] @ out
         assert CHANNELS[int(np.argmax(seen))] == electrode
         # Tenths of a microvolt for a nanoampere-metre, as in real heads.
@@ -210,15 +192,15 @@ def test_leadfield_mirrors_left_and_right() -> None:
     """A sphere has no sides: a mirrored source has mirrored potentials."""
     left = CENTRE + np.array([-0.05, 0.01, 0.04])
     both = np.array([left, left * [-1, 1, 1]])
-    gain = leadfield(("C3", "C4", "F3", "F4"), both)
+    gain = sim.leadfield(("C3", "C4", "F3", "F4"), both)
     np.testing.assert_allclose(gain[[0, 2], 0, 2], gain[[1, 3], 1, 2], rtol=1e-3)
     np.testing.assert_allclose(gain[[0, 2], 0, 0], -gain[[1, 3], 1, 0], rtol=1e-3)
 
 
 def test_leadfield_keeps_the_order_of_dipoles() -> None:
     positions = CENTRE + np.random.default_rng(0).uniform(-0.04, 0.04, (7, 3))
-    together = leadfield(CHANNELS, positions)
-    alone = [leadfield(CHANNELS, position[None])[:, 0] for position in positions]
+    together = sim.leadfield(CHANNELS, positions)
+    alone = [sim.leadfield(CHANNELS, position[None])[:, 0] for position in positions]
     np.testing.assert_allclose(together, np.stack(alone, axis=1), rtol=1e-6)
 
 
@@ -243,29 +225,29 @@ def test_leadfield_is_the_same_on_another_processor() -> None:
 def test_lost_dipoles_are_refused() -> None:
     outside = CENTRE + np.array([[0.0, 0.0, 0.97 * RADIUS], [0.0, 0.0, 0.5 * RADIUS]])
     with pytest.raises(DataError, match="1 of 2 dipoles"):
-        leadfield(CHANNELS, outside)
-    leadfield(CHANNELS, inside(outside))
+        sim.leadfield(CHANNELS, outside)
+    sim.leadfield(CHANNELS, sim.inside(outside))
 
 
 def test_unknown_electrodes_are_named() -> None:
     with pytest.raises(DataError, match="EEG7"):
-        leadfield(("Cz", "EEG7"), CENTRE[None] + 0.01)
+        sim.leadfield(("Cz", "EEG7"), CENTRE[None] + 0.01)
 
 
 def test_rotation_is_a_rotation() -> None:
-    R = rotation(np.array([0.3, -0.2, 1.0]))
+    R = sim.rotation(np.array([0.3, -0.2, 1.0]))
     np.testing.assert_allclose(R @ R.T, np.eye(3), atol=1e-12)
     assert np.linalg.det(R) == pytest.approx(1)
     np.testing.assert_allclose(
-        rotation(np.array([0, 0, np.pi / 2])) @ [1, 0, 0], [0, 1, 0], atol=1e-12
+        sim.rotation(np.array([0, 0, np.pi / 2])) @ [1, 0, 0], [0, 1, 0], atol=1e-12
     )
 
 
 @pytest.mark.parametrize("exponent", [0.8, 1.2, 1.8])
 def test_noise_falls_as_asked(exponent: float) -> None:
     sfreq, samples = 250.0, 1250
-    f = frequencies(samples, sfreq)
-    wave = coloured(np.random.default_rng(0), (200,), samples, one_over_f(f, exponent))
+    f = sim.frequencies(samples, sfreq)
+    wave = sim.coloured(np.random.default_rng(0), (200,), samples, sim.one_over_f(f, exponent))
     assert wave.dtype == np.float32
     assert wave.std() == pytest.approx(1, rel=0.1)
     hertz, density = welch(wave, sfreq, nperseg=500)
@@ -275,8 +257,8 @@ def test_noise_falls_as_asked(exponent: float) -> None:
 
 
 def test_a_rhythm_peaks_where_asked_and_is_not_periodic() -> None:
-    f = frequencies(1000, 200.0)
-    wave = coloured(np.random.default_rng(1), (300, 2), 1000, bump(f, 11.0, 1.0))
+    f = sim.frequencies(1000, 200.0)
+    wave = sim.coloured(np.random.default_rng(1), (300, 2), 1000, sim.bump(f, 11.0, 1.0))
     assert wave.shape == (300, 2, 1000)
     hertz, density = welch(wave, 200.0, nperseg=400)
     assert hertz[density.mean((0, 1)).argmax()] == pytest.approx(11.0, abs=0.5)
@@ -285,20 +267,20 @@ def test_a_rhythm_peaks_where_asked_and_is_not_periodic() -> None:
 
 
 def test_each_source_has_its_own_spectrum() -> None:
-    f = frequencies(1000, 200.0)
-    spectra = np.stack([bump(f, 10.0, 0.5), bump(f, 30.0, 0.5)])
-    wave = coloured(np.random.default_rng(1), (50, 2), 1000, spectra)
+    f = sim.frequencies(1000, 200.0)
+    spectra = np.stack([sim.bump(f, 10.0, 0.5), sim.bump(f, 30.0, 0.5)])
+    wave = sim.coloured(np.random.default_rng(1), (50, 2), 1000, spectra)
     hertz, density = welch(wave, 200.0, nperseg=400)
     np.testing.assert_allclose(hertz[density.mean(0).argmax(-1)], [10, 30], atol=0.5)
 
 
 def test_envelopes() -> None:
     t = np.linspace(-1, 5, 601)
-    np.testing.assert_allclose(smooth_step(t, 0, 1)[[0, 100, 150, 200, 600]], [0, 0, 0.5, 1, 1])
-    wave = blinks(np.random.default_rng(0), 400, t, 0.2)
+    np.testing.assert_allclose(sim.smooth_step(t, 0, 1)[[0, 100, 150, 200, 600]], [0, 0, 0.5, 1, 1])
+    wave = sim.blinks(np.random.default_rng(0), 400, t, 0.2)
     peaks = ((wave[:, 1:-1] > 0.4) & (np.diff(wave, axis=1)[:, :-1] > 0)).any(1).mean()
     assert peaks == pytest.approx(1 - np.exp(-0.2 * 6), abs=0.1)
-    mains = line_noise(np.random.default_rng(0), 20, np.arange(500) / 250)
+    mains = sim.line_noise(np.random.default_rng(0), 20, np.arange(500) / 250)
     assert mains.std() == pytest.approx(1, rel=0.02)
 
 

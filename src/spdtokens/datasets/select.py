@@ -201,13 +201,12 @@ def _holds(recording: Recording, where: Mapping[str, str]) -> NDArray[np.bool_]:
     for name, value in where.items():
         texts = known[name].astype(str) if name in known else np.array([], str)
         if value not in texts:
-            there = f"Known: {', '.join(known)}"
+            problem = f"nothing called {name!r} is known of its trials. Known: {', '.join(known)}"
             if name in known:
-                there = f"There are: {', '.join(np.unique(texts)[:10])}"
-            raise DataError(
-                f"Subject {recording.subject}, session {recording.session}: no trial has {name} = "
-                f"{value}. {there}."
-            )
+                there = ", ".join(np.unique(texts)[:10])
+                problem = f"no trial has {name} = {value}. There are: {there}"
+            trials_of = f"Subject {recording.subject}, session {recording.session}"
+            raise DataError(f"{trials_of}: {problem}.")
         kept &= texts == value
     return kept
 
@@ -349,9 +348,8 @@ def _agreed_channels(
         lacks = [name for name in usual if _lookup(head.ch_names)(name) is None]
         more = [name for name in head.ch_names if _lookup(usual)(name) is None]
         text = f"{len(head.ch_names)} channels{'' if head.named else ' without names'}"
-        if head.named and lacks:
-            text += f", lacks {_listed(lacks)}"
-        return text + (f", has also {_listed(more)}" if head.named and more else "")
+        text += f", lacks {_listed(lacks)}" if lacks else ""
+        return text + (f", has also {_listed(more)}" if more else "")
 
     problems.append(f"{_grouped(heads, difference)}.")
     if not named:

@@ -143,20 +143,24 @@ def _broken(path: Path, error: Exception) -> DataError:
     return DataError(f"{path} cannot be read ({type(error).__name__}: {error}): {what}")
 
 
-def whole_numbers(
-    values: Any, what: str, path: Path, between: tuple[int, int] | None = None
-) -> NDArray[np.int64]:
-    """A flat array of whole numbers, from whatever MATLAB made of it (also cell arrays)."""
+def numbers(values: Any, what: str, path: Path) -> NDArray[np.float64]:
+    """A flat array of numbers, from whatever MATLAB made of it (also cell arrays)."""
     try:
-        flat = np.array([float(np.squeeze(v)) for v in np.atleast_1d(values).ravel()])
+        return np.array([float(np.squeeze(v)) for v in np.atleast_1d(values).ravel()])
     except (TypeError, ValueError) as error:
-        raise DataError(f"{path}: {what} must be numbers, got {values!r}.") from error
-    low, high = between or (-np.inf, np.inf)
-    wrong = ~((flat == np.round(flat)) & (flat >= low) & (flat <= high))  # NaN is wrong too
-    limits = f" between {low} and {high}" if between else ""
+        raise DataError(f"{path}: {what} must be numbers ({error}).") from error
+
+
+def whole_numbers(
+    values: Any, what: str, path: Path, between: tuple[float, float] = (-np.inf, np.inf)
+) -> NDArray[np.int64]:
+    """A flat array of whole numbers, from whatever MATLAB made of it."""
+    flat = numbers(values, what, path)
+    right = (flat == np.round(flat)) & (flat >= between[0]) & (flat <= between[1])  # not NaN
     expect(
-        not wrong.any(),
-        f"{path}: {what} must be whole numbers{limits}, found {np.unique(flat[wrong]).tolist()}.",
+        bool(right.all()),
+        f"{path}: {what} must be whole numbers between {between[0]:g} and {between[1]:g}, found "
+        f"{np.unique(flat[~right]).tolist()}.",
     )
     return flat.astype(np.int64)
 

@@ -33,23 +33,17 @@ from spdtokens.datasets.official._files import (
     matching,
     matt_samples,
     matt_trials,
+    numbers,
     read_mat,
     whole_numbers,
 )
-from spdtokens.errors import DataError
 
 FREQUENCIES = (6.66, 7.50, 8.57, 10.00, 12.00)
 CLASSES = tuple(f"{f:.2f} Hz" for f in FREQUENCIES)
 SITES = {
-    "PO7": "E97",
-    "PO3": "E109",
-    "POz": "E119",
-    "PO4": "E140",
-    "PO8": "E161",
-    "O1": "E116",
-    "Oz": "E126",
-    "O2": "E150",
-}
+    "PO7": "E97", "PO3": "E109", "POz": "E119", "PO4": "E140",
+    "PO8": "E161", "O1": "E116", "Oz": "E126", "O2": "E150",
+}  # fmt: skip
 ELECTRODES = tuple(f"E{i + 1}" for i in range(256))
 SFREQ, TRIALS, SESSIONS = 250.0, 25, "ABCDE"
 MARGIN = 0.5  # seconds around a trial, for the filters; the pause between trials is 5 s
@@ -91,7 +85,6 @@ def load_mamem(
     matt = layout == "matt"
     window = (0.0, 5.0) if segments == 1 and not matt else (0.0, 1.0)
     shifts = [0.0] if segments == 1 else [first_segment + i for i in range(segments)]
-    numbers = tuple(str(i + 1) for i in range(len(SESSIONS)))
 
     def read(subject: str, session: str) -> Recording:
         number = int(session) - 1
@@ -104,13 +97,14 @@ def load_mamem(
         X, y = (array[size * number : size * (number + 1)] for array in (X, y))
         return Recording(subject, session, X, y, np.full(size, "1"), segment_groups(y))
 
+    index: dict[str, tuple[str, ...]]
     if matt:
         sfreq = float(matt_samples(min(files.values()), "x_test"))  # a segment is 1 s long
-        index = dict.fromkeys(sorted(files, key=int), numbers)
+        index = dict.fromkeys(sorted(files, key=int), ("1", "2", "3", "4", "5"))
     else:
         sfreq = SFREQ
         index = {
-            subject: tuple(numbers[SESSIONS.index(letter)] for letter in letters)
+            subject: tuple(str(SESSIONS.index(letter) + 1) for letter in letters)
             for subject, letters in index_of(files, SESSIONS).items()
         }
     return Dataset(
@@ -167,10 +161,7 @@ def _onsets(din: Any, path: Path) -> NDArray[np.int64]:
         table.ndim == 2 and table.shape[0] == 4,
         f"{path}: 'DIN_1' has shape {table.shape}; expected four rows, a column a flash.",
     )
-    try:
-        time, sample = (np.array([float(np.squeeze(v)) for v in table[row]]) for row in (1, 3))
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{path}: rows 2 and 4 of 'DIN_1' must be numbers ({error}).") from error
+    time, sample = (numbers(table[row], f"row {row + 1} of 'DIN_1'", path) for row in (1, 3))
     trains = np.split(sample, np.flatnonzero(np.diff(time) > PAUSE) + 1)
     starts = [train[0] - 1 for train in trains if train[-1] - train[0] > SHORTEST]
     return np.array(starts, dtype=np.int64)
