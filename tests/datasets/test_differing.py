@@ -162,6 +162,12 @@ def test_trials_of_other_times_are_refused(tmp_path: Path) -> None:
     write(tmp_path, 2, seconds=2.5)
     with pytest.raises(DataError, match=r"0 to 2.5 s .*ses-2.npz.*--tmin 0 --tmax 2,"):
         load_dataset(tmp_path)
+    write(tmp_path, 2, tmin=5.0)
+    with pytest.raises(DataError, match="no time in common: leave files out"):
+        load_dataset(tmp_path)
+    write(tmp_path, 2, ("T7", "T8"))
+    with pytest.raises(DataError, match="No channel is in all of them"):
+        load_dataset(tmp_path)
     write(tmp_path, 2, seconds=2.01)  # MNE counts the last sample too
     assert {load_dataset(tmp_path).load("1", s).X.shape for s in "12"} == {(40, 5, 200)}
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import struct
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -30,6 +32,13 @@ def write(folder: Path, name: str = "sub-01_ses-1.npz", **changes) -> Path:
     path = folder / name
     np.savez(path, **{k: v for k, v in arrays.items() if v is not None})
     return path
+
+
+def test_what_is_slow_to_import_is_imported_late() -> None:
+    script = "import sys, spdtokens.datasets; print({m.split('.')[0] for m in sys.modules})"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    for name in ("mne", "torch", "pandas", "matplotlib", "scipy", "moabb"):
+        assert f"'{name}'" not in run.stdout
 
 
 def test_npz_folder(tmp_path: Path) -> None:

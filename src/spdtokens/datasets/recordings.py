@@ -90,10 +90,8 @@ def _places(files: Sequence[Path]) -> dict[Path, tuple[str, str, str]]:
 
 def _stem(path: Path) -> str:
     """Name without what tells the format."""
-    for suffix in sorted((*EPOCHS, *RAW), key=len, reverse=True):
-        if path.name.lower().endswith(suffix):
-            return path.name[: -len(suffix)]
-    return path.stem
+    suffixes = (suffix for suffix in (*EPOCHS, *RAW) if path.name.lower().endswith(suffix))
+    return path.name[: -len(max(suffixes, key=len))]
 
 
 def _head(path: Path, cutting: Cutting) -> Head:

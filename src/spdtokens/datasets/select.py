@@ -205,8 +205,7 @@ def _holds(recording: Recording, where: Mapping[str, str]) -> NDArray[np.bool_]:
             if name in known:
                 there = ", ".join(np.unique(texts)[:10])
                 problem = f"no trial has {name} = {value}. There are: {there}"
-            trials_of = f"Subject {recording.subject}, session {recording.session}"
-            raise DataError(f"{trials_of}: {problem}.")
+            raise DataError(f"Subject {recording.subject}, session {recording.session}: {problem}.")
         kept &= texts == value
     return kept
 
