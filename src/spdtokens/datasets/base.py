@@ -81,7 +81,7 @@ class Recording:
         told = {"y": self.y, "run": self.run, "group": self.group, **self.about}
         for name, values in told.items():
             if len(values) != n:
-                raise DataError(f"{where}: {name!r} must have {n} entries, got {len(values)}.")
+                raise DataError(f"{where}: {n} trials but {len(values)} entries in {name!r}.")
 
     def __len__(self) -> int:
         return len(self.X)
