@@ -126,26 +126,6 @@ def test_bad_files(tmp_path: Path) -> None:
         load_dataset("nowhere")
 
 
-def test_epochs_file(tmp_path: Path) -> None:
-    info = mne.create_info(["C3", "C4", "EOG"], 100.0, ["eeg", "eeg", "eog"])
-    data = 1e-5 * RNG.standard_normal((4, 3, 80))
-    events = np.array([[0, 0, 7], [100, 0, 9], [200, 0, 7], [300, 0, 9]])
-    epochs = mne.EpochsArray(data, info, events, -0.2, {"hand": 9, "feet": 7}, verbose="error")
-    path = tmp_path / "own-epo.fif"
-    epochs.save(path, verbose="error")
-    dataset = load_dataset(path)
-    recording = dataset.load("1", "1")
-    assert dataset.classes == ("feet", "hand")
-    assert recording.y.tolist() == [0, 1, 0, 1]
-    assert dataset.ch_names == ("C3", "C4")
-    assert dataset.tmin == pytest.approx(-0.2)
-    np.testing.assert_allclose(recording.X, data[:, :2], rtol=1e-5)
-    broken = tmp_path / "broken-epo.fif"
-    broken.write_bytes(path.read_bytes()[:3000])
-    with pytest.raises(DataError, match="cannot be read"):
-        load_dataset(broken)
-
-
 def test_arrays() -> None:
     X = RNG.standard_normal((4, 2, 30))
     dataset = from_arrays(X, ["b", "a", "b", "a"], sfreq=50.0)
