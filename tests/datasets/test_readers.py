@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 from spdtokens import FilterBankCovariances, TokenEmbedding, evaluate
 from spdtokens.datasets import Dataset, Selection, from_arrays, load_dataset, select
 from spdtokens.datasets.check import check_recording
-from spdtokens.datasets.official import bci2a, load_bci2a, load_bcicha, load_mamem, moabb_sets
+from spdtokens.datasets.official import bci2a, load_bci2a, load_bcicha, load_mamem
+from spdtokens.datasets.official import moabb as moabb_module
 from spdtokens.errors import LeakError
 from spdtokens.inference.predicting import predict
-from tests.datasets import test_mne_files as own
-from tests.datasets.official import test_bci2a, test_bcicha, test_mamem, test_moabb_sets
+from tests.datasets import test_bci2a, test_bcicha, test_mamem, test_moabb
+from tests.datasets import test_recordings as own
 from tests.helpers.recordings import write_edf
 from tests.inference.made import made
 
@@ -162,9 +163,9 @@ def mamem_figshare(folder: Path) -> Read:
 def moabb(_: Path) -> Read:
     dataset = load_dataset("moabb:FakeSource")
     told = {
-        "onset": np.tile(np.array(test_moabb_sets.FakeSource.ONSETS) + 50, 2),
+        "onset": np.tile(np.array(test_moabb.FakeSource.ONSETS) + 50, 2),
         "run": np.repeat(["0", "1"], 4),
-        "group": np.array([0, 1, 1, 2, 3, 4, 4, 5]),
+        "group": np.array([0, 1, 1, 2, 3, 4, 4, 5]),  # the second and third of a run overlap
     }
     return Read(dataset, "2", "0train", told)
 
@@ -188,8 +189,8 @@ READERS = [
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bci2a, "TRIALS", test_bci2a.RUNS * test_bci2a.EACH)
-    source = SimpleNamespace(FakeSource=test_moabb_sets.FakeSource, fake=SimpleNamespace())
-    monkeypatch.setattr(moabb_sets, "_moabb", lambda: source)
+    source = SimpleNamespace(FakeSource=test_moabb.FakeSource, fake=SimpleNamespace())
+    monkeypatch.setattr(moabb_module, "_moabb", lambda: source)
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.__name__)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spdtokens.datasets import Dataset, Recording, Selection, from_arrays, select
+from spdtokens.datasets import Dataset, Recording, Selection, from_arrays, load_dataset, select
 from spdtokens.datasets.select import PARADIGMS, later_window
 from spdtokens.errors import DataError
 
@@ -107,7 +107,7 @@ def test_window() -> None:
         with pytest.raises(DataError, match=r"begin -0\.5 s after the cue"):
             select(dataset(), Selection(window=window))
     matrices = from_arrays(np.stack([np.eye(3)] * 4), [0, 1, 0, 1])
-    with pytest.raises(DataError, match=r"A window was given, but arrays holds covariance"):
+    with pytest.raises(DataError, match="arrays contains covariance"):
         select(matrices, Selection(window=(0.0, 1.0)))
 
 
@@ -145,7 +145,56 @@ def test_mistakes_are_told_before_anything_is_read(selection: Selection, message
 
 
 def test_properties_that_do_not_exist() -> None:
-    with pytest.raises(DataError, match=r"nothing called 'phase'.* Known: run, imagined, onset"):
+    with pytest.raises(DataError, match=r"'phase'.* Known: run, imagined, onset"):
         select(dataset(), Selection(where=(("phase", "1"),))).load("1", "1")
     with pytest.raises(DataError, match=r"Subject 1, session 1: no trial has imagined = 2.*0, 1"):
         select(dataset(), Selection(where=(("imagined", "2"),))).load("1", "1")
+
+
+def people(*names: str) -> Dataset:
+    return replace(dataset(), index=dict.fromkeys(names, ("1",)))
+
+
+@pytest.mark.parametrize("subjects", [1, [1], "001", ["001"], np.int64(1), ("001", 1)])
+def test_a_number_is_the_subject_whose_name_is_that_number(subjects) -> None:
+    assert people("001", "002", "s1", "010").chosen(subjects) == ("001",)
+
+
+def test_chosen_subjects_come_in_the_order_of_the_data_set() -> None:
+    three = people("b", "a", "3")
+    assert three.chosen() == ("b", "a", "3")
+    assert three.chosen([3, "a"]) == ("a", "3")
+    assert three.sessions(3) == ("1",)
+    assert len(three.load(3, "1")) == 8
+    with pytest.raises(DataError, match=r"no session '9'. There are: 1"):
+        three.load(3, "9")
+
+
+@pytest.mark.parametrize(
+    ("subjects", "culprit"),
+    [("1", "'1'"), (7, "7"), (["001", "x"], "'x'"), (2, "'2' or '02'")],
+)
+def test_subjects_that_are_not_there_or_may_be_two_are_refused(subjects, culprit: str) -> None:
+    with pytest.raises(DataError, match=culprit):
+        people("001", "2", "02").chosen(subjects)
+
+
+def test_arrays_are_no_name_of_a_data_set() -> None:
+    with pytest.raises(DataError, match=r"tuple.*from_arrays"):
+        load_dataset((np.zeros((9, 9, 9)), np.zeros(9)))  # type: ignore[arg-type]
+
+
+def test_what_goes_together_must() -> None:
+    X, y = np.zeros((4, 3, 5)), np.arange(4) % 2
+    for arrays, culprit in (
+        ((X[0], y), r"\(3, 5\)"),
+        ((X.astype(complex), y), "complex"),
+        ((X, y[:3]), "'y'"),
+        ((X, y[None]), "y must be one label per trial"),
+    ):
+        with pytest.raises(DataError, match=culprit):
+            from_arrays(*arrays, sfreq=50.0)
+    with pytest.raises(DataError, match=r"pass sfreq"):
+        from_arrays(X, y)
+    with pytest.raises(DataError, match=r"labels \[.*3.*\] are not among"):
+        replace(from_arrays(X, np.arange(4), sfreq=50.0), classes=("a", "b", "c")).load("1", "1")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import tempfile
 import zipfile
 from collections.abc import Callable
 from functools import cache
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from spdtokens.datasets import load_dataset
 from spdtokens.errors import DataError
 from tests.fuzz.mutations import examples, limited, spoil, spoilt_bytes
+from tests.helpers.recordings import write_edf
 
 RNG = np.random.default_rng(0)
 
@@ -53,56 +55,21 @@ def claiming(shape: str, dtype: str = "<f8", size: int = 80) -> bytes:
 
 
 @cache
-def epochs_file() -> bytes:
+def whole(name: str) -> bytes:
+    """A file of epochs or of a recording, by its format."""
     info = mne.create_info(["C3", "Cz", "C4"], 100.0, "eeg")
-    events = np.array([[100 * i, 0, 1 + i % 2] for i in range(1, 7)])
-    data = RNG.standard_normal((6, 3, 20)) * 1e-5
-    epochs = mne.EpochsArray(data, info, events, 0.0, {"left": 1, "right": 2}, verbose="error")
-    return _saved(epochs, "x-epo.fif")
-
-
-@cache
-def raw_files() -> dict[str, bytes]:
-    info = mne.create_info(["C3", "Cz", "C4"], 100.0, "eeg")
-    raw = mne.io.RawArray(RNG.standard_normal((3, 1300)) * 1e-5, info, verbose="error")
-    onsets = np.arange(12) + 0.5
-    raw.set_annotations(mne.Annotations(onsets, 0.5, ["left", "right"] * 6))
-    return {"x_raw.fif": _saved(raw, "x_raw.fif"), "x.edf": edf()}
-
-
-def _saved(what: Any, name: str) -> bytes:
-    import tempfile
-
     with tempfile.TemporaryDirectory() as folder:
-        what.save(Path(folder) / name, verbose="error")
-        return (Path(folder) / name).read_bytes()
-
-
-def edf(records: int = 13, rate: int = 100) -> bytes:
-    """EDF+ with three channels and annotations."""
-    names = ["EEG C3", "EEG Cz", "EEG C4", "EDF Annotations"]
-    samples = [rate] * 3 + [30]
-    head = f"{'0':<8}{'X X X X':<80}{'Startdate X X X X':<80}01.01.2001.01.01"
-    head += f"{256 * 5:<8}{'EDF+C':<44}{records:<8}{1:<8}{4:<4}"
-    fields: list[tuple[list[Any], int]] = [
-        (names, 16),
-        ([""] * 4, 80),
-        (["uV"] * 3 + [""], 8),
-        ([-1000] * 3 + [-1], 8),
-        ([1000] * 3 + [1], 8),
-        ([-32768] * 4, 8),
-        ([32767] * 4, 8),
-        ([""] * 4, 80),
-        (samples, 8),
-        ([""] * 4, 32),
-    ]
-    head += "".join(f"{value:<{width}}" for values, width in fields for value in values)
-    made = head.encode()
-    for i in range(records):
-        signal = RNG.integers(-3000, 3000, 3 * rate).astype("<i2").tobytes()
-        marks = f"+{i}\x14\x14\0+{i}.2\x150.5\x14{'left' if i % 2 else 'right'}\x14\0".encode()
-        made += signal + marks.ljust(60, b"\0")
-    return made
+        path = Path(folder) / name
+        if name == "x-epo.fif":
+            events = np.array([[100 * i, 0, 1 + i % 2] for i in range(1, 7)])
+            data = RNG.standard_normal((6, 3, 20)) * 1e-5
+            ids = {"left": 1, "right": 2}
+            mne.EpochsArray(data, info, events, 0.0, ids, verbose="error").save(path)
+        else:
+            raw = mne.io.RawArray(RNG.standard_normal((3, 1300)) * 1e-5, info, verbose="error")
+            raw.set_annotations(mne.Annotations(np.arange(12) + 0.5, 0.5, ["left", "right"] * 6))
+            write_edf(path, raw) if name == "x.edf" else raw.save(path, verbose="error")
+        return path.read_bytes()
 
 
 @pytest.fixture(scope="module")
@@ -135,12 +102,6 @@ def attempt(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, bytes], 
 
 
 FILES = ("x-epo.fif", "x_raw.fif", "x.edf")
-
-
-def whole(name: str) -> bytes:
-    return epochs_file() if name == "x-epo.fif" else raw_files()[name]
-
-
 NPZ = "sub-01_ses-1.npz"
 
 

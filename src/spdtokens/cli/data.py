@@ -33,8 +33,7 @@ def datasets(context: typer.Context, as_json: AsJson = False) -> None:
     """List the data sets: what they hold, whether they are here, how to get them."""
     if context.invoked_subcommand is not None:
         return
-    from spdtokens.datasets.registry import list_datasets
-    from spdtokens.datasets.show import datasets_table
+    from spdtokens.datasets.registry import datasets_table, list_datasets
 
     listings = list_datasets()
     if as_json:
@@ -53,8 +52,7 @@ def check(
 ) -> None:
     """Look at a data set: shape, classes, bad channels, line noise, rank."""
     from spdtokens.datasets import load_dataset
-    from spdtokens.datasets.check import check_recording
-    from spdtokens.datasets.show import check_table, describe
+    from spdtokens.datasets.check import check_recording, check_table, describe
 
     with errors_told():
         dataset = load_dataset(name, channels=listed(channels), resample=resample)
@@ -67,7 +65,7 @@ def check(
                 progress.update(task, advance=1)
     if as_json:
         about = {"name": dataset.name, "classes": dataset.classes, "sfreq": dataset.sfreq}
-        print_json(about | {"recordings": [check.as_dict() for check in checks]})
+        print_json(about | {"recordings": [asdict(check) for check in checks]})
     else:
         Console().print(describe(dataset), highlight=False, markup=False)
         Console().print(check_table(checks, dataset.unit_in_volts))
@@ -81,7 +79,7 @@ def picture(
     """Draw a simulated data set: topographies, spectra, time courses."""
     from spdtokens._files import output_file, written_whole
     from spdtokens.datasets.simulated import SIMULATED
-    from spdtokens.datasets.simulated.figure import simulation_figure
+    from spdtokens.datasets.simulated_figure import simulation_figure
 
     if name not in SIMULATED:
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(SIMULATED)}.")
@@ -108,8 +106,7 @@ def tokenize_dataset(
     """Write the tokens of a data set: arrays tokens, y, run, group, token_names."""
     from spdtokens._files import output_folder
     from spdtokens.datasets import load_dataset
-    from spdtokens.datasets.cache import TokenCache
-    from spdtokens.datasets.export import write_tokens
+    from spdtokens.datasets.cache import TokenCache, write_tokens
 
     with errors_told():
         dataset = load_dataset(name, channels=listed(channels), resample=resample)

@@ -1,7 +1,6 @@
 """Where trials come from: simulated, official files, MOABB, the user's own."""
 
-from spdtokens.datasets.base import Dataset, Recording
-from spdtokens.datasets.own import from_arrays
+from spdtokens.datasets.base import Dataset, Recording, from_arrays
 from spdtokens.datasets.registry import list_datasets, load_dataset
 from spdtokens.datasets.select import Selection, select
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from spdtokens.errors import DataError
 
@@ -81,10 +81,7 @@ class Recording:
         told = {"y": self.y, "run": self.run, "group": self.group, **self.about}
         for name, values in told.items():
             if len(values) != n:
-                raise DataError(
-                    f"{where}: {n} trials but {len(values)} entries in {name!r}; they must go "
-                    "together."
-                )
+                raise DataError(f"{where}: {n} trials but {len(values)} entries in {name!r}.")
 
     def __len__(self) -> int:
         return len(self.X)
@@ -159,22 +156,16 @@ class Dataset:
         return tuple(name for name in self.index if name in names) or self.subjects
 
     def _name(self, subject: str | int) -> str:
-        whole = isinstance(subject, int | np.integer)
-        found = [
-            name
-            for name in self.index
-            if (name.isdecimal() and int(name) == subject if whole else name == subject)
-        ]
-        if len(found) > 1:
-            raise DataError(
-                f"{self.name}: subject {subject} may be {' or '.join(map(repr, found))}. Give the "
-                "name as text."
-            )
-        if not found:
-            raise DataError(
-                f"{self.name} has no subject {subject!r}. It has: {', '.join(self.index)}."
-            )
-        return found[0]
+        if isinstance(subject, str):
+            found = [subject] if subject in self.index else []
+        else:
+            found = [name for name in self.index if name.isdecimal() and int(name) == subject]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            names = " or ".join(map(repr, found))
+            raise DataError(f"{self.name}: subject {subject} is ambiguous. Write {names}, as text.")
+        raise DataError(f"{self.name} has no subject {subject!r}. It has: {', '.join(self.index)}.")
 
     def sessions(self, subject: str | int) -> tuple[str, ...]:
         """Sessions of a subject, in order of time."""
@@ -196,3 +187,72 @@ class Dataset:
                 f"not among the {len(self.classes)} classes."
             )
         return recording
+
+
+def from_arrays(
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    sfreq: float | None = None,
+    ch_names: tuple[str, ...] | None = None,
+    classes: tuple[str, ...] | None = None,
+    tmin: float = 0.0,
+    run: ArrayLike | None = None,
+    group: ArrayLike | None = None,
+    about: Mapping[str, ArrayLike] | None = None,
+    name: str = "arrays",
+) -> Dataset:
+    """Make a data set of one recording from arrays.
+
+    Parameters
+    ----------
+    X : array, shape (n, channels, samples), or (n, d, d) for covariances
+    y : array, shape (n,)
+        Labels of any kind.
+    sfreq : float, optional
+        Samples per second; None for covariances.
+    ch_names, classes : tuple of str, optional
+        Names of channels, and of the sorted labels.
+    tmin : float
+        Seconds from the cue to the first sample.
+    run, group : array, shape (n,), optional
+        Values of any kind, see :class:`~spdtokens.datasets.base.Recording`: trials of one group are
+        never split between training and test.
+    about : mapping of str to array, shape (n, ...), optional
+        Whatever else is known of each trial. ``onset``, the sample of its run at which a trial
+        begins, keeps trials that overlap from standing in both training and test.
+    name : str
+
+    Raises
+    ------
+    DataError
+        For arrays that are not trials and their labels.
+    """
+    X, y = np.asarray(X), np.asarray(y)
+    if y.ndim != 1:
+        raise DataError(f"y must be one label per trial, of shape (n,), got shape {y.shape}.")
+    labels, coded = np.unique(y, return_inverse=True)
+    runs = np.full(len(X), "1") if run is None else np.asarray(run).astype(str)
+    groups = np.arange(len(X))
+    if group is not None:
+        groups = np.unique(np.asarray(group), return_inverse=True)[1]
+    more = {key: np.asarray(values) for key, values in (about or {}).items()}
+    recording = Recording("1", "1", X, coded.astype(np.int64), runs, groups, more)
+    if sfreq is None and X.shape[1] != X.shape[2]:
+        raise DataError(
+            f"X of shape {X.shape} holds signals: pass sfreq, the samples per second, such as "
+            "sfreq=250."
+        )
+    return Dataset(
+        name=name,
+        description="arrays given in Python",
+        paradigm="other",
+        classes=classes or tuple(str(label) for label in labels),
+        ch_names=ch_names or tuple(f"channel {i}" for i in range(X.shape[1])),
+        sfreq=sfreq,
+        tmin=tmin,
+        window=(tmin, tmin + X.shape[-1] / sfreq) if sfreq else (0.0, 0.0),
+        index={"1": ("1",)},
+        read=lambda *_: recording,
+        is_covariance=sfreq is None,
+    )

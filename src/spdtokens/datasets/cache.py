@@ -22,10 +22,11 @@ from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 
 from spdtokens._code import digest_of
 from spdtokens._files import written_whole
+from spdtokens.datasets.base import Dataset
 from spdtokens.errors import DataError
 
 DEFAULT_LIMIT = 2 * 1024**3
@@ -86,25 +87,27 @@ class TokenCache:
     def _by_disk(self, steps: Pipeline, X: NDArray[Any]) -> NDArray[np.float64]:
         self.path.mkdir(parents=True, exist_ok=True)
         file = self.path / f"{digest(steps, X)}.npz"
-        tokens = _read(file)
-        if tokens is None:
-            tokens = steps.transform(X)
-            with written_whole(file) as temporary:
-                np.savez(temporary, allow_pickle=False, **{file.stem: tokens})
-            self._trim()
+        if (tokens := _read(file)) is not None:
+            return tokens
+        tokens = steps.transform(X)
+        with written_whole(file) as temporary:
+            np.savez(temporary, allow_pickle=False, **{file.stem: tokens})
+        entries = self.entries()
+        excess = sum(size for _, size, _ in entries) - self.limit
+        for old, size, _ in entries:
+            if excess > 0:
+                old.unlink(missing_ok=True)
+                excess -= size
         return tokens
 
     def entries(self) -> list[tuple[Path, int, float]]:
         """Files with their bytes and time of last use, longest ago first."""
         found = []
         for file in self.path.iterdir() if self.path.is_dir() else ():
-            if not OURS.fullmatch(file.name):
-                continue
-            try:
-                status = file.stat()
-            except FileNotFoundError:  # another process removed it just now
-                continue
-            found.append((file, status.st_size, status.st_mtime))
+            if OURS.fullmatch(file.name):
+                with suppress(FileNotFoundError):  # another process removed it just now
+                    status = file.stat()
+                    found.append((file, status.st_size, status.st_mtime))
         return sorted(found, key=lambda entry: entry[2])
 
     def clear(self) -> int:
@@ -114,23 +117,12 @@ class TokenCache:
             file.unlink(missing_ok=True)
         return len(entries)
 
-    def _trim(self) -> None:
-        entries = self.entries()
-        excess = sum(size for _, size, _ in entries) - self.limit
-        for file, size, _ in entries:
-            if excess <= 0:
-                return
-            file.unlink(missing_ok=True)
-            excess -= size
-
 
 def _read(file: Path) -> NDArray[np.float64] | None:
-    if not file.is_file():
-        return None
     try:
         with file.open("rb") as opened, np.load(opened, allow_pickle=False) as archive:
             tokens: NDArray[np.float64] = archive[file.stem]
-    except FileNotFoundError:  # another process removed it just now
+    except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, EOFError, BadZipFile, zlib.error) as error:
         warnings.warn(f"Removed a damaged cache file, {file} ({error}).", stacklevel=4)
@@ -173,3 +165,58 @@ def _parts(value: Any) -> Iterator[bytes]:
         yield from _parts(vars(value))
     else:
         yield f"{type(value).__name__}:{value!r};".encode()
+
+
+def write_tokens(
+    dataset: Dataset,
+    subjects: tuple[str, ...],
+    folder: Path,
+    embedding: str,
+    bands: str,
+    cache: TokenCache,
+) -> Iterator[Path]:
+    """Write one ``.npz`` a recording, with tokens, y, run, group, classes and token_names.
+
+    Raises
+    ------
+    DataError
+        For an embedding that is fitted: which trials are training trials is not known here.
+    """
+    # These rooms import torch, which showing or clearing the cache does not need.
+    from spdtokens.geometry import get_embedding
+    from spdtokens.geometry.tokens import TokenEmbedding
+    from spdtokens.preprocessing import FilterBankCovariances
+
+    if get_embedding(embedding).needs_fit:
+        raise DataError(
+            f"{embedding} is fitted on training trials, and files of all trials have none set "
+            "apart. Use spdtokens.TokenEmbedding inside your cross-validation instead."
+        )
+    steps = make_pipeline(TokenEmbedding(embedding))
+    if dataset.sfreq is not None:
+        filterbank = FilterBankCovariances(
+            dataset.sfreq,
+            tmin=dataset.tmin,
+            windows=[dataset.window],
+            bands=bands,
+            stimulus_hz=dataset.stimulus_hz,
+        )
+        steps = make_pipeline(filterbank, TokenEmbedding(embedding))
+    for subject in subjects:
+        for session in dataset.sessions(subject):
+            recording = dataset.load(subject, session)
+            steps.fit(recording.X[:1])
+            names = ["matrix 0"] if dataset.is_covariance else steps[0].matrix_names_
+            flat = cache.transform(steps, recording.X)
+            path = folder / f"sub-{subject}_ses-{session}_tokens.npz"
+            with written_whole(path) as temporary:
+                np.savez(
+                    temporary,
+                    tokens=flat.reshape(len(flat), len(names), -1),
+                    y=recording.y,
+                    run=recording.run,
+                    group=recording.group,
+                    classes=np.array(dataset.classes),
+                    token_names=np.array(names),
+                )
+            yield path

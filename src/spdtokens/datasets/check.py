@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.signal
 from numpy.typing import NDArray
 
-from spdtokens._tables import counted
+from spdtokens._tables import counted, number, table
 from spdtokens.datasets.base import Dataset, Recording
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 LINE_FREQUENCIES = (50.0, 60.0)
 #: Power at the line frequency over that of its neighbourhood, beyond which it is reported.
@@ -34,37 +36,28 @@ class RecordingCheck:
     line_noise: dict[str, float] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
-
-
-def check_dataset(
-    dataset: Dataset, subjects: tuple[str, ...] | None = None
-) -> Iterator[RecordingCheck]:
-    """Check every recording of a data set, or of some of its subjects."""
-    for subject in subjects or dataset.subjects:
-        for session in dataset.sessions(subject):
-            yield check_recording(dataset, dataset.load(subject, session))
-
 
 def check_recording(dataset: Dataset, recording: Recording) -> RecordingCheck:
     """Check one recording."""
-    X, y = recording.X, recording.y
-    counts = {name: int((y == i).sum()) for i, name in enumerate(dataset.classes)}
-    problems = _label_problems(counts)
-    finite = np.isfinite(X)
+    classes = {name: int((recording.y == i).sum()) for i, name in enumerate(dataset.classes)}
+    present = [name for name, n in classes.items() if n]
+    problems = []
+    if len(present) < 2:
+        problems.append(f"only one class is present: {', '.join(present) or 'none'}")
+    elif len(present) < len(classes):
+        missing = [name for name, n in classes.items() if not n]
+        problems.append(f"no trial of class {', '.join(missing)}")
+    finite = np.isfinite(recording.X).all((1, 2))
     if not finite.all():
-        bad = np.flatnonzero(~finite.all((1, 2)))
+        bad = np.flatnonzero(~finite)
         problems.append(f"NaN or infinity in {counted(len(bad), 'trial')}, first in trial {bad[0]}")
-        X = X[finite.all((1, 2))]
-    rank, line = 0, {}
+    X = recording.X if finite.all() else recording.X[finite]
+    rms, rank, line = float("nan"), 0, {}
     if len(X):
-        rank = _rank(X, dataset.is_covariance)
+        rms, rank = _rms_and_rank(X, dataset.is_covariance)
         if rank < X.shape[1]:
-            problems.append(
-                f"rank {rank} of {counted(X.shape[1], 'channel')}: a covariance is singular"
-            )
+            channels = counted(X.shape[1], "channel")
+            problems.append(f"rank {rank} of {channels}: a covariance is singular")
         if not dataset.is_covariance:
             problems += _channel_problems(X, dataset.ch_names)
             line = _line_noise(X, dataset.sfreq or 0.0)
@@ -78,64 +71,52 @@ def check_recording(dataset: Dataset, recording: Recording) -> RecordingCheck:
         session=recording.session,
         trials=len(recording),
         shape=(recording.X.shape[1], recording.X.shape[2]),
-        classes=counts,
+        classes=classes,
         runs=len(np.unique(recording.run)),
         groups=len(np.unique(recording.group)),
-        rms=_rms(X, dataset.is_covariance) if len(X) else float("nan"),
+        rms=rms,
         rank=rank,
         line_noise=line,
         problems=problems,
     )
 
 
-def _label_problems(counts: dict[str, int]) -> list[str]:
-    present = {name: n for name, n in counts.items() if n}
-    if len(present) < 2:
-        return [f"only one class is present: {', '.join(present) or 'none'}"]
-    missing = [name for name in counts if not counts[name]]
-    return [f"no trial of class {', '.join(missing)}"] if missing else []
-
-
-def _rms(X: NDArray[Any], is_covariance: bool) -> float:
-    """Root mean square over time of de-meaned channels, in the unit of the signal."""
-    if is_covariance:
-        return float(np.sqrt(np.mean(np.diagonal(X, axis1=1, axis2=2))))
-    return float(np.sqrt(X.astype(np.float64).var(-1).mean()))
-
-
-def _rank(X: NDArray[Any], is_covariance: bool) -> int:
-    """Dimensions that the whole recording spans, above the rounding of its dtype."""
+def _rms_and_rank(X: NDArray[Any], is_covariance: bool) -> tuple[float, int]:
+    """Root mean square of de-meaned channels; dimensions above the rounding of the dtype."""
     if is_covariance:
         C = X.mean(0, dtype=np.float64)
+        rms = np.sqrt(np.mean(np.diagonal(X, axis1=1, axis2=2)))
     else:
         Z = X.astype(np.float64)
+        rms = np.sqrt(Z.var(-1).mean())
         Z -= Z.mean(-1, keepdims=True)
         C = np.einsum("nct,ndt->cd", Z, Z, optimize=True)
     deviation = np.sqrt(np.clip(np.diag(C), 1e-300, None))
     eigenvalues = np.linalg.eigvalsh(C / np.outer(deviation, deviation))
-    return int((eigenvalues > len(C) * np.finfo(X.dtype).eps).sum())
+    return float(rms), int((eigenvalues > len(C) * np.finfo(X.dtype).eps).sum())
 
 
 def _channel_problems(X: NDArray[Any], ch_names: tuple[str, ...]) -> list[str]:
-    problems = []
     spread = X.astype(np.float64).std(-1)
     flat = (spread == 0).mean(0)
-    for channel in np.flatnonzero(flat > 0):
-        problems.append(f"{ch_names[channel]} is flat in {flat[channel]:.0%} of trials")
     loud = np.median(spread, axis=0)
     typical = np.median(loud)
-    for channel in np.flatnonzero(loud > 10 * typical):
-        problems.append(
-            f"{ch_names[channel]} is {loud[channel] / typical:.0f} times as loud as the others"
-        )
-    return problems
+    return [
+        *(f"{ch_names[i]} is flat in {flat[i]:.0%} of trials" for i in np.flatnonzero(flat)),
+        *(
+            f"{ch_names[i]} is {loud[i] / typical:.0f} times as loud as the others"
+            for i in np.flatnonzero(loud > 10 * typical)
+        ),
+    ]
 
 
 def _line_noise(X: NDArray[Any], sfreq: float) -> dict[str, float]:
     """Power within half a hertz of the line frequency over that two to four hertz beside it."""
+    from scipy.signal import welch
+
     found = {}
     segment = min(X.shape[-1], int(2 * sfreq))
-    frequencies, power = scipy.signal.welch(X.astype(np.float64), sfreq, nperseg=segment)
+    frequencies, power = welch(X.astype(np.float64), sfreq, nperseg=segment)
     mean = power.mean((0, 1))
     for line in LINE_FREQUENCIES:
         distance = np.abs(frequencies - line)
@@ -143,3 +124,54 @@ def _line_noise(X: NDArray[Any], sfreq: float) -> dict[str, float]:
         if line + 4 < sfreq / 2 and near.any() and beside.any():
             found[f"{line:g}"] = float(mean[near].max() / mean[beside].mean())
     return found
+
+
+def describe(dataset: Dataset) -> str:
+    """The data set in a few lines."""
+    fewest, most = (f(len(s) for s in dataset.index.values()) for f in (min, max))
+    each = ("" if fewest == most else f"{fewest}-") + counted(most, "session")
+    lines = [
+        f"{dataset.name}: {dataset.description}",
+        f"{counted(len(dataset.subjects), 'subject')}, {each} each, {dataset.paradigm}",
+        f"classes: {', '.join(dataset.classes)}",
+        f"{counted(len(dataset.ch_names), 'channel')}: {', '.join(dataset.ch_names)}",
+        "covariance matrices, no signals",
+    ]
+    if not dataset.is_covariance:
+        left, right = dataset.window
+        lines[-1] = (
+            f"{dataset.sfreq:g} samples a second, trials from {dataset.tmin:g} s, "
+            f"to decode: {left:g} to {right:g} s"
+        )
+    if dataset.stimulus_hz:
+        lines.append(f"stimuli at {', '.join(f'{f:g}' for f in dataset.stimulus_hz)} Hz")
+    low, high = dataset.filtered
+    if low or high:
+        lines.append(f"already filtered: {low or 0:g} to {high or float('inf'):g} Hz")
+    return "\n".join(lines)
+
+
+def check_table(checks: Sequence[RecordingCheck], unit_in_volts: float | None) -> Table:
+    """One row per recording, problems in words."""
+    scale, unit = (1.0, "") if unit_in_volts is None else (unit_in_volts * 1e6, " uV")
+    return table(
+        [
+            *("subject", "session", ">trials", ">channels x samples", "trials per class~"),
+            *(">rms", ">rank", "remarks~"),
+        ],
+        [
+            (
+                check.subject,
+                check.session,
+                check.trials,
+                f"{check.shape[0]} x {check.shape[1]}",
+                ", ".join(map(str, check.classes.values())),
+                number(check.rms * scale, ".3g") + unit,
+                check.rank,
+                "; ".join(check.problems) or "-",
+            )
+            for check in checks
+        ],
+        "Recordings",
+        f"{sum(not check.problems for check in checks)} of {len(checks)} without remarks",
+    )

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from inspect import signature
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from spdtokens._tables import table
 from spdtokens.datasets.base import Dataset
-from spdtokens.datasets.cutting import COMMON, Cutting, channel_names
-from spdtokens.datasets.mne_files import RAW, from_mne_files, is_mne_file
+from spdtokens.datasets.files import Cutting, from_npz
 from spdtokens.datasets.official import OFFICIAL, load_moabb
-from spdtokens.datasets.own import from_npz
-from spdtokens.datasets.select import Selection, select
+from spdtokens.datasets.recordings import RAW, from_mne_files, is_mne_file
+from spdtokens.datasets.select import COMMON, Selection, channel_names, select
 from spdtokens.datasets.simulated import SIMULATED
 from spdtokens.errors import DataError
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,16 @@ def list_datasets() -> list[Listing]:
     return [*simulated, *official, moabb]
 
 
+def datasets_table(listings: Sequence[Listing]) -> Table:
+    """What there is, whether it is here, how to get it."""
+    return table(
+        ["name", "here", "what it holds~", "how to get it~"],
+        [(x.name, "yes" if x.here else "no", x.description, x.how_to_get) for x in listings],
+        "Data sets",
+        show_lines=True,
+    )
+
+
 def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
     """Data set by name, or from the user's own files.
 
@@ -61,7 +74,7 @@ def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
     **options
         ``channels`` (names in their order, or ``'common'`` for those that all recordings have) and
         ``resample`` (a rate in Hz); of own files the others of
-        :class:`~spdtokens.datasets.cutting.Cutting`: ``events``, ``tmin``, ``tmax``,
+        :class:`~spdtokens.datasets.files.Cutting`: ``events``, ``tmin``, ``tmax``,
         ``label_from``. Any other is passed to the loader, such as ``folder`` for the official sets.
     """
     if not isinstance(name_or_path, str | Path):
@@ -77,13 +90,13 @@ def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
     if name in makers:
         return _named(makers[name], options)
     path = Path(name_or_path)
-    if path.is_dir() and any(is_mne_file(file) for file in path.iterdir()):
-        return from_mne_files(path, Cutting(**options))
-    if path.is_dir() or (path.is_file() and path.suffix == ".npz"):
-        return from_npz(path, Cutting(**options))
-    if path.is_file() and is_mne_file(path):
-        return from_mne_files(path, Cutting(**options))
-    if path.is_file():
+    if path.exists():
+        # BIDS: a folder with dataset_description.json would be told apart here.
+        files = list(path.iterdir()) if path.is_dir() else [path]
+        if any(is_mne_file(file) for file in files):
+            return from_mne_files(path, Cutting(**options))
+        if path.is_dir() or path.suffix == ".npz":
+            return from_npz(path, Cutting(**options))
         raise DataError(
             f"{path}: a file of this kind is not a data set. Give .npz, MNE epochs (-epo.fif) or a "
             f"recording ({', '.join(RAW)}), or a folder of them."

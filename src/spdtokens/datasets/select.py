@@ -1,18 +1,19 @@
-"""A part of a data set, or the same trials under another name of their paradigm."""
+"""A part of a data set; and what recordings must have in common to be used together."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
+from fractions import Fraction
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spdtokens.datasets.base import Dataset, Paradigm, Recording
-from spdtokens.datasets.cutting import channel_names
-from spdtokens.datasets.joining import Head, agree, conformed
 from spdtokens.errors import DataError
 
 #: Paradigms by their names in Python, study files and on the command line.
@@ -27,6 +28,12 @@ PARADIGMS: dict[str, Paradigm] = {
 #: Seconds after the cue from which a trial is decoded where nothing else is known: imagery takes
 #: half a second to begin, and the response to flicker a second to settle.
 BEGINS: dict[Paradigm, float] = {"motor imagery": 0.5, "ssvep": 1.0}
+#: Stands for the channels that all recordings have.
+COMMON = "common"
+#: Rates that differ by less are the same: amplifiers are not more exact.
+SAME_RATE = 1e-3
+#: Trials may be so many samples longer than those of another file; the end is cut off.
+LONGER = 2
 
 
 def get_paradigm(name: str) -> Paradigm:
@@ -77,8 +84,7 @@ class Selection:
             if isinstance(value := getattr(self, name), str):
                 raise DataError(f"{name}={value!r} is one text. Give it like {name}={example}.")
         for name in ("stimulus_hz", "window", "classes"):
-            value = getattr(self, name)
-            if isinstance(value, list):
+            if isinstance(value := getattr(self, name), list):
                 object.__setattr__(self, name, tuple(value))
         pairs = tuple((str(name), str(value)) for name, value in dict(self.where).items())
         object.__setattr__(self, "where", pairs)
@@ -115,8 +121,7 @@ def select(dataset: Dataset, selection: Selection) -> Dataset:
             f"{dataset.name}: its flicker frequencies are not known. Give them: --stimulus-hz "
             "13,17,21 (stimulus_hz in Python and in study files)."
         )
-    head = Head(dataset.ch_names, dataset.sfreq)
-    to = head
+    head = to = Head(dataset.ch_names, dataset.sfreq)
     if selection.channels or selection.resample is not None:
         to = agree({dataset.name: head}, selection.channels, selection.resample)
     changed = replace(
@@ -134,8 +139,16 @@ def select(dataset: Dataset, selection: Selection) -> Dataset:
     def read(subject: str, session: str) -> Recording:
         recording = dataset.load(subject, session)
         X, about = conformed(recording.X, recording.about, head, to)
-        recording = replace(recording, X=X, about=about)
-        return _kept(recording, _wanted(recording, codes, dict(selection.where)), codes)
+        kept = np.isin(recording.y, codes) & _holds(recording, dict(selection.where))
+        return Recording(
+            subject=subject,
+            session=session,
+            X=X[kept],
+            y=np.array([codes.index(code) for code in recording.y[kept]], dtype=np.int64),
+            run=recording.run[kept],
+            group=recording.group[kept],
+            about={name: values[kept] for name, values in about.items()},
+        )
 
     return replace(changed, classes=tuple(dataset.classes[i] for i in codes), read=read)
 
@@ -146,10 +159,7 @@ def _window(
     if asked is None:
         return later_window(dataset.window, dataset.tmin, paradigm)
     if dataset.is_covariance:
-        raise DataError(
-            f"A window was given, but {dataset.name} holds covariance matrices, in which time is "
-            "gone. Leave it out."
-        )
+        raise DataError(f"{dataset.name} contains covariance matrices; window does not apply.")
     begin, end = asked
     if not dataset.tmin <= begin < end:
         raise DataError(
@@ -172,49 +182,301 @@ def later_window(
 
 def _codes(dataset: Dataset, classes: Sequence[str]) -> list[int]:
     """Numbers of the chosen classes; of all if none is named."""
-    unknown = [name for name in classes if name not in dataset.classes]
-    if unknown:
-        near = get_close_matches(unknown[0], dataset.classes, 1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise DataError(
-            f"{dataset.name} has no class {unknown[0]!r}.{hint} It has: "
-            f"{', '.join(dataset.classes)}."
-        )
+    for name in classes:
+        if name not in dataset.classes:
+            near = get_close_matches(name, dataset.classes, 1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise DataError(
+                f"{dataset.name} has no class {name!r}.{hint} It has: {', '.join(dataset.classes)}."
+            )
     if len(set(classes)) == 1 or len(set(classes)) < len(classes):
         raise DataError(f"Name two or more different classes, not {', '.join(classes)}.")
     return [dataset.classes.index(name) for name in classes or dataset.classes]
 
 
-def _wanted(
-    recording: Recording, codes: Sequence[int], where: Mapping[str, str]
-) -> NDArray[np.bool_]:
-    wanted = np.isin(recording.y, codes)
+def _holds(recording: Recording, where: Mapping[str, str]) -> NDArray[np.bool_]:
+    """For which trials all of it is true."""
     known = {"run": recording.run, **recording.about}
+    kept = np.ones(len(recording), bool)
     for name, value in where.items():
-        if name not in known:
-            raise DataError(
-                f"Subject {recording.subject}, session {recording.session}: nothing called "
-                f"{name!r} is known of its trials. Known: {', '.join(known)}."
-            )
-        found = known[name].astype(str) == str(value)
-        if not found.any():
-            values = ", ".join(np.unique(known[name].astype(str))[:10])
-            raise DataError(
-                f"Subject {recording.subject}, session {recording.session}: no trial has {name} = "
-                f"{value}. There are: {values}."
-            )
-        wanted &= found
-    return wanted
+        texts = known[name].astype(str) if name in known else np.array([], str)
+        if value not in texts:
+            problem = f"nothing called {name!r} is known of its trials. Known: {', '.join(known)}"
+            if name in known:
+                there = ", ".join(np.unique(texts)[:10])
+                problem = f"no trial has {name} = {value}. There are: {there}"
+            raise DataError(f"Subject {recording.subject}, session {recording.session}: {problem}.")
+        kept &= texts == value
+    return kept
 
 
-def _kept(recording: Recording, wanted: NDArray[np.bool_], codes: Sequence[int]) -> Recording:
-    new = np.full(max([*codes, *recording.y.tolist()]) + 1, -1)
-    new[list(codes)] = range(len(codes))
-    return replace(
-        recording,
-        X=recording.X[wanted],
-        y=new[recording.y[wanted]],
-        run=recording.run[wanted],
-        group=recording.group[wanted],
-        about={name: values[wanted] for name, values in recording.about.items()},
-    )
+@dataclass(frozen=True)
+class Head:
+    """What files that are used together must have in common. Known without their signals.
+
+    Attributes
+    ----------
+    ch_names : tuple of str
+    sfreq : float or None
+        None for covariance matrices.
+    tmin : float
+        Seconds from the cue to the first sample.
+    n_samples : int or None
+        None where it is not known before the signals are read.
+    unit_in_volts : float or None
+    named : bool
+        Whether the file names its channels; otherwise they are numbered.
+    """
+
+    ch_names: tuple[str, ...]
+    sfreq: float | None
+    tmin: float = 0.0
+    n_samples: int | None = None
+    unit_in_volts: float | None = None
+    named: bool = True
+
+
+def channel_names(channels: str | Sequence[str]) -> tuple[str, ...]:
+    """Channels as a tuple; ``'common'`` may be text.
+
+    Raises
+    ------
+    DataError
+        For any other text, and for a channel that is named twice.
+    """
+    if isinstance(channels, str):
+        if channels != COMMON:
+            raise DataError(
+                f'channels={channels!r} is one text. Give it like channels=("C3", "C4"), or '
+                f"channels={COMMON!r}."
+            )
+        return (channels,)
+    names = tuple(str(name) for name in channels)
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise DataError(f"Channel {twice[0]!r} is named twice.")
+    return names
+
+
+def plain_name(name: str) -> str:
+    """A channel's name without what differs from lab to lab."""
+    text = re.sub(r"^EEG[ :_-]+|[-_ ]+(REF|LE|AR|A1|A2|M1|M2)$", "", name.strip().upper())
+    return text.strip(" .")
+
+
+def _lookup(there: Sequence[str]) -> Callable[[str], str | None]:
+    """Find a channel by its very name, else by its plain one."""
+    exact, plain = set(there), {plain_name(name): name for name in there}
+    return lambda name: name if name in exact else plain.get(plain_name(name))
+
+
+def pick_channels(there: Sequence[str], wanted: Sequence[str], where: str) -> list[str]:
+    """Names of a file's channels for those that are wanted.
+
+    Written alike but for case, spaces, dots and the words EEG and REF: ``EEG C3-REF`` is ``C3``.
+
+    Raises
+    ------
+    DataError
+        With those that are missing, and what there is.
+    """
+    found = _lookup(there)
+    missing = [name for name in wanted if found(name) is None]
+    if missing:
+        raise DataError(
+            f"{where} lacks {len(missing)} of {len(wanted)} channels: {_listed(missing)}. It has: "
+            f"{', '.join(there)}."
+        )
+    return [str(found(name)) for name in wanted]
+
+
+def agree(
+    heads: Mapping[str, Head], channels: tuple[str, ...] = (), resample: float | None = None
+) -> Head:
+    """Find the channels, the rate and the length that recordings are brought to.
+
+    Parameters
+    ----------
+    heads : mapping of str to Head
+        By the names that messages use. Channels are spelled and ordered as in the first.
+    channels : tuple of str
+        Only these, in this order; ``('common',)`` for those that all have. If empty, all must have
+        the same, in any order.
+    resample : float, optional
+        Rate in Hz. If not given, all must have the same.
+
+    Raises
+    ------
+    DataError
+        With everything that differs, by file, and what to do.
+    """
+    first = next(iter(heads.values()))
+    if len({head.sfreq is None for head in heads.values()}) > 1:
+        kinds = _grouped(heads, lambda head: "covariances" if head.sfreq is None else "signals")
+        raise DataError(f"Signals and covariances cannot be used together. {kinds}.")
+    problems: list[str] = []
+    ch_names = _agreed_channels(heads, channels, problems)
+    sfreq = _agreed_rate(heads, resample, problems)
+    if problems:
+        raise DataError("\n".join(["Recordings differ.", *problems]))
+    to = replace(first, ch_names=ch_names, sfreq=sfreq)
+    if sfreq is None or first.n_samples is None:
+        return to
+    return replace(to, n_samples=_agreed_length(heads, sfreq))
+
+
+def _agreed_channels(
+    heads: Mapping[str, Head], channels: tuple[str, ...], problems: list[str]
+) -> tuple[str, ...]:
+    if channels and channels != (COMMON,):
+        picked = [pick_channels(head.ch_names, channels, where) for where, head in heads.items()]
+        return tuple(picked[0])
+    lookups = [_lookup(head.ch_names) for head in heads.values()]
+    first = next(iter(heads.values())).ch_names
+    shared = tuple(name for name in first if all(found(name) for found in lookups))
+    alike = all(len(head.ch_names) == len(shared) for head in heads.values())
+    named = all(head.named for head in heads.values())
+    if alike or (channels and shared and named):
+        return shared
+    # Most files are right: the others are compared with them.
+    plain = {where: frozenset(map(plain_name, head.ch_names)) for where, head in heads.items()}
+    most = Counter(plain.values()).most_common(1)[0][0]
+    usual = next(heads[where].ch_names for where in heads if plain[where] == most)
+
+    def difference(head: Head) -> str:
+        lacks = [name for name in usual if _lookup(head.ch_names)(name) is None]
+        more = [name for name in head.ch_names if _lookup(usual)(name) is None]
+        text = f"{len(head.ch_names)} channels{'' if head.named else ' without names'}"
+        text += f", lacks {_listed(lacks)}" if lacks else ""
+        return text + (f", has also {_listed(more)}" if more else "")
+
+    problems.append(f"{_grouped(heads, difference)}.")
+    if not named:
+        problems.append("Store ch_names in every file.")
+    elif shared:
+        problems.append(
+            f"Use the {len(shared)} channels that all have: --channels common (in Python and study "
+            f'files: channels="common"); or name some: --channels {",".join(shared[:3])}.'
+        )
+    else:
+        problems.append("No channel is in all of them: leave files out.")
+    return ()
+
+
+def _agreed_rate(
+    heads: Mapping[str, Head], resample: float | None, problems: list[str]
+) -> float | None:
+    rates = {where: head.sfreq for where, head in heads.items() if head.sfreq is not None}
+    if not rates:
+        if resample is not None:
+            where = next(iter(heads))
+            raise DataError(f"{where} contains covariance matrices; resample does not apply.")
+        return None
+    slowest = min(rates, key=lambda where: rates[where])
+    lowest, first = rates[slowest], next(iter(rates.values()))
+    if resample is not None:
+        if not 0 < resample <= lowest * (1 + SAME_RATE):
+            raise DataError(
+                f"The rate to resample to must be above 0 Hz and at most {lowest:g} Hz, that of "
+                f"{slowest}; got {resample:g}. Use --resample {lowest:g}, or less."
+            )
+        return first if _same(first, resample) else resample
+    if not all(_same(rate, first) for rate in rates.values()):
+        problems.append(f"{_grouped(heads, lambda head: f'{head.sfreq:g} Hz')}.")
+        problems.append(
+            f"Bring all to one rate: --resample {lowest:g} (in Python and study files: "
+            f"resample={lowest:g})."
+        )
+    return first
+
+
+def _agreed_length(heads: Mapping[str, Head], sfreq: float) -> int:
+    """Samples of the shortest trials; all must begin at one time, and last about as long."""
+    lengths = [_length(head, sfreq) for head in heads.values()]
+    begins = [head.tmin for head in heads.values()]
+    ends = [tmin + n / sfreq for tmin, n in zip(begins, lengths, strict=True)]
+    late = max(abs(tmin - begins[0]) for tmin in begins) * sfreq
+    if late > 0.5 or max(lengths) > min(lengths) + LONGER:
+        spans = _grouped(
+            heads, lambda h: f"{h.tmin:g} to {h.tmin + _length(h, sfreq) / sfreq:g} s after the cue"
+        )
+        begin, end = max(begins), min(ends)
+        remedy = "They have no time in common: leave files out."
+        if begin < end:
+            remedy = (
+                f"Cut them alike: spdtokens train --tmin {begin:g} --tmax {end:g}, or in Python "
+                f"load_dataset(path, tmin={begin:g}, tmax={end:g})."
+            )
+        raise DataError(f"Trials differ in time. {spans}. {remedy}")
+    return min(lengths)
+
+
+def conformed(
+    X: NDArray[Any], about: Mapping[str, NDArray[Any]], head: Head, to: Head
+) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+    """Bring trials to channels, a unit, a rate and a length.
+
+    Parameters
+    ----------
+    X : ndarray, shape (n, channels, samples), or (n, d, d)
+    about : mapping of str to ndarray
+        ``onset`` is counted at the new rate.
+    head : Head
+        Of these trials.
+    to : Head
+        See :func:`agree`.
+    """
+    rows = [head.ch_names.index(name) for name in pick_channels(head.ch_names, to.ch_names, "It")]
+    if rows != list(range(X.shape[1])):
+        X = X[:, rows] if to.sfreq is not None else X[:, rows][:, :, rows]
+    if head.unit_in_volts and to.unit_in_volts and head.unit_in_volts != to.unit_in_volts:
+        factor = head.unit_in_volts / to.unit_in_volts
+        X = X * (factor if to.sfreq is not None else factor**2)
+    changed = dict(about)
+    if head.sfreq is None or to.sfreq is None:
+        return X, changed
+    n = to.n_samples or _length(replace(head, n_samples=X.shape[-1]), to.sfreq)
+    if not _same(head.sfreq, to.sfreq):
+        X = resampled(X, head.sfreq, to.sfreq)
+        if (onset := about.get("onset")) is not None and onset.dtype.kind in "iu":
+            changed["onset"] = np.round(onset * (to.sfreq / head.sfreq)).astype(np.int64)
+    return X[..., :n], changed
+
+
+def resampled(X: NDArray[Any], sfreq: float, wanted: float) -> NDArray[Any]:
+    """Trials at another rate in Hz, each by itself."""
+    from scipy.signal import resample_poly  # slow to import, and rarely needed
+
+    if _same(sfreq, wanted):
+        return X
+    ratio = Fraction(wanted / sfreq).limit_denominator(1000)
+    # The gain of SciPy's filter differs by 1e-4 from sample to sample: a large offset would ripple.
+    offset = X.mean(-1, keepdims=True)
+    found = resample_poly(X - offset, ratio.numerator, ratio.denominator, axis=-1, padtype="line")
+    return np.asarray(found + offset)
+
+
+def _length(head: Head, sfreq: float) -> int:
+    """Samples of a trial at a rate, rounded down so that neighbours do not come to overlap."""
+    assert head.sfreq is not None
+    assert head.n_samples is not None
+    if _same(head.sfreq, sfreq):
+        return head.n_samples
+    return int(head.n_samples * sfreq / head.sfreq + 1e-6)
+
+
+def _same(rate: float, other: float) -> bool:
+    return abs(rate / other - 1) <= SAME_RATE
+
+
+def _grouped(heads: Mapping[str, Head], what: Callable[[Head], str]) -> str:
+    """Files by what they have: ``'100 Hz: a.edf, b.edf; 50 Hz: c.edf'``."""
+    groups: dict[str, list[str]] = {}
+    for where, head in heads.items():
+        groups.setdefault(what(head), []).append(where)
+    return "; ".join(f"{text}: {_listed(files, 3)}" for text, files in groups.items())
+
+
+def _listed(names: Sequence[str], most: int = 8) -> str:
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -17,7 +17,7 @@ from spdtokens._tables import counted
 from spdtokens.classifiers import DecodingPipeline, Recentring
 from spdtokens.classifiers.methods import Settings, get_method
 from spdtokens.datasets import Dataset, Selection, load_dataset, select
-from spdtokens.datasets.cutting import parse_events
+from spdtokens.datasets.files import parse_events
 from spdtokens.errors import DeployError
 from spdtokens.evaluation.answer import Bar, Evaluation, answer
 from spdtokens.evaluation.estimators import with_seed
@@ -133,7 +133,7 @@ def own_dataset(
     subjects : str, int, or sequence of these
         Only these.
     **cutting
-        Of :class:`~spdtokens.datasets.cutting.Cutting`; ``events`` may be text.
+        Of :class:`~spdtokens.datasets.files.Cutting`; ``events`` may be text.
     """
     given = {name: value for name, value in cutting.items() if value not in (None, ())}
     if isinstance(given.get("events"), str):
@@ -216,7 +216,7 @@ def train(
     **cutting
         How trials are cut out of recordings: ``events`` (``'left=769,right=770'``), ``tmin`` and
         ``tmax`` in seconds after the event, ``label_from``, ``channels``. See
-        :class:`~spdtokens.datasets.cutting.Cutting`.
+        :class:`~spdtokens.datasets.files.Cutting`.
 
     Returns
     -------

@@ -15,46 +15,46 @@ would be 1.75 s right from the cue. ``crop`` chooses the reading:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spdtokens.datasets.base import Dataset, Recording
-from spdtokens.datasets.official import bci2a_bnci, bci2a_gdf, matt
-from spdtokens.datasets.official._places import check_layout, first_layout, matching
-from spdtokens.datasets.official._reading import cut, expect, first_samples, overlap_groups
-from spdtokens.datasets.official.bci2a_session import CHANNELS, CLASSES, SFREQ, Session
+from spdtokens.datasets.official._files import (
+    Files,
+    OfficialSource,
+    cut,
+    expect,
+    index_of,
+    mat_shapes,
+    matching,
+    matt_samples,
+    matt_trials,
+    read_mat,
+    whole_numbers,
+)
+from spdtokens.errors import DataError
 
-NAME = "bci2a"
-AVAILABLE = (
-    "BCI Competition IV 2a: motor imagery of left hand, right hand, feet, tongue; 9 subjects, "
-    "sessions T and E of 288 trials, 22 channels, 250 Hz"
-)
-HOW_TO_GET = (
-    "Expected: A01T.gdf, A01E.gdf, ... of BCI Competition IV data set 2a (bbci.de) with "
-    "the label files A01E.mat, ... (archive 'true labels' of the same site); or A01T.mat, "
-    "A01E.mat, ... of BNCI Horizon 2020, data set 001-2014 (bnci-horizon-2020.eu); or MAtt's "
-    "BCIC_S01_T.mat, BCIC_S01_E.mat, ..."
-)
 Crop = Literal["matt", "paper-250"]
-WINDOWS: dict[str, tuple[float, float]] = {"matt": (0.5, 4.0), "paper-250": (-0.004, 1.748)}
-INTERVAL = (-0.5, 4.5)
+#: Signal (22, samples) of all runs joined, cues, labels, runs "1" to "6", marks of artifacts.
+Session = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
+
+CLASSES = ("left hand", "right hand", "feet", "tongue")
+_MONTAGE = "Fz FC3 FC1 FCz FC2 FC4 C5 C3 C1 Cz C2 C4 C6 CP3 CP1 CPz CP2 CP4 P1 Pz P2 POz"
+CHANNELS = tuple(_MONTAGE.split())
+SFREQ, N_CHANNELS = 250.0, 25  # 22 EEG, then 3 EOG
 TRIALS, RUNS = 288, 6
-FILE = r"A0([1-9])([TE])\."
-
-
-def _gdf_files(folder: Path) -> dict[tuple[str, ...], Path]:
-    found = matching(folder, FILE + "gdf")
-    return {(subject, session.upper()): path for (subject, session), path in found.items()}
-
-
-LAYOUTS: dict[str, Callable[[Path], bool]] = {
-    "gdf": lambda folder: bool(_gdf_files(folder)),
-    "bnci": lambda folder: bool(bci2a_bnci.files(folder)),
-    "matt": lambda folder: bool(matching(folder, matt.BCI2A)),
-}
+INTERVAL = (-0.5, 4.5)
+WINDOWS: dict[str, tuple[float, float]] = {"matt": (0.5, 4.0), "paper-250": (-0.004, 1.748)}
+# The longest window in use decides what must be there, so that a crop changes no trial.
+NEEDED = (-0.004, 4.0)
+# Of MAtt's files: arrays of trials and labels, the samples that the paper takes, rates to choose.
+MATT_NAMES = {"T": ("x_train", "y_train"), "E": ("x_test", "y_test")}
+MATT_CROP = (124, 562)
+MATT_SFREQ = {"matt": 125.0, "paper-250": 250.0}
 
 
 def load_bci2a(
@@ -72,57 +72,198 @@ def load_bci2a(
         Kind of files to read, if a folder holds several.
     """
     expect(crop in WINDOWS, f"bci2a has no crop {crop!r}. There are: {', '.join(WINDOWS)}.")
-    check_layout(NAME, layout, LAYOUTS)
-    layouts = {layout: LAYOUTS[layout]} if layout else LAYOUTS
-    place, layout = first_layout(NAME, folder, layouts, HOW_TO_GET)
+    place, layout, files = SOURCE.find(folder, layout)
+    description, sfreq, window = SOURCE.description, SFREQ, WINDOWS[crop]
     if layout == "matt":
-        return matt.bci2a(place, NAME, AVAILABLE, CLASSES, CHANNELS, crop)
-    files = _gdf_files(place) if layout == "gdf" else bci2a_bnci.files(place)
+        (_, session), path = min(files.items())
+        n_samples = matt_samples(path, MATT_NAMES[session][0])
+        expect(
+            n_samples >= MATT_CROP[1],
+            f"{path}: trials of {n_samples} samples; MAtt's have at least {MATT_CROP[1]}.",
+        )
+        description += " (trials made ready by MAtt)"
+        sfreq = MATT_SFREQ[crop]
+        window = (INTERVAL[0] + MATT_CROP[0] / sfreq, INTERVAL[0] + MATT_CROP[1] / sfreq)
 
     def read(subject: str, session: str) -> Recording:
-        return _trials(subject, session, read_session(place, layout, subject, session))
+        path = files[subject, session]
+        if layout == "matt":
+            X, y = matt_trials(path, MATT_NAMES[session], 288, len(CHANNELS), len(CLASSES))
+            return Recording(subject, session, X, y, np.full(288, "1"), np.arange(288))
+        label_name = f"A0{subject}{session}.mat"
+        parts = _read_gdf(path, place, label_name) if layout == "gdf" else _read_bnci(path)
+        signal, cue, y, run, artifact = parts
+        runs, counts = np.unique(run, return_counts=True)
+        expect(
+            len(y) == TRIALS and len(runs) == RUNS and set(counts) == {TRIALS // RUNS},
+            f"{path}: expected {RUNS} runs of {TRIALS // RUNS} trials, found {len(y)} trials in "
+            f"{len(runs)} runs of {counts.tolist()}. The file is cut short or was edited.",
+        )
+        X, group, onset = cut(signal, cue, SFREQ, INTERVAL, NEEDED, path)
+        about = {"onset": onset, "artifact": artifact}
+        return Recording(subject, session, X, y, run, group, about)
 
-    subjects = sorted({subject for subject, _ in files})
     return Dataset(
-        name=NAME,
-        description=AVAILABLE,
+        name=SOURCE.name,
+        description=description,
         paradigm="motor imagery",
         classes=CLASSES,
         ch_names=CHANNELS,
-        sfreq=SFREQ,
+        sfreq=sfreq,
         tmin=INTERVAL[0],
-        window=WINDOWS[crop],
-        index={s: tuple(session for session in "TE" if (s, session) in files) for s in subjects},
+        window=window,
+        index=index_of(files, "TE"),
         read=read,
-        filtered=(0.5, 100.0),  # by the amplifier, says the competition's description
-        unit_in_volts=1.0 if layout == "gdf" else 1e-6,
+        # By the amplifier, says the competition's description.
+        filtered=(None, None) if layout == "matt" else (0.5, 100.0),
+        unit_in_volts={"gdf": 1.0, "bnci": 1e-6}.get(layout),
     )
 
 
-def read_session(folder: Path, layout: str, subject: str, session: str) -> Session:
-    """Continuous signals and events of a session, checked for the 6 runs of 48 trials."""
-    if layout == "gdf":
-        found = bci2a_gdf.read(_gdf_files(folder)[subject, session], folder, subject, session)
-    else:
-        found = bci2a_bnci.read(bci2a_bnci.files(folder)[subject, session])
-    runs, counts = np.unique(found.run, return_counts=True)
+def _bnci_files(folder: Path) -> Files:
+    """MATLAB files by subject and session. The competition's label files bear the same names."""
+    found = matching(folder, r"A0([1-9])([TE])\.mat")
+    return {key: path for key, path in found.items() if not _is_label_file(path)}
+
+
+def _is_label_file(path: Path) -> bool:
+    """Whether this is a label file of the competition; a damaged file is not."""
+    try:
+        return "classlabel" in mat_shapes(path)
+    except DataError:
+        return False
+
+
+def _read_bnci(path: Path) -> Session:
+    """A cell array ``data`` holds the runs; the first ones record eye movements: no trials.
+
+    ``trial`` marks where trials start, counted from one; the cue comes 2 s later.
+    """
+    runs: list[Session] = []
+    before = 0
+    for run in np.atleast_1d(read_mat(path, "data")[0]):
+        missing = [n for n in ("X", "trial", "y", "fs", "artifacts") if not hasattr(run, n)]
+        expect(not missing, f"{path}: a run of 'data' has no field {', '.join(missing)}.")
+        shape, names = np.shape(run.X), getattr(run, "classes", ())
+        expect(
+            float(run.fs) == SFREQ and len(shape) == 2 and shape[1] == N_CHANNELS,
+            f"{path}: a run of shape {shape} at {run.fs} Hz; expected (samples, {N_CHANNELS}), 22 "
+            f"EEG and 3 EOG channels, at {SFREQ:g} Hz.",
+        )
+        classes = tuple(str(name).strip() for name in np.atleast_1d(names)) or CLASSES
+        expect(classes == CLASSES, f"{path}: classes {classes}; expected {CLASSES}.")
+        starts = whole_numbers(run.trial, "'trial'", path)
+        if not starts.size:
+            continue
+        y = whole_numbers(run.y, "'y'", path, (1, len(CLASSES))) - 1
+        marks = whole_numbers(run.artifacts, "'artifacts'", path)
+        expect(
+            len(y) == len(marks) == len(starts),
+            f"{path}: a run has {len(starts)} trials, {len(y)} labels and {len(marks)} marks of "
+            "artifacts.",
+        )
+        signal = np.asarray(run.X, dtype=float)[:, : len(CHANNELS)].T
+        cue = before + starts - 1 + round(2 * SFREQ)
+        runs.append((signal, cue, y, np.full(len(y), str(len(runs) + 1)), marks.astype(bool)))
+        before += len(run.X)
+    expect(bool(runs), f"{path}: no run has trials.")
+    signals, *others = zip(*runs, strict=True)
+    cue, y, numbers, artifact = (np.concatenate(part) for part in others)
+    return np.concatenate(signals, axis=1), cue, y, numbers, artifact
+
+
+# Events of the GDF files; 783 is a cue whose class is not told.
+RUN_START, TRIAL_START, UNKNOWN_CUE, REJECTED = "32766", "768", "783", "1023"
+CUES = ("769", "770", "771", "772")
+# The files name these channels only; the others are called 'EEG'.
+NAMED = {0: "Fz", 7: "C3", 9: "Cz", 11: "C4", 19: "Pz"}
+
+
+def _read_gdf(path: Path, folder: Path, label_name: str) -> Session:
+    """Signals and events of a session, with labels from its label file where there is one."""
+    import mne
+
+    try:
+        with warnings.catch_warnings():
+            # Of the official files MNE remarks: channels of one name, odd filter settings.
+            warnings.simplefilter("ignore")
+            raw = mne.io.read_raw_gdf(path, verbose="error")
+            signal = raw.get_data(picks=list(range(len(raw.ch_names)))[: len(CHANNELS)])
+    except Exception as error:  # damaged headers raise many kinds, as do signals cut short
+        raise DataError(
+            f"{path} cannot be read ({type(error).__name__}: {error}): damaged or cut short? Get "
+            "it again."
+        ) from error
+    names, sfreq = list(raw.ch_names), raw.info["sfreq"]
+    right = [
+        name == f"EEG-{NAMED[i]}"
+        if i in NAMED
+        else name.startswith("EEG" if i < len(CHANNELS) else "EOG")
+        for i, name in enumerate(names)
+    ]
     expect(
-        len(found.y) == TRIALS and len(runs) == RUNS and set(counts) == {TRIALS // RUNS},
-        f"{found.path}: expected {RUNS} runs of {TRIALS // RUNS} trials, found {len(found.y)} "
-        f"trials in {len(runs)} runs of {counts.tolist()}. The file is cut short or was edited.",
+        sfreq == SFREQ and len(names) == N_CHANNELS and all(right),
+        f"{path}: channels {', '.join(names)} at {sfreq:g} Hz; expected 22 EEG and 3 EOG, as data "
+        f"set 2a has them, at {SFREQ:g} Hz.",
     )
-    return found
+    codes = np.array([str(code) for code in raw.annotations.description])
+    at = np.round(raw.annotations.onset * SFREQ).astype(np.int64)
+    order = np.argsort(at, kind="stable")
+    codes, at = codes[order], at[order]
+    is_cue = np.isin(codes, [*CUES, UNKNOWN_CUE])
+    cue, starts = at[is_cue], at[codes == RUN_START]
+    trial_starts = at[codes == TRIAL_START]
+    expect(
+        0 < len(cue) == len(trial_starts) and len(starts) > 0,
+        f"{path}: {len(starts)} runs start (event {RUN_START}) and {len(trial_starts)} trials "
+        f"({TRIAL_START}), but {len(cue)} cues (769 to 772, 783) appear; the file is cut short.",
+    )
+    # Runs without trials record eye movements; a file may lack some, so runs are counted by trials.
+    _, run = np.unique(np.searchsorted(starts, cue, side="right"), return_inverse=True)
+    rejected = np.isin(trial_starts, at[codes == REJECTED])
+    y = _gdf_labels(codes[is_cue], path, folder, label_name)
+    return signal, cue, y, (run + 1).astype(str), rejected
 
 
-def _trials(subject: str, session: str, found: Session) -> Recording:
-    # The longest window in use decides what must be there, so that a crop changes no trial.
-    window = (min(w[0] for w in WINDOWS.values()), max(w[1] for w in WINDOWS.values()))
-    return Recording(
-        subject=subject,
-        session=session,
-        X=cut(found.signal, found.cue, SFREQ, INTERVAL, window, found.path),
-        y=found.y,
-        run=found.run,
-        group=overlap_groups(found.cue, SFREQ, window),
-        about={"onset": first_samples(found.cue, SFREQ, INTERVAL), "artifact": found.artifact},
+def _gdf_labels(codes: NDArray[Any], path: Path, folder: Path, name: str) -> NDArray[np.int64]:
+    """Labels of the cues, and of the MATLAB file that tells them of the evaluation session."""
+    told = np.array([CUES.index(c) if c in CUES else -1 for c in codes], dtype=np.int64)
+    # BNCI's files bear the same names, and may lie here too.
+    found = [*folder.glob(name), *sorted(folder.glob(f"*/{name}"))]
+    label_file = next((p for p in found if _is_label_file(p)), None)
+    if label_file is None:
+        broken = f" ({found[0]} has no variable 'classlabel')" if found else ""
+        expect(
+            bool((told >= 0).all()),
+            f"{path} does not tell its labels; the label file {name} of the competition (variable "
+            f"'classlabel') is missing{broken}. Put it beside the GDF file.",
+        )
+        return told
+    values = read_mat(label_file, "classlabel")[0]
+    labels = whole_numbers(values, "'classlabel'", label_file, (1, len(CLASSES))) - 1
+    expect(
+        len(labels) == len(told) and bool(((told < 0) | (told == labels[: len(told)])).all()),
+        f"{label_file} and {path} disagree on the labels: {len(labels)} labels, {len(told)} cues.",
     )
+    return labels
+
+
+SOURCE = OfficialSource(
+    name="bci2a",
+    description=(
+        "BCI Competition IV 2a: motor imagery of left hand, right hand, feet, tongue; 9 subjects, "
+        "sessions T and E of 288 trials, 22 channels, 250 Hz"
+    ),
+    how_to_get=(
+        "Expected: A01T.gdf, A01E.gdf, ... of BCI Competition IV data set 2a (bbci.de) with "
+        "the label files A01E.mat, ... (archive 'true labels' of the same site); or A01T.mat, "
+        "A01E.mat, ... of BNCI Horizon 2020, data set 001-2014 (bnci-horizon-2020.eu); or MAtt's "
+        "BCIC_S01_T.mat, BCIC_S01_E.mat, ..."
+    ),
+    load=load_bci2a,
+    layouts={
+        "gdf": lambda folder: matching(folder, r"A0([1-9])([TE])\.gdf"),
+        "bnci": _bnci_files,
+        "matt": lambda folder: matching(folder, r"BCIC_S(0[1-9])_([TE])\.mat"),
+    },
+)

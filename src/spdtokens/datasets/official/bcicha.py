@@ -1,42 +1,31 @@
 """BCI Challenge at NER 2015: was the speller's feedback right? 16 subjects, five sessions.
 
 The Kaggle files: a CSV file a session with the continuous EEG, and ``TrainLabels.csv``. Only the
-training subjects have public labels.
+training subjects have public labels. Or MAtt's trials: a file a subject, its five sessions one
+after the other.
 """
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spdtokens.datasets.base import Dataset, Recording
-from spdtokens.datasets.official import matt
-from spdtokens.datasets.official._places import check_layout, first_layout, matching
-from spdtokens.datasets.official._reading import (
+from spdtokens.datasets.official._files import (
+    Files,
+    OfficialSource,
     cut,
     expect,
-    first_samples,
-    labels_from,
-    overlap_groups,
+    index_of,
+    matching,
+    matt_samples,
+    matt_trials,
+    whole_numbers,
 )
 from spdtokens.errors import DataError
 
-NAME = "bcicha"
-AVAILABLE = (
-    "BCI Challenge at NER 2015: error potentials after a P300 speller's feedback; 16 subjects, 5 "
-    "sessions of 60, 60, 60, 60 and 100 trials, 56 channels, 200 Hz"
-)
-HOW_TO_GET = (
-    "Expected: Data_S02_Sess01.csv, ... (archive train.zip, also in a folder train/) and "
-    "TrainLabels.csv of the Kaggle competition 'BCI Challenge @ NER 2015' (inria-bci-challenge); "
-    "or MAtt's Data_S02_Sess.mat, ..."
-)
 CLASSES = ("error", "correct")
 _MONTAGE = """
     Fp1 Fp2 AF7 AF3 AF4 AF8 F7 F5 F3 F1 Fz F2 F4 F6 F8 FT7 FC5 FC3 FC1 FCz FC2 FC4 FC6 FT8
@@ -46,26 +35,8 @@ _MONTAGE = """
 CHANNELS = tuple(_MONTAGE.split())
 SUBJECTS = (2, 6, 7, 11, 12, 13, 14, 16, 17, 18, 20, 21, 22, 23, 24, 26)
 FEEDBACKS = {"1": 60, "2": 60, "3": 60, "4": 60, "5": 100}
-SFREQ = 200.0
-INTERVAL = (-0.2, 1.3)
-WINDOW = (0.0, 1.25)
+SFREQ, INTERVAL, WINDOW = 200.0, (-0.2, 1.3), (0.0, 1.25)
 LABELS = "TrainLabels.csv"
-
-
-def _files(folder: Path) -> dict[tuple[str, str], Path]:
-    """Session files of subjects with public labels: the test subjects' files look the same."""
-    found = matching(folder, r"Data_S(\d\d)_Sess0([1-5])\.csv")
-    return {
-        (str(int(subject)), session): path
-        for (subject, session), path in found.items()
-        if int(subject) in SUBJECTS
-    }
-
-
-LAYOUTS: dict[str, Callable[[Path], bool]] = {
-    "kaggle": lambda folder: bool(_files(folder)),
-    "matt": lambda folder: bool(matching(folder, matt.BCICHA)),
-}
 
 
 def load_bcicha(folder: Path | None = None, *, layout: str | None = None) -> Dataset:
@@ -78,108 +49,105 @@ def load_bcicha(folder: Path | None = None, *, layout: str | None = None) -> Dat
     layout : {'kaggle', 'matt'}, optional
         Kind of files to read, if a folder holds several.
     """
-    check_layout(NAME, layout, LAYOUTS)
-    layouts = {layout: LAYOUTS[layout]} if layout else LAYOUTS
-    place, layout = first_layout(NAME, folder, layouts, HOW_TO_GET)
-    if layout == "matt":
-        return matt.bcicha(place, NAME, AVAILABLE, CLASSES, CHANNELS, FEEDBACKS)
-    files = _files(place)
-    labels = matching(place, f"({LABELS})")
+    place, layout, files = SOURCE.find(folder, layout)
+    matt = layout == "matt"
+    sfreq = matt_samples(min(files.values()), "x_test") / 1.25 if matt else SFREQ
+    label_files = [*place.glob(LABELS), *sorted(place.glob(f"*/{LABELS}"))]
     expect(
-        bool(labels),
+        matt or bool(label_files),
         f"The label file {LABELS} is missing in {place}. It is a file of its own in the Kaggle "
         "competition; put it beside the session files.",
     )
-    label_file = next(iter(labels.values()))
 
     def read(subject: str, session: str) -> Recording:
-        return _read(files[subject, session], label_file, subject, session)
+        if not matt:
+            return _read(files[subject, session], label_files[0], subject, session)
+        total, n = sum(FEEDBACKS.values()), FEEDBACKS[session]
+        path, names = files[subject], ("x_test", "y_test")
+        X, y = matt_trials(path, names, total, len(CHANNELS), len(CLASSES))
+        part = slice(first := 60 * (int(session) - 1), first + n)
+        return Recording(subject, session, X[part], y[part], np.full(n, "1"), np.arange(n))
 
-    subjects = sorted({subject for subject, _ in files}, key=int)
     return Dataset(
-        name=NAME,
-        description=AVAILABLE,
+        name=SOURCE.name,
+        description=SOURCE.description + (" (trials made ready by MAtt)" if matt else ""),
         paradigm="erp",
         classes=CLASSES,
         ch_names=CHANNELS,
-        sfreq=SFREQ,
-        tmin=INTERVAL[0],
+        sfreq=sfreq,
+        tmin=0.0 if matt else INTERVAL[0],
         window=WINDOW,
-        index={s: tuple(k for k in FEEDBACKS if (s, k) in files) for s in subjects},
+        index=dict.fromkeys(sorted(files, key=int), tuple(FEEDBACKS))
+        if matt
+        else index_of(files, tuple(FEEDBACKS)),
         read=read,
-        unit_in_volts=1e-6,
+        unit_in_volts=None if matt else 1e-6,
     )
+
+
+def _kaggle_files(folder: Path) -> Files:
+    """Session files of subjects with public labels: the test subjects' files look the same."""
+    found = matching(folder, r"Data_S(\d\d)_Sess0([1-5])\.csv")
+    return {key: path for key, path in found.items() if int(key[0]) in SUBJECTS}
 
 
 def _read(path: Path, label_file: Path, subject: str, session: str) -> Recording:
-    time, signal, event = _columns(path)
+    import pandas as pd  # slow to import
+
+    try:
+        table = pd.read_csv(path, dtype=np.float64, float_precision="round_trip")
+    except (ValueError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} is damaged or cut short ({error}). Get it again.") from error
+    # The files spell PO8 with a zero.
+    table.columns = [name.strip().replace("P08", "PO8") for name in table.columns]
+    missing = [n for n in ("Time", *CHANNELS, "FeedBackEvent") if n not in table.columns]
+    expect(not missing, f"{path}: no column {', '.join(missing[:5])}.")
+    signal = table[list(CHANNELS)].to_numpy().T
+    time, event = table["Time"].to_numpy(), table["FeedBackEvent"].to_numpy()
     step = float(np.median(np.diff(time))) if len(time) > 1 else 0.0
-    expect(
-        abs(step * SFREQ - 1) < 0.01,
-        f"{path}: samples are {step:g} s apart; expected {1 / SFREQ:g} s ({SFREQ:g} Hz).",
-    )
     onsets = np.flatnonzero(np.diff(event != 0, prepend=False) & (event != 0))
     expect(
-        len(onsets) == FEEDBACKS[session],
-        f"{path}: {len(onsets)} feedback events; session {session} has {FEEDBACKS[session]}. The "
-        "file is cut short or was edited.",
+        abs(step * SFREQ - 1) < 0.01 and len(onsets) == FEEDBACKS[session],
+        f"{path}: {len(onsets)} feedback events, samples {step:g} s apart; session {session} has "
+        f"{FEEDBACKS[session]}, {1 / SFREQ:g} s apart. The file is cut short or was edited.",
     )
-    stem = f"S{int(subject):02d}_Sess0{session}_FB"
     known = _labels(label_file, label_file.stat().st_mtime_ns)
-    names = [f"{stem}{i + 1:03d}" for i in range(len(onsets))]
+    names = [f"S{int(subject):02d}_Sess0{session}_FB{i + 1:03d}" for i in range(len(onsets))]
     missing = [name for name in names if name not in known]
     expect(not missing, f"{label_file} has no label for {', '.join(missing[:3])}, ... of {path}.")
-    return Recording(
-        subject=subject,
-        session=session,
-        X=cut(signal, onsets, SFREQ, INTERVAL, WINDOW, path),
-        y=np.array([known[name] for name in names], dtype=np.int64),
-        run=np.full(len(onsets), "1"),
-        group=overlap_groups(onsets, SFREQ, WINDOW),
-        about={"onset": first_samples(onsets, SFREQ, INTERVAL)},
-    )
-
-
-def _columns(path: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Time, EEG (channels, samples) and feedback events of a session file."""
-    with path.open(newline="") as file:
-        # The files spell PO8 with a zero.
-        header = [name.strip().replace("P08", "PO8") for name in next(csv.reader(file), [])]
-    wanted = ["Time", *CHANNELS, "FeedBackEvent"]
-    missing = [name for name in wanted if name not in header]
-    expect(
-        not missing,
-        f"{path}: no column {', '.join(missing[:5])}. Expected Time, 56 channels, EOG and "
-        "FeedBackEvent.",
-    )
-    try:
-        table = np.loadtxt(
-            path,
-            delimiter=",",
-            skiprows=1,
-            usecols=[header.index(name) for name in wanted],
-            dtype=np.float64,
-            ndmin=2,
-        )
-    except (ValueError, IndexError, UnicodeDecodeError) as error:
-        raise DataError(
-            f"{path} is damaged or cut short in the middle of a line ({error}). Get it again."
-        ) from error
-    return table[:, 0], table[:, 1:-1].T, table[:, -1]
+    X, group, onset = cut(signal, onsets, SFREQ, INTERVAL, WINDOW, path)
+    y = np.array([known[name] for name in names], dtype=np.int64)
+    return Recording(subject, session, X, y, np.full(len(y), "1"), group, {"onset": onset})
 
 
 @cache
 def _labels(path: Path, _modified: int) -> dict[str, int]:
     """Labels by the name of the feedback; kept, for every session asks for the same file."""
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    expect(
-        bool(rows) and {"IdFeedBack", "Prediction"} <= set(rows[0]),
-        f"{path}: expected the columns IdFeedBack and Prediction.",
-    )
+    import pandas as pd
+
     try:
-        values = [float(row["Prediction"]) for row in rows]
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{path}: Prediction must be 0 or 1 ({error}).") from error
-    y = labels_from(np.array(values), len(CLASSES), "Prediction", path, first=0)
-    return {row["IdFeedBack"].strip(): int(label) for row, label in zip(rows, y, strict=True)}
+        table = pd.read_csv(path, dtype=str)
+        names, values = table["IdFeedBack"].str.strip(), table["Prediction"]
+    except (ValueError, KeyError) as error:
+        raise DataError(f"{path} must have the columns IdFeedBack and Prediction.") from error
+    y = whole_numbers(values, "Prediction", path, (0, 1))
+    return dict(zip(names, y.tolist(), strict=True))
+
+
+SOURCE = OfficialSource(
+    name="bcicha",
+    description=(
+        "BCI Challenge at NER 2015: error potentials after a P300 speller's feedback; 16 subjects, "
+        "5 sessions of 60, 60, 60, 60 and 100 trials, 56 channels, 200 Hz"
+    ),
+    how_to_get=(
+        "Expected: Data_S02_Sess01.csv, ... (archive train.zip, also in a folder train/) and "
+        "TrainLabels.csv of the Kaggle competition 'BCI Challenge @ NER 2015' "
+        "(inria-bci-challenge); or MAtt's Data_S02_Sess.mat, ..."
+    ),
+    load=load_bcicha,
+    layouts={
+        "kaggle": _kaggle_files,
+        "matt": lambda folder: matching(folder, r"Data_S(\d\d)_Sess\.mat"),
+    },
+)

@@ -11,12 +11,13 @@ sites; the electrodes that stand for them in the maker's table are taken. ``chan
 The paper states 256 Hz; the recordings have 250.
 
 A trial lasts 5 s. MAtt cuts four segments of 1 s, at 1, 2, 3 and 4 s. ``segments=4`` does so; the
-segments of a trial then share a group, and must never be split between training and test.
+segments of a trial then share a group, and must never be split between training and test. MAtt's
+own files have such segments only: a file a subject, five sessions of 25 trials.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,51 +25,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spdtokens.datasets.base import Dataset, Recording
-from spdtokens.datasets.official import matt
-from spdtokens.datasets.official._places import check_layout, first_layout, matching
-from spdtokens.datasets.official._reading import cut, expect, first_samples, labels_from, read_mat
-from spdtokens.errors import DataError
+from spdtokens.datasets.official._files import (
+    OfficialSource,
+    cut,
+    expect,
+    index_of,
+    matching,
+    matt_samples,
+    matt_trials,
+    numbers,
+    read_mat,
+    whole_numbers,
+)
 
-NAME = "mamem"
-AVAILABLE = (
-    "MAMEM EEG SSVEP data set II: five flicker frequencies at once; 11 subjects, 5 sessions of 25 "
-    "trials of 5 s, 8 of 256 channels, 250 Hz"
-)
-HOW_TO_GET = (
-    "Expected: T001a.mat to T011e.mat of 'MAMEM EEG SSVEP Dataset II (256 channels, 11 subjects, 5 "
-    "frequencies presented simultaneously)' on figshare, linked from mamem.eu; or MAtt's U001.mat, "
-    "..."
-)
 FREQUENCIES = (6.66, 7.50, 8.57, 10.00, 12.00)
 CLASSES = tuple(f"{f:.2f} Hz" for f in FREQUENCIES)
 SITES = {
-    "PO7": "E97",
-    "PO3": "E109",
-    "POz": "E119",
-    "PO4": "E140",
-    "PO8": "E161",
-    "O1": "E116",
-    "Oz": "E126",
-    "O2": "E150",
-}
+    "PO7": "E97", "PO3": "E109", "POz": "E119", "PO4": "E140",
+    "PO8": "E161", "O1": "E116", "Oz": "E126", "O2": "E150",
+}  # fmt: skip
 ELECTRODES = tuple(f"E{i + 1}" for i in range(256))
-SFREQ = 250.0
-TRIALS = 25
-SESSIONS = "abcde"
+SFREQ, TRIALS, SESSIONS = 250.0, 25, "ABCDE"
 MARGIN = 0.5  # seconds around a trial, for the filters; the pause between trials is 5 s
 PAUSE = 2000.0  # milliseconds without a flash that part trials
 SHORTEST = 382  # samples; the makers' toolbox takes shorter trains of flashes for false starts
-
-
-def _files(folder: Path) -> dict[tuple[str, str], Path]:
-    found = matching(folder, r"[TU](\d{3})([a-e])\.mat")
-    return {(str(int(s)), letter.lower()): path for (s, letter), path in found.items()}
-
-
-LAYOUTS: dict[str, Callable[[Path], bool]] = {
-    "figshare": lambda folder: bool(_files(folder)),
-    "matt": lambda folder: bool(matching(folder, matt.MAMEM)),
-}
+MATT_SEGMENTS = 4
 
 
 def load_mamem(
@@ -94,42 +75,51 @@ def load_mamem(
     layout : {'figshare', 'matt'}, optional
         Kind of files to read, if a folder holds several.
     """
-    check_layout(NAME, layout, LAYOUTS)
     strange = [name for name in channels if name not in ELECTRODES]
     expect(not strange, f"mamem has no electrodes {strange}; they are called E1 to E256.")
     expect(
         segments >= 1 and (segments == 1 or 0 <= first_segment <= 5 - segments),
         f"{segments} segments of 1 s from {first_segment:g} s on do not fit into a trial of 5 s.",
     )
-    layouts = {layout: LAYOUTS[layout]} if layout else LAYOUTS
-    place, layout = first_layout(NAME, folder, layouts, HOW_TO_GET)
-    if layout == "matt":
-        return matt.mamem(place, NAME, AVAILABLE, CLASSES, tuple(SITES), FREQUENCIES)
-    files = _files(place)
-    window = (0.0, 5.0) if segments == 1 else (0.0, 1.0)
+    _, layout, files = SOURCE.find(folder, layout)
+    matt = layout == "matt"
+    window = (0.0, 5.0) if segments == 1 and not matt else (0.0, 1.0)
     shifts = [0.0] if segments == 1 else [first_segment + i for i in range(segments)]
 
     def read(subject: str, session: str) -> Recording:
-        path = files[subject, SESSIONS[int(session) - 1]]
-        return _read(path, subject, session, tuple(channels), shifts, window)
+        number = int(session) - 1
+        if not matt:
+            path = files[subject, SESSIONS[number]]
+            return _read(path, subject, session, tuple(channels), shifts, window)
+        size = TRIALS * MATT_SEGMENTS
+        total, names = size * len(SESSIONS), ("x_test", "y_test")
+        X, y = matt_trials(files[subject], names, total, len(SITES), len(CLASSES))
+        X, y = (array[size * number : size * (number + 1)] for array in (X, y))
+        return Recording(subject, session, X, y, np.full(size, "1"), segment_groups(y))
 
-    subjects = sorted({subject for subject, _ in files}, key=int)
+    index: dict[str, tuple[str, ...]]
+    if matt:
+        sfreq = float(matt_samples(min(files.values()), "x_test"))  # a segment is 1 s long
+        index = dict.fromkeys(sorted(files, key=int), ("1", "2", "3", "4", "5"))
+    else:
+        sfreq = SFREQ
+        index = {
+            subject: tuple(str(SESSIONS.index(letter) + 1) for letter in letters)
+            for subject, letters in index_of(files, SESSIONS).items()
+        }
     return Dataset(
-        name=NAME,
-        description=AVAILABLE,
+        name=SOURCE.name,
+        description=SOURCE.description + (" (1-s segments made ready by MAtt)" if matt else ""),
         paradigm="ssvep",
         classes=CLASSES,
-        ch_names=tuple(channels),
-        sfreq=SFREQ,
-        tmin=-MARGIN,
+        ch_names=tuple(SITES if matt else channels),
+        sfreq=sfreq,
+        tmin=0.0 if matt else -MARGIN,
         window=window,
-        index={
-            s: tuple(str(i + 1) for i, letter in enumerate(SESSIONS) if (s, letter) in files)
-            for s in subjects
-        },
+        index=index,
         read=read,
         stimulus_hz=FREQUENCIES,
-        unit_in_volts=1e-6,
+        unit_in_volts=None if matt else 1e-6,
     )
 
 
@@ -141,33 +131,27 @@ def _read(
     shifts: Sequence[float],
     window: tuple[float, float],
 ) -> Recording:
-    found = read_mat(path, ["eeg", "DIN_1", "labels"])
-    eeg = np.asarray(found["eeg"])
+    eeg, flashes, labels = read_mat(path, "eeg", "DIN_1", "labels")
+    eeg = np.asarray(eeg)
     expect(
         eeg.ndim == 2 and eeg.shape[0] in (256, 257),
         f"{path}: 'eeg' has shape {eeg.shape}; expected 256 electrodes and the reference in rows. "
         "(Data set III of MAMEM has 14 channels and other files.)",
     )
-    y = labels_from(found["labels"], len(CLASSES), "'labels'", path)
-    onsets = _onsets(found["DIN_1"], path)
+    y = whole_numbers(labels, "'labels'", path, (1, len(CLASSES))) - 1
+    onsets = _onsets(flashes, path)
     expect(
         len(onsets) == len(y) == TRIALS,
         f"{path}: {len(onsets)} trains of flashes in 'DIN_1' and {len(y)} labels; expected "
         f"{TRIALS} of both.",
     )
-    shift = np.round(np.array(shifts) * SFREQ).astype(np.int64)
-    starts = (onsets[:, None] + shift).ravel()
+    starts = (onsets[:, None] + np.round(np.array(shifts) * SFREQ).astype(np.int64)).ravel()
     interval = (window[0] - MARGIN, window[1] + MARGIN)
     rows = [ELECTRODES.index(name) for name in channels]
-    return Recording(
-        subject=subject,
-        session=session,
-        X=cut(eeg[rows], starts, SFREQ, interval, window, path),
-        y=np.repeat(y, len(shifts)),
-        run=np.full(len(starts), "1"),
-        group=np.repeat(np.arange(len(y)), len(shifts)),
-        about={"onset": first_samples(starts, SFREQ, interval)},
-    )
+    X, _, onset = cut(eeg[rows], starts, SFREQ, interval, window, path)
+    group = np.repeat(np.arange(len(y)), len(shifts))
+    y, run = np.repeat(y, len(shifts)), np.full(len(starts), "1")
+    return Recording(subject, session, X, y, run, group, {"onset": onset})
 
 
 def _onsets(din: Any, path: Path) -> NDArray[np.int64]:
@@ -177,10 +161,42 @@ def _onsets(din: Any, path: Path) -> NDArray[np.int64]:
         table.ndim == 2 and table.shape[0] == 4,
         f"{path}: 'DIN_1' has shape {table.shape}; expected four rows, a column a flash.",
     )
-    try:
-        time, sample = (np.array([float(np.squeeze(v)) for v in table[row]]) for row in (1, 3))
-    except (TypeError, ValueError) as error:
-        raise DataError(f"{path}: rows 2 and 4 of 'DIN_1' must be numbers ({error}).") from error
+    time, sample = (numbers(table[row], f"row {row + 1} of 'DIN_1'", path) for row in (1, 3))
     trains = np.split(sample, np.flatnonzero(np.diff(time) > PAUSE) + 1)
     starts = [train[0] - 1 for train in trains if train[-1] - train[0] > SHORTEST]
     return np.array(starts, dtype=np.int64)
+
+
+def segment_groups(y: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Which of MAtt's segments belong to one trial, from the order of the labels.
+
+    The files do not tell in which order the segments lie. Segments of one trial have one label:
+    if every four neighbours do, they are taken for a trial; if the labels repeat after a quarter of
+    the session, the segments lie in four sweeps. Otherwise nothing is known, and the whole session
+    is one group: it cannot be split, but nothing leaks.
+    """
+    n = len(y) // MATT_SEGMENTS
+    if np.all(y.reshape(n, MATT_SEGMENTS) == y[::MATT_SEGMENTS, None]):
+        return np.repeat(np.arange(n), MATT_SEGMENTS)
+    if np.all(y.reshape(MATT_SEGMENTS, n) == y[:n]):
+        return np.tile(np.arange(n), MATT_SEGMENTS)
+    return np.zeros(len(y), dtype=np.int64)
+
+
+SOURCE = OfficialSource(
+    name="mamem",
+    description=(
+        "MAMEM EEG SSVEP data set II: five flicker frequencies at once; 11 subjects, 5 sessions of "
+        "25 trials of 5 s, 8 of 256 channels, 250 Hz"
+    ),
+    how_to_get=(
+        "Expected: T001a.mat to T011e.mat of 'MAMEM EEG SSVEP Dataset II (256 channels, 11 "
+        "subjects, 5 frequencies presented simultaneously)' on figshare, linked from mamem.eu; or "
+        "MAtt's U001.mat, ..."
+    ),
+    load=load_mamem,
+    layouts={
+        "figshare": lambda folder: matching(folder, r"[TU](\d{3})([a-e])\.mat"),
+        "matt": lambda folder: matching(folder, r"U(\d{3})\.mat"),
+    },
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spdtokens.datasets.joining import plain_name
+from spdtokens.datasets.select import plain_name
 from spdtokens.errors import LiveError
 from spdtokens.inference.live.quality import listed
 

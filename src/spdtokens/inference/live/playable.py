@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from spdtokens.datasets import load_dataset
 from spdtokens.datasets.base import Dataset
-from spdtokens.datasets.mne_files import EPOCHS, is_mne_file, open_raw
+from spdtokens.datasets.recordings import EPOCHS, is_mne_file, open_mne
 from spdtokens.errors import LiveError
 
 #: Names of units by their size in volts.
@@ -91,7 +91,7 @@ def _trials(dataset: Dataset, subject: str | None, session: str | None) -> Playa
 def _raw(path: Path) -> Playable:
     import mne
 
-    raw = open_raw(path)
+    raw = open_mne(path)
     try:
         raw.pick("eeg")
         X = raw.get_data()

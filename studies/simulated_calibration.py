@@ -1,8 +1,8 @@
-"""How well standard Riemannian pipelines decode the simulated data sets.
+"""How well standard Riemannian pipelines decode the simulated data sets: docs/simulation.md.
 
-``python -m spdtokens.datasets.simulated.calibration [names]`` measures all subjects and prints a
-table. Only SciPy, scikit-learn and pyRiemann are used, so that the numbers check the data and not
-this library.
+Run `python studies/simulated_calibration.py`, or with names of data sets, from a checkout. It
+measures all subjects and prints a table. Only SciPy, scikit-learn and pyRiemann are used, so that
+the numbers check the data and not this library.
 """
 
 from __future__ import annotations
@@ -23,36 +23,26 @@ from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from spdtokens.datasets.base import Dataset
-from spdtokens.datasets.simulated import SIMULATED
+from spdtokens.datasets import Dataset, load_dataset
 
 Trials = NDArray[Any]
 # From the name of a measure to the score of each subject.
 Scores = dict[str, dict[str, float]]
 
 
-def windowed(dataset: Dataset, X: Trials, band: tuple[float, float]) -> Trials:
-    """Trials in a band, filtered before they are cut so that the ends stay outside."""
-    assert dataset.sfreq is not None
-    sos = butter(4, band, btype="bandpass", fs=dataset.sfreq, output="sos")
-    first, last = (round((edge - dataset.tmin) * dataset.sfreq) for edge in dataset.window)
-    # In microvolts: no number depends on it, but iterations stop at absolute tolerances.
-    return np.asarray(sosfiltfilt(sos, X.astype(np.float64) * 1e6, axis=-1)[..., first:last])
-
-
 def pooled(
     dataset: Dataset, subject: str, sessions: Iterable[str], *bands: tuple[float, float]
 ) -> tuple[list[Trials], NDArray[np.int64]]:
     """Trials of some sessions in each of the bands, and their labels."""
+    assert dataset.sfreq is not None
     recordings = [dataset.load(subject, session) for session in sessions]
-    X = np.concatenate([recording.X for recording in recordings])
+    # In microvolts: no number depends on it, but iterations stop at absolute tolerances.
+    X = np.concatenate([recording.X for recording in recordings]).astype(np.float64) * 1e6
     y = np.concatenate([recording.y for recording in recordings])
-    return [windowed(dataset, X, band) for band in bands], y
-
-
-def covariances(trials: Trials) -> Trials:
-    """Covariance matrix of every trial, by oracle approximating shrinkage."""
-    return np.asarray(Covariances("oas").transform(trials))
+    # Filtered before they are cut, so that the ends stay outside.
+    first, last = (round((edge - dataset.tmin) * dataset.sfreq) for edge in dataset.window)
+    filters = [butter(4, band, btype="bandpass", fs=dataset.sfreq, output="sos") for band in bands]
+    return [sosfiltfilt(sos, X, axis=-1)[..., first:last] for sos in filters], y
 
 
 def classifier() -> Any:
@@ -72,7 +62,7 @@ def motor_imagery_scores(dataset: Dataset, subjects: Sequence[str]) -> Scores:
     for subject in subjects:
         for session in dataset.sessions(subject):
             (X,), y = pooled(dataset, subject, [session], (8.0, 30.0))
-            data.setdefault(subject, []).append((covariances(X), y))
+            data.setdefault(subject, []).append((Covariances("oas").transform(X), y))
     scores: Scores = {"cross-session": {}, "cross-session, recentred": {}}
     for subject, ((C1, y1), (C2, y2)) in data.items():
         scores["cross-session"][subject] = classifier().fit(C1, y1).score(C2, y2)
@@ -81,13 +71,13 @@ def motor_imagery_scores(dataset: Dataset, subjects: Sequence[str]) -> Scores:
     if len(subjects) > 1:
         C = {s: np.concatenate([part for part, _ in data[s]]) for s in subjects}
         y_of = {s: np.concatenate([labels for _, labels in data[s]]) for s in subjects}
-        scores["other subjects"] = _left_out(C, y_of)
+        scores["other subjects"] = left_out(C, y_of)
         moved = {s: recentred(matrices) for s, matrices in C.items()}
-        scores["other subjects, recentred"] = _left_out(moved, y_of)
+        scores["other subjects, recentred"] = left_out(moved, y_of)
     return scores
 
 
-def _left_out(C: dict[str, Trials], y: dict[str, NDArray[np.int64]]) -> dict[str, float]:
+def left_out(C: dict[str, Trials], y: dict[str, NDArray[np.int64]]) -> dict[str, float]:
     """Accuracy on each subject of a model that saw all others."""
     found = {}
     for test in C:
@@ -123,10 +113,9 @@ def ssvep_scores(dataset: Dataset, subjects: Sequence[str]) -> Scores:
         test, y_test = pooled(dataset, subject, [last], (4.0, 40.0), *narrow)
         features, features_test = [], []
         for X, X_test in zip(train, test, strict=True):
-            C = covariances(X)
-            tangent = TangentSpace().fit(C)
-            features.append(tangent.transform(C))
-            features_test.append(tangent.transform(covariances(X_test)))
+            tangent = make_pipeline(Covariances("oas"), TangentSpace())
+            features.append(tangent.fit_transform(X))
+            features_test.append(tangent.transform(X_test))
         for name, blocks in (("flicker bands", slice(1, None)), ("broad band", slice(1))):
             model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
             model.fit(np.hstack(features[blocks]), y)
@@ -141,52 +130,21 @@ MEASURES: dict[str, Callable[[Dataset, Sequence[str]], Scores]] = {
 }
 
 
-def calibrate(
-    names: Iterable[str] | None = None, subjects: Sequence[str] | None = None
-) -> list[dict[str, Any]]:
-    """Measure the simulated data sets with pyRiemann.
-
-    Parameters
-    ----------
-    names : iterable of str, optional
-        Data sets; all by default.
-    subjects : sequence of str, optional
-        Subjects; all by default.
-
-    Returns
-    -------
-    list of dict
-        A row for each measure, with keys ``dataset``, ``measure``, ``mean``, ``min``, ``max`` and
-        ``subjects``, a dict from subject to score.
-    """
-    rows: list[dict[str, Any]] = []
-    for name in SIMULATED if names is None else names:
-        dataset = SIMULATED[name]()
-        scores = MEASURES[name](dataset, subjects or dataset.subjects)
-        for measure, found in scores.items():
-            values = list(found.values())
-            rows.append(
-                {
-                    "dataset": name,
-                    "measure": measure,
-                    "mean": float(np.mean(values)),
-                    "min": min(values),
-                    "max": max(values),
-                    "subjects": found,
-                }
-            )
-    return rows
+def calibrate(name: str, subjects: Sequence[str] | None = None) -> Scores:
+    """Measure a simulated data set with pyRiemann: the score of each subject, by measure."""
+    dataset = load_dataset(name)
+    return MEASURES[name](dataset, subjects or dataset.subjects)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(names: Sequence[str]) -> None:
     """Print the table."""
-    names = list(sys.argv[1:] if arguments is None else arguments)
     print(f"{'data set':10} {'measure':27} {'mean':>5} {'min':>5} {'max':>5}  subjects")
-    for row in calibrate(names or None):
-        each = " ".join(f"{100 * value:.0f}" for value in row["subjects"].values())
-        numbers = " ".join(f"{100 * row[key]:5.1f}" for key in ("mean", "min", "max"))
-        print(f"{row['dataset']:10} {row['measure']:27} {numbers}  {each}")
+    for name in names or MEASURES:
+        for measure, scores in calibrate(name).items():
+            each = 100 * np.array(list(scores.values()))
+            numbers = " ".join(f"{value:5.1f}" for value in (each.mean(), each.min(), each.max()))
+            print(f"{name:10} {measure:27} {numbers}  {' '.join(f'{v:.0f}' for v in each)}")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 from spdtokens import evaluate, load_dataset, train
 from spdtokens.cli import app
 from spdtokens.datasets import Selection, select
-from spdtokens.datasets.joining import Head, conformed, pick_channels, resampled
+from spdtokens.datasets.select import Head, conformed, pick_channels, resampled
 from spdtokens.errors import DataError
 from spdtokens.evaluation.trials import Trials
-from tests.datasets.test_mne_files import recording
+from tests.datasets.test_recordings import recording
 from tests.helpers.recordings import write_edf
 
 NAMES = ("Fz", "C3", "Cz", "C4", "Pz")
@@ -64,8 +64,8 @@ def test_what_differs_is_told_from_headers(tmp_path: Path) -> None:
     with pytest.raises(DataError) as caught:
         load_dataset(tmp_path)
     told = str(caught.value)
-    assert re.search(r"sub-1_ses-2\.npz; lacks Fz, C3, has also T7", told)
-    assert "ses-1.npz; lacks" not in told
+    assert "lacks Fz, C3, has also T7: sub-1_ses-2.npz" in told
+    assert "5 channels: sub-1_ses-1.npz" in told
     assert "160 Hz: sub-1_ses-3.npz" in told
     assert "--channels common" in told
     assert "--resample 100" in told
@@ -109,7 +109,7 @@ def test_channels_without_names_are_not_guessed(tmp_path: Path) -> None:
     with np.load(path) as stored:
         np.savez(path, **{name: stored[name] for name in stored.files if name != "ch_names"})
     for options in ({}, {"channels": "common"}):
-        with pytest.raises(DataError, match=r"3 channels without names: sub-1_ses-2\.npz"):
+        with pytest.raises(DataError, match=r"3 channels without names.*sub-1_ses-2\.npz"):
             load_dataset(tmp_path, **options)
 
 
@@ -155,12 +155,18 @@ def test_units_are_brought_together(tmp_path: Path) -> None:
 def test_trials_of_other_times_are_refused(tmp_path: Path) -> None:
     write(tmp_path, 1)
     write(tmp_path, 2, tmin=-0.5)
-    with pytest.raises(DataError, match=r"ses-1.npz last from 0 to 2 s.*ses-2.npz from -0.5 to"):
+    with pytest.raises(DataError, match=r"0 to 2 s .*ses-1.npz; -0.5 to 1.5 s .*ses-2.npz"):
         load_dataset(tmp_path)
     dataset = load_dataset(tmp_path, tmin=0.0, tmax=1.5)
     assert {dataset.load("1", s).X.shape for s in "12"} == {(40, 5, 150)}
     write(tmp_path, 2, seconds=2.5)
-    with pytest.raises(DataError, match=r"from 0 to 2 s, those of sub-1_ses-2.npz from 0 to 2.5 s"):
+    with pytest.raises(DataError, match=r"0 to 2.5 s .*ses-2.npz.*--tmin 0 --tmax 2,"):
+        load_dataset(tmp_path)
+    write(tmp_path, 2, tmin=5.0)
+    with pytest.raises(DataError, match="no time in common: leave files out"):
+        load_dataset(tmp_path)
+    write(tmp_path, 2, ("T7", "T8"))
+    with pytest.raises(DataError, match="No channel is in all of them"):
         load_dataset(tmp_path)
     write(tmp_path, 2, seconds=2.01)  # MNE counts the last sample too
     assert {load_dataset(tmp_path).load("1", s).X.shape for s in "12"} == {(40, 5, 200)}
@@ -169,7 +175,7 @@ def test_trials_of_other_times_are_refused(tmp_path: Path) -> None:
 def test_a_rate_that_is_too_high_is_refused(tmp_path: Path) -> None:
     write(tmp_path, 1)
     write(tmp_path, 2, sfreq=160.0)
-    with pytest.raises(DataError, match=r"ses-1\.npz is sampled at 100 Hz.*--resample 100"):
+    with pytest.raises(DataError, match=r"100 Hz, that of .*ses-1\.npz.*--resample 100"):
         load_dataset(tmp_path, resample=160)
     for wrong in (0, -1, float("nan")):
         with pytest.raises(DataError, match="above 0 Hz"):
@@ -235,7 +241,7 @@ def test_sessions_that_differ_are_evaluated_and_trained_on(tmp_path: Path) -> No
 def test_recordings_of_other_channels_and_rates(tmp_path: Path) -> None:
     write_edf(tmp_path / "a.edf", recording())
     write_edf(tmp_path / "b.edf", recording().resample(200.0).drop_channels(["C3"]))
-    with pytest.raises(DataError, match=r"b.edf; lacks C3(.|\n)*--resample 100"):
+    with pytest.raises(DataError, match=r"lacks C3: b.edf(.|\n)*--resample 100"):
         load_dataset(tmp_path, tmin=0.0, tmax=1.0)
     dataset = load_dataset(tmp_path, tmin=0.0, tmax=1.0, channels="common", resample=100)
     assert (dataset.ch_names, dataset.sfreq) == (("Cz", "C4"), 100.0)
@@ -291,7 +297,7 @@ def test_the_commands_offer_what_works(
     write(folder, 2, NAMES[:4], sfreq=160.0)
     refused = CliRunner().invoke(app, [*command, str(folder)])
     assert refused.exit_code == 1
-    assert "sub-1_ses-2.npz; lacks Pz" in refused.stderr
+    assert "lacks Pz: sub-1_ses-2.npz" in refused.stderr
     remedy = re.findall(r"(--channels common|--resample \d+)", refused.stderr)
     assert remedy == ["--channels common", "--resample 100"]
     options = " ".join(remedy).split()

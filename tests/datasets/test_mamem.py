@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 import scipy.io
 
-from spdtokens.datasets.official import OFFICIAL, load_mamem, mamem
+from spdtokens.datasets.official import load_mamem, mamem
+from spdtokens.datasets.official.mamem import segment_groups
 from spdtokens.errors import DataError
+from tests.datasets.test_bci2a import trials
 
 FIRST, STEP, N = 200, 2500, 25  # a trial every 10 s
 LENGTH = FIRST + N * STEP
@@ -106,10 +108,11 @@ def test_bad_options(official: Path) -> None:
     [
         ({"eeg": np.zeros((14, 100))}, r"shape \(14, 100\).*Data set III"),
         ({"eeg": np.zeros((257, 100), "f4")}, "trial 1 of 25 needs samples 200 to 1450"),
-        ({"labels": np.arange(25) % 6}, r"between 1 and 5, found \[0\]"),
+        ({"labels": np.arange(25) % 6}, r"between 1 and 5, found \[0\.0\]"),
         ({"labels": LABELS[:-1]}, "25 trains of flashes in 'DIN_1' and 24 labels; expected 25"),
         ({"DIN_1": flashes(7)}, "7 trains of flashes"),
         ({"DIN_1": np.zeros((2, 7))}, r"'DIN_1' has shape \(2, 7\); expected four rows"),
+        ({"DIN_1": np.full((4, 7), "x", object)}, "row 2 of 'DIN_1' must be numbers"),
     ],
 )
 def test_bad_files(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
@@ -119,18 +122,19 @@ def test_bad_files(tmp_path: Path, changes: dict[str, Any], message: str) -> Non
     assert "T001a.mat" in str(caught.value)
 
 
-def test_a_file_cut_short(tmp_path: Path) -> None:
-    path = save(tmp_path, eeg=np.ones((257, 300)))
-    path.write_bytes(path.read_bytes()[:500])
-    with pytest.raises(DataError, match=r"T001a\.mat cannot be read.*cut short"):
-        load_mamem(tmp_path).load("1", "1")
-    path.touch()
-    scipy.io.savemat(path, {"eeg": np.zeros((257, 3)), "DIN_1": flashes()})
-    with pytest.raises(DataError, match="no variable 'labels'; it holds: eeg, DIN_1"):
-        load_mamem(tmp_path).load("1", "1")
+def test_segments_of_matt(tmp_path: Path) -> None:
+    X, y = trials(500, 8, 250), np.repeat(np.arange(125) % 5, 4)
+    scipy.io.savemat(tmp_path / "U001.mat", {"x_test": X, "y_test": y})
+    dataset = load_mamem(tmp_path)
+    assert (dataset.sfreq, dataset.window) == (250.0, (0.0, 1.0))
+    recording = dataset.load("1", "3")
+    np.testing.assert_array_equal(recording.X, X[200:300])
+    np.testing.assert_array_equal(recording.y, y[200:300])
+    np.testing.assert_array_equal(recording.group, np.repeat(np.arange(25), 4))
 
 
-def test_nothing_found(tmp_path: Path) -> None:
-    assert not OFFICIAL["mamem"].is_present(tmp_path)
-    with pytest.raises(DataError, match=r"(?s)Looked in:.*T001a\.mat to T011e\.mat"):
-        load_mamem(tmp_path)
+def test_segments_that_cannot_be_told_apart_stay_together() -> None:
+    trial = np.arange(25) * 3 % 5
+    np.testing.assert_array_equal(segment_groups(np.tile(trial, 4)), np.tile(np.arange(25), 4))
+    shuffled = np.random.default_rng(0).permutation(np.repeat(trial, 4))
+    np.testing.assert_array_equal(segment_groups(shuffled), np.zeros(100))

@@ -9,7 +9,7 @@ import scipy.io
 
 from spdtokens.datasets.official import OFFICIAL, bci2a, load_bci2a
 from spdtokens.errors import DataError
-from tests.helpers.gdf import write_gdf
+from tests.helpers.recordings import write_gdf
 
 NAMES = ["EEG"] * 22 + ["EOG-left", "EOG-central", "EOG-right"]
 for i, site in {0: "Fz", 7: "C3", 9: "Cz", 11: "C4", 19: "Pz"}.items():
@@ -93,14 +93,12 @@ def check(dataset: Any, session: str) -> None:
     microvolts = recording.X * dataset.unit_in_volts * 1e6
     np.testing.assert_allclose(microvolts, expected(), rtol=1e-5, atol=1e-5)
     np.testing.assert_array_equal(recording.y, LABELS)
-    assert recording.run.tolist() == [str(1 + i // EACH) for i in range(RUNS * EACH)]
-    np.testing.assert_array_equal(recording.group, np.arange(RUNS * EACH))
-    np.testing.assert_array_equal(recording.about["artifact"], ARTIFACTS)
 
 
 def test_gdf_files_with_labels_in_a_folder_of_their_own(tmp_path: Path) -> None:
     save_gdf(tmp_path, "A01T", cues_known=True)
     save_gdf(tmp_path, "A01E", cues_known=False)
+    assert_refused(tmp_path, "E", r"label file A01E\.mat .* is missing")
     (tmp_path / "true_labels").mkdir()
     save_labels(tmp_path / "true_labels", "A01E")
     dataset = load_bci2a(tmp_path)
@@ -113,23 +111,15 @@ def test_gdf_files_with_labels_in_a_folder_of_their_own(tmp_path: Path) -> None:
 
 
 def test_bnci_files_give_the_same_trials(tmp_path: Path) -> None:
-    save_bnci(tmp_path, "A01T")
-    dataset = load_bci2a(tmp_path)
-    assert dict(dataset.index) == {"1": ("T",)}
-    assert dataset.unit_in_volts == 1e-6
-    check(dataset, "T")
-
-
-def test_gdf_and_bnci_files_side_by_side(tmp_path: Path) -> None:
     save_gdf(tmp_path, "A01E", cues_known=False)
     save_bnci(tmp_path, "A01E")
     assert_refused(tmp_path, "E", "A01E.mat has no variable 'classlabel'")
-    (tmp_path / "true_labels").mkdir()
-    save_labels(tmp_path / "true_labels", "A01E")
-    check(load_bci2a(tmp_path), "E")
     dataset = load_bci2a(tmp_path, layout="bnci")
+    assert dict(dataset.index) == {"1": ("E",)}
     assert dataset.unit_in_volts == 1e-6
     check(dataset, "E")
+    with pytest.raises(DataError, match="no layout 'edf'"):
+        load_bci2a(tmp_path, layout="edf")
 
 
 def test_label_files_alone_are_not_the_data(tmp_path: Path) -> None:
@@ -140,39 +130,39 @@ def test_label_files_alone_are_not_the_data(tmp_path: Path) -> None:
 def test_the_papers_crop_at_250_hz_is_its_438_samples(tmp_path: Path) -> None:
     save_bnci(tmp_path, "A01T")
     window = load_bci2a(tmp_path, crop="paper-250").window
-    first, last = (round((t + 0.5) * 250) for t in window)
-    assert (first, last) == (124, 562)
+    assert [round((t + 0.5) * 250) for t in window] == [124, 562]
     with pytest.raises(DataError, match="no crop 'all'"):
         load_bci2a(tmp_path, crop="all")  # type: ignore[arg-type]
 
 
 def test_the_usual_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("SPDTOKENS_DATA", raising=False)
-    (tmp_path / "home" / "spdtokens_data" / "bci2a").mkdir(parents=True)
-    save_bnci(tmp_path / "home" / "spdtokens_data" / "bci2a", "A03T")
-    assert load_bci2a().subjects == ("3",)
-    monkeypatch.setenv("SPDTOKENS_DATA", str(tmp_path / "data"))
-    assert load_bci2a().subjects == ("3",)
-    (tmp_path / "data" / "bci2a").mkdir(parents=True)
-    save_bnci(tmp_path / "data" / "bci2a", "A04T")
-    assert load_bci2a().subjects == ("4",)
-
-
-def test_nothing_found_names_every_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    home, data = tmp_path / "spdtokens_data" / "bci2a", tmp_path / "data" / "bci2a"
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("SPDTOKENS_DATA", str(tmp_path / "data"))
     assert not OFFICIAL["bci2a"].is_present()
     with pytest.raises(DataError) as caught:
         load_bci2a()
-    for words in (
-        str(tmp_path / "data" / "bci2a"),
-        str(tmp_path / "home" / "spdtokens_data" / "bci2a"),
-        "A01T.gdf",
-        "BNCI Horizon 2020",
-        "SPDTOKENS_DATA",
-    ):
+    for words in (str(home), str(data), "A01T.gdf", "BNCI Horizon 2020", "SPDTOKENS_DATA"):
         assert words in str(caught.value)
+    for folder, subject in ((home, "3"), (data, "4")):  # the second place is looked at first
+        folder.mkdir(parents=True)
+        save_bnci(folder, f"A0{subject}T")
+        assert load_bci2a().subjects == (subject,)
+    monkeypatch.delenv("SPDTOKENS_DATA")
+    assert load_bci2a().subjects == ("3",)
+
+
+@pytest.mark.parametrize("name", OFFICIAL)
+def test_every_source_says_what_it_is_and_how_to_get_it(name: str, tmp_path: Path) -> None:
+    source = OFFICIAL[name]
+    assert source.name == name
+    assert "\n" not in source.description
+    assert source.how_to_get.startswith("Expected: ")
+    assert not source.is_present(tmp_path)
+    with pytest.raises(DataError) as caught:
+        source.load(tmp_path / "nowhere")
+    assert f"{tmp_path / 'nowhere'} (no such folder)" in str(caught.value)
+    assert source.how_to_get in str(caught.value)
 
 
 def assert_refused(folder: Path, session: str, message: str) -> None:
@@ -181,19 +171,21 @@ def assert_refused(folder: Path, session: str, message: str) -> None:
     assert f"A01{session}" in str(caught.value)
 
 
-def test_missing_labels(tmp_path: Path) -> None:
-    save_gdf(tmp_path, "A01E", cues_known=False)
-    assert_refused(tmp_path, "E", r"label file A01E\.mat .* is missing")
-
-
-def test_labels_that_do_not_belong_to_the_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (LABELS[:-1] + 1, "11 labels"),
+        (np.roll(LABELS, 1) + 1, "disagree"),
+        (LABELS, r"found \[0\.0\]"),
+        (LABELS + 0.5, r"0\.5"),
+    ],
+)
+def test_labels_that_do_not_belong_to_the_file(
+    tmp_path: Path, labels: np.ndarray, message: str
+) -> None:
     save_gdf(tmp_path, "A01T", cues_known=True)
-    save_labels(tmp_path, "A01T", LABELS[:-1] + 1)
-    assert_refused(tmp_path, "T", "has 11 labels, but .* has 12 cues")
-    save_labels(tmp_path, "A01T", np.roll(LABELS, 1) + 1)
-    assert_refused(tmp_path, "T", "disagree on the labels of 12 trials, first trial 1")
-    save_labels(tmp_path, "A01T", LABELS)
-    assert_refused(tmp_path, "T", r"between 1 and 4, found \[0\]")
+    save_labels(tmp_path, "A01T", labels)
+    assert_refused(tmp_path, "T", message)
 
 
 @pytest.mark.parametrize("left", [100, 3000, 200_000])
@@ -203,41 +195,80 @@ def test_a_gdf_file_cut_short(tmp_path: Path, left: int) -> None:
     assert_refused(tmp_path, "T", "cut short")
 
 
-def test_a_gdf_file_of_another_experiment(tmp_path: Path) -> None:
-    save_gdf(tmp_path, "A01T", cues_known=True, names=[*NAMES[:7], "EEG-C5", *NAMES[8:]])
-    assert_refused(tmp_path, "T", r"channels \['EEG-C5'\] are not where")
-    save_gdf(tmp_path, "A01T", cues_known=True, names=NAMES[:24])
-    assert_refused(tmp_path, "T", "24 channels; expected 25")
-    save_gdf(tmp_path, "A01T", cues_known=True, sfreq=200)
-    assert_refused(tmp_path, "T", "200 Hz; expected 250 Hz")
-    save_gdf(tmp_path, "A01T", cues_known=True, events=[(0, 32766), (1, 768), (501, 769)])
-    assert_refused(tmp_path, "T", "expected 6 runs of 2 trials, found 1 trials in 1 runs")
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"names": [*NAMES[:7], "EEG-C5", *NAMES[8:]]}, "EEG-C5"),
+        ({"names": NAMES[:24]}, "3 EOG"),
+        ({"sfreq": 200}, "200 Hz"),
+        ({"events": [(0, 32766), (1, 768), (501, 769)]}, "1 trials in 1 runs"),
+        ({"events": [(0, 32766), (1, 768)]}, "0 cues"),
+    ],
+)
+def test_a_gdf_file_of_another_experiment(tmp_path: Path, changes: dict, message: str) -> None:
+    save_gdf(tmp_path, "A01T", cues_known=True, **changes)
+    assert_refused(tmp_path, "T", message)
 
 
-def test_the_full_number_of_trials_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"fs": 200}, "200 Hz"),
+        ({"X": np.zeros((50, 22))}, r"shape \(50, 22\)"),
+        ({"classes": np.array(["a", "b"], dtype=object)}, "classes"),
+        ({"X": np.zeros((50, 25))}, "recording has 300"),
+        ({"X": np.full((LENGTH, 25), np.nan)}, "NaN"),
+        ({"trial": np.empty(0)}, "no run has trials"),
+        ({"artifacts": np.zeros(1)}, "1 marks"),
+        ({"y": "left"}, "'y' must be numbers"),
+    ],
+)
+def test_bad_bnci_files(tmp_path: Path, changes: dict, message: str) -> None:
+    save_bnci(tmp_path, "A01T", **changes)
+    assert_refused(tmp_path, "T", message)
+
+
+def test_a_bnci_file_that_is_not_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = save_bnci(tmp_path, "A01T")
     monkeypatch.setattr(bci2a, "TRIALS", 288)
-    save_bnci(tmp_path, "A01T")
     assert_refused(tmp_path, "T", "expected 6 runs of 48 trials, found 12")
-
-
-def test_bad_bnci_files(tmp_path: Path) -> None:
-    path = save_bnci(tmp_path, "A01T", fs=200)
-    assert_refused(tmp_path, "T", "200 Hz; expected 250 Hz")
-    save_bnci(tmp_path, "A01T", X=np.zeros((50, 22)))
-    assert_refused(tmp_path, "T", r"shape \(50, 22\); expected \(samples, 25\)")
-    save_bnci(tmp_path, "A01T", classes=np.array(["a", "b"], dtype=object))
-    assert_refused(tmp_path, "T", "classes")
-    save_bnci(tmp_path, "A01T", X=np.zeros((50, 25)))
-    assert_refused(tmp_path, "T", "trial .* needs samples .* but the recording has 300")
-    save_bnci(tmp_path, "A01T", X=np.full((LENGTH, 25), np.nan))
-    assert_refused(tmp_path, "T", "NaN")
-    save_bnci(tmp_path, "A01T")
     path.write_bytes(path.read_bytes()[:10_000])
     assert_refused(tmp_path, "T", "damaged or cut short")
     scipy.io.savemat(path, {"other": 1})
-    assert_refused(tmp_path, "T", "no variable 'data'; it holds: other")
-    refused_layout = pytest.raises(DataError, match="no layout 'edf'")
-    with refused_layout:
-        load_bci2a(tmp_path, layout="edf")
+    assert_refused(tmp_path, "T", "no variable 'data'; it has other")
+    path.write_bytes(b"MATLAB 7.3".ljust(124) + b"\x00\x02IM" + bytes(400))
+    assert_refused(tmp_path, "T", "'-v7'")
+
+
+def trials(n: int, channels: int, samples: int) -> np.ndarray:
+    return np.random.default_rng(3).normal(size=(n, channels, samples)).astype("f4")
+
+
+def test_trials_of_matt(tmp_path: Path) -> None:
+    X, y = trials(288, 22, 563), np.arange(288) % 4
+    scipy.io.savemat(tmp_path / "BCIC_S01_T.mat", {"x_train": X, "y_train": y})
+    scipy.io.savemat(tmp_path / "BCIC_S01_E.mat", {"x_test": X[::-1], "y_test": y[::-1]})
+    for crop, sfreq in (("matt", 125.0), ("paper-250", 250.0)):
+        dataset = load_bci2a(tmp_path, crop=crop)  # type: ignore[arg-type]
+        assert dict(dataset.index) == {"1": ("T", "E")}
+        assert dataset.sfreq == sfreq
+        # Whatever rate is assumed, the window is the 438 samples of the paper.
+        samples = [round((t - dataset.tmin) * sfreq) for t in dataset.window]
+        assert samples == [124, 562]
+    recording = dataset.load("1", "E")
+    np.testing.assert_array_equal(recording.X, X[::-1])
+    np.testing.assert_array_equal(recording.y, y[::-1])
+    assert dataset.unit_in_volts is None
+
+
+@pytest.mark.parametrize(
+    ("n", "samples", "first", "message"),
+    [(288, 438, 0, "438 samples"), (10, 562, 0, r"\(288, 22, samples\)"), (288, 562, 1, r"4\.0")],
+)
+def test_other_files_of_matt(
+    tmp_path: Path, n: int, samples: int, first: int, message: str
+) -> None:
+    arrays = {"x_train": trials(n, 22, samples), "y_train": first + np.arange(n) % 4}
+    scipy.io.savemat(tmp_path / "BCIC_S01_T.mat", arrays)
+    with pytest.raises(DataError, match=message):
+        load_bci2a(tmp_path).load("1", "T")

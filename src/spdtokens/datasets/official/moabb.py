@@ -1,0 +1,276 @@
+"""Any data set that MOABB knows, by name: ``moabb:BNCI2014_001``.
+
+MOABB downloads what is missing. Where that fails, the message says which files are missed and where
+they belong, so that they can be brought there by hand.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import socket
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spdtokens.datasets.base import Dataset, Paradigm, Recording
+from spdtokens.datasets.official._files import cut, expect
+from spdtokens.errors import DataError
+
+PARADIGMS: dict[str, Paradigm] = {"imagery": "motor imagery", "p300": "erp", "ssvep": "ssvep"}
+MARGIN = 0.5  # seconds around the interval that MOABB names, for the filters
+# Sets whose events mark the start of a trial: seconds to the cue, and the window after the cue.
+CUES = {"BNCI2014_001": (2.0, (0.5, 4.0))}
+# One session whose runs were recorded minutes apart, and are what the literature calls sessions.
+RUNS_ARE_SESSIONS = frozenset({"MAMEM1", "MAMEM2", "MAMEM3"})
+BNCI_HOST, MIRROR = "lampx.tugraz.at", "data.nemar.org"
+PROVIDER = "MOABB_DOWNLOAD_PROVIDER"
+By = Literal["session", "run"]
+Raws = dict[str, dict[str, Any]]
+
+
+def load_moabb(name: str, *, by: By | None = None, **options: Any) -> Dataset:
+    """A data set of MOABB.
+
+    Parameters
+    ----------
+    name : str
+        Name of a class of ``moabb.datasets``, with or without ``moabb:``.
+    by : {'session', 'run'}, optional
+        What counts as a session. Default: the session, but the run for the MAMEM sets.
+    options
+        Given to the class.
+    """
+    name = name.removeprefix("moabb:")
+    expect(by in (None, "session", "run"), f"by must be 'session' or 'run', not {by!r}.")
+    source = _make(name, options)
+    trials = _Trials(name, source, by or ("run" if name in RUNS_ARE_SESSIONS else "session"))
+    lines = [line.strip() for line in (source.__doc__ or "").splitlines() if line.strip()]
+    # Flicker frequencies are the names of the events, beside "rest".
+    hertz = [
+        c for c in trials.classes if source.paradigm == "ssvep" and c.replace(".", "").isdigit()
+    ]
+    return Dataset(
+        name=f"moabb:{name}",
+        description=f"{name} of MOABB: {lines[0] if lines else ''}",
+        paradigm=PARADIGMS.get(source.paradigm, "other"),
+        classes=trials.classes,
+        ch_names=trials.ch_names,
+        sfreq=trials.sfreq,
+        tmin=trials.interval[0],
+        window=trials.window,
+        index=trials,
+        read=trials.read,
+        stimulus_hz=tuple(float(c) for c in hertz),
+        # MOABB multiplies by this factor to get microvolts.
+        unit_in_volts=float(source.unit_factor) * 1e-6,
+    )
+
+
+class _Trials(Mapping[str, tuple[str, ...]]):
+    """Trials of a MOABB data set; as a mapping, the sessions of every subject.
+
+    These are found out when they are asked for: only the files tell. So do channels and rate; the
+    first subject's are taken for all, and checked.
+    """
+
+    def __init__(self, name: str, source: Any, by: By) -> None:
+        self.name, self.source, self.by = name, source, by
+        self.codes = dict(sorted(source.event_id.items(), key=lambda item: item[1]))
+        self.classes = tuple(self.codes)
+        self.subjects = tuple(str(subject) for subject in source.subject_list)
+        self.cue, (begin, end) = CUES.get(name, (0.0, tuple(map(float, source.interval))))
+        self.window = (begin, end)
+        before = 0.5 + MARGIN if name in CUES else MARGIN
+        self.interval = (begin - before, end + MARGIN)
+        # Neighbouring questions concern one subject; two do not fit into memory for large sets.
+        self.raws = lru_cache(maxsize=1)(self._raws)
+        self.sessions = lru_cache(maxsize=None)(lambda subject: tuple(self.raws(subject)))
+        first = next(iter(next(iter(self.raws(self.subjects[0]).values())).values()))
+        info = _eeg(first).info
+        self.ch_names, self.sfreq = tuple(info.ch_names), float(info["sfreq"])
+
+    def __getitem__(self, subject: str) -> tuple[str, ...]:
+        if subject not in self.subjects:
+            raise KeyError(subject)
+        return self.sessions(subject)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.subjects)
+
+    def __len__(self) -> int:
+        return len(self.subjects)
+
+    def __contains__(self, subject: object) -> bool:  # Mapping's own would read the files
+        return subject in self.subjects
+
+    def _raws(self, subject: str) -> Raws:
+        """Recordings of a subject: by session, then by run."""
+        found = _get(self.name, self.source, int(subject))
+        if self.by == "session":
+            return found
+        several = len(found) > 1
+        return {
+            f"{session}:{run}" if several else run: {run: raw}
+            for session, runs in found.items()
+            for run, raw in runs.items()
+        }
+
+    def read(self, subject: str, session: str) -> Recording:
+        parts: list[tuple[NDArray[Any], ...]] = []
+        for name, raw in self.raws(subject)[session].items():
+            onsets, y = self._events(raw)
+            if not onsets.size:
+                continue
+            where = f"{self.name}, subject {subject}, session {session}, run {name}"
+            eeg = _eeg(raw)
+            ch_names, sfreq = tuple(eeg.ch_names), float(eeg.info["sfreq"])
+            differing = sorted(set(self.ch_names) ^ set(ch_names))
+            expect(
+                ch_names == self.ch_names and sfreq == self.sfreq,
+                f"{where}: {len(ch_names)} channels at {sfreq:g} Hz, but the first has "
+                f"{len(self.ch_names)} at {self.sfreq:g} Hz; differing channels: "
+                f"{', '.join(differing) or 'none'}.",
+            )
+            cues = onsets + round(self.cue * sfreq)
+            X, group, onset = cut(eeg.get_data(), cues, sfreq, self.interval, self.window, where)
+            first = int(parts[-1][3][-1]) + 1 if parts else 0
+            parts.append((X, y, np.full(len(y), name), first + group, onset))
+        expect(bool(parts), f"{self.name}: no trials for subject {subject} in session {session}.")
+        X, y, run, group, onset = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        return Recording(subject, session, X, y, run, group, {"onset": onset})
+
+    def _events(self, raw: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Samples, counted from the first of the recording, and labels."""
+        import mne
+
+        if len(mne.pick_types(raw.info, stim=True)):
+            events = mne.find_events(raw, shortest_event=0, verbose="error")
+        else:
+            there = set(raw.annotations.description)
+            wanted = {name: code for name, code in self.codes.items() if name in there}
+            events, _ = mne.events_from_annotations(raw, event_id=wanted, verbose="error")
+        codes = list(self.codes.values())
+        events = events[np.isin(events[:, 2], codes)]
+        labels = np.array([codes.index(code) for code in events[:, 2]], dtype=np.int64)
+        return events[:, 0].astype(np.int64) - raw.first_samp, labels
+
+
+def _eeg(raw: Any) -> Any:
+    return raw.copy().pick("eeg", verbose="error")
+
+
+def _moabb() -> ModuleType:
+    try:
+        with _quiet():
+            import_module("moabb.datasets.fake")
+            return import_module("moabb.datasets")
+    except ImportError as error:
+        raise DataError(
+            f"Data sets of MOABB need the package moabb ({error}). Install it with: pip install "
+            "'spdtokens[moabb]'"
+        ) from error
+
+
+def _make(name: str, options: Mapping[str, Any]) -> Any:
+    datasets = _moabb()
+    found = getattr(datasets, name, None) or getattr(datasets.fake, name, None)
+    if not (isinstance(found, type) and hasattr(found, "get_data")):
+        known = [n for n in dir(datasets) if hasattr(getattr(datasets, n), "get_data")]
+        close = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+        hint = f" Did you mean {', '.join(close)}?" if close else ""
+        raise DataError(f"MOABB has no data set {name!r}.{hint}")
+    try:
+        with _quiet():
+            return found(**options)
+    except TypeError as error:
+        raise DataError(f"MOABB's {name} cannot be made from {dict(options)}: {error}.") from error
+
+
+def _get(name: str, source: Any, subject: int) -> Raws:
+    """A subject's recordings, from the disk, or from the network through MOABB."""
+    files = _expected(name, subject)
+    missing = [path for path in files if not path.is_file()]
+    ask_mirror = not (files and not missing) and _reachable(MIRROR)
+    try:
+        if missing and not ask_mirror and not _reachable(BNCI_HOST):
+            # MOABB would try again and again for most of a minute.
+            raise ConnectionError(f"neither {MIRROR} nor {BNCI_HOST} answers")
+        with _quiet(), nullcontext() if ask_mirror else _without_mirror():
+            found: Raws = source.get_data(subjects=[subject])[subject]
+    except Exception as error:  # downloads, archives and readers fail in many ways
+        missing = [path for path in files if not path.is_file()]
+        reason = f"{type(error).__name__}: {error}"
+        # The errors of sockets and of requests are OSErrors, as are those of the disk.
+        disk = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
+        if missing or (isinstance(error, OSError) and not isinstance(error, disk)):
+            where = f"MOABB keeps its files in {_data_folder()}"
+            if missing:
+                where = "Missing:\n" + "\n".join(f"  {path}" for path in missing) + "\n"
+            raise DataError(
+                f"{name}, subject {subject}: the files are not here, and the network was not "
+                f"reached ({reason}). {where}; put them there by hand, or connect and try again."
+            ) from error
+        raise DataError(
+            f"MOABB cannot read {name}, subject {subject} ({reason}). If a file in "
+            f"{_data_folder()} is damaged, remove it and get it again."
+        ) from error
+    expect(bool(found), f"MOABB gave nothing for {name}, subject {subject}.")
+    return found
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """MOABB and MNE warn of optional packages, old names, and what is downloaded."""
+    import mne
+
+    with warnings.catch_warnings(), mne.utils.use_log_level("ERROR"):
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
+def _without_mirror() -> Iterator[None]:
+    """Keep MOABB from asking its mirror, which it does even for files that are on the disk."""
+    import mne
+
+    if mne.get_config(PROVIDER):  # the user's choice stands
+        yield
+        return
+    os.environ[PROVIDER] = "upstream"
+    try:
+        yield
+    finally:
+        os.environ.pop(PROVIDER, None)
+
+
+def _data_folder(sign: str = "") -> Path:
+    """Folder in which MOABB keeps the files of a data set."""
+    import mne
+
+    configured = mne.get_config(f"MNE_DATASETS_{sign}_PATH") if sign else None
+    return Path(configured or mne.get_config("MNE_DATA") or Path.home() / "mne_data")
+
+
+def _expected(name: str, subject: int) -> list[Path]:
+    """Files that MOABB will look for, where that is known."""
+    if name != "BNCI2014_001":
+        return []
+    folder = _data_folder("BNCI") / "MNE-bnci-data" / "~bci" / "database" / "001-2014"
+    return [folder / f"A{subject:02d}{session}.mat" for session in "TE"]
+
+
+def _reachable(host: str) -> bool:
+    try:
+        with socket.create_connection((host, 443), timeout=3):
+            return True
+    except OSError:
+        return False

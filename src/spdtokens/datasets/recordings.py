@@ -1,0 +1,285 @@
+"""The user's recordings and epochs, in any format that MNE reads."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import struct
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spdtokens.datasets.base import Dataset
+from spdtokens.datasets.files import Cutting, Piece, from_pieces
+from spdtokens.datasets.select import COMMON, Head, agree, pick_channels
+from spdtokens.errors import DataError
+
+# MNE takes a second to import: it is, inside functions, only where there are such files.
+
+RAW = (".edf", ".bdf", ".gdf", ".vhdr", ".set", ".fif", ".fif.gz")
+EPOCHS = ("-epo.fif", "_epo.fif", "-epo.fif.gz", "_epo.fif.gz")
+
+
+def is_mne_file(path: Path) -> bool:
+    """Whether the name is that of a file MNE reads."""
+    return path.name.lower().endswith(RAW)
+
+
+def holds_epochs(path: Path) -> bool:
+    """Whether the name is that of a file of epochs."""
+    return path.name.lower().endswith(EPOCHS)
+
+
+def mne_files(path: Path) -> list[Path]:
+    """A file, or those of a folder that MNE reads, in the order of their names."""
+    if path.is_file():
+        return [path]
+    found = sorted(file for file in path.iterdir() if file.is_file() and is_mne_file(file))
+    # Long recordings are split into files of which the first leads to the others.
+    return [file for file in found if not re.search(r"(-|_split-0*)[1-9]\d*\.fif$", file.name)]
+
+
+def from_mne_files(path: Path, cutting: Cutting | None = None) -> Dataset:
+    """Recordings or epochs as a data set.
+
+    Parameters
+    ----------
+    path : Path
+        A file, or a folder of them. The files of a folder are sessions of one person, in the order
+        of their names, unless these tell: ``sub-01_ses-2_run-3_eeg.edf``.
+    cutting : Cutting, optional
+
+    Raises
+    ------
+    DataError
+        If a file cannot be read, has not the events or channels, or files do not go together.
+    """
+    cutting = cutting or Cutting()
+    files = mne_files(path)
+    if not files:
+        raise DataError(f"{path} has no recordings ({', '.join(RAW)}).")
+    # What differs is told from the headers, before any signal is read.
+    heads = {file.name: _head(file, cutting) for file in files}
+    to = agree(heads, cutting.channels, cutting.resample)
+    cutting = replace(cutting, channels=to.ch_names)
+    pieces = {file: read_piece(file, cutting) for file in files}
+    name = path.name if path.is_dir() else _stem(path)
+    return from_pieces(name, f"{path}", pieces, _places(files), pieces.__getitem__, cutting)
+
+
+def _places(files: Sequence[Path]) -> dict[Path, tuple[str, str, str]]:
+    """Subject, session and run of every file, from names as in BIDS."""
+    found = {}
+    for file in files:
+        told = dict(re.findall(r"(sub|ses|run)-([^_]+)", _stem(file)))
+        session = "1" if told or len(files) == 1 else _stem(file)
+        found[file] = (told.get("sub", "1"), told.get("ses", session), told.get("run", "1"))
+    # Every file is a run of its own: samples are counted from its beginning.
+    places = list(found.values())
+    return {
+        file: place if places.count(place) == 1 else (*place[:2], _stem(file))
+        for file, place in found.items()
+    }
+
+
+def _stem(path: Path) -> str:
+    """Name without what tells the format."""
+    suffixes = (suffix for suffix in (*EPOCHS, *RAW) if path.name.lower().endswith(suffix))
+    return path.name[: -len(max(suffixes, key=len))]
+
+
+def _head(path: Path, cutting: Cutting) -> Head:
+    """Channels that can be taken from a file, and its rate."""
+    opened = open_mne(path)
+    chosen = cutting.channels not in ((), (COMMON,))
+    with _told(path):
+        names = opened.ch_names if chosen else _eeg(opened, (), path)
+        return Head(tuple(names), float(opened.info["sfreq"]))
+
+
+def open_mne(path: Path) -> Any:
+    """A recording, or epochs, as MNE opens them; signals are read when they are needed."""
+    import mne
+
+    with _told(path):
+        _refuse_circles(path)
+        read = mne.read_epochs if holds_epochs(path) else mne.io.read_raw
+        return read(path, preload=False, verbose="error")
+
+
+def _refuse_circles(path: Path) -> None:
+    """Refuse a FIF file whose tags lead back to one another: MNE would follow them for ever."""
+    if not path.name.lower().endswith((".fif", ".fif.gz")):
+        return
+    head = struct.Struct(">iIii")  # kind, type, size, where the next tag is
+    seen: set[int] = set()
+    place = 0
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        while place not in seen:
+            seen.add(place)
+            file.seek(place)
+            packed = file.read(head.size)
+            if len(packed) < head.size:
+                return
+            _, _, size, following = head.unpack(packed)
+            place = following or place + head.size + size
+            if following < 0 or place < 0:
+                return
+    raise ValueError("its parts lead in circles")
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """MNE raises many kinds of errors on damaged files: they become ours."""
+    import mne
+
+    try:
+        with warnings.catch_warnings(), mne.use_log_level("error"):
+            warnings.simplefilter("ignore")  # remarks on headers, which users cannot change
+            yield
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"{path} cannot be read ({type(error).__name__}: {error}). It may be damaged, cut "
+            "short, or of another format than its name says."
+        ) from error
+
+
+def read_piece(path: Path, cutting: Cutting) -> Piece:
+    """The trials of one file."""
+    opened = open_mne(path)
+    with _told(path):
+        names = _eeg(opened, cutting.channels, path)
+        read = _from_epochs if holds_epochs(path) else _from_recording
+        return read(opened, names, cutting, path)
+
+
+def _eeg(raw: Any, channels: tuple[str, ...], path: Path) -> list[str]:
+    """The channels that are asked for; else all of EEG that are not marked as bad."""
+    import mne
+
+    if channels:
+        return pick_channels(raw.ch_names, channels, f"{path}")
+    picks = mne.pick_types(raw.info, meg=False, eeg=True, exclude="bads")
+    if not len(picks):
+        raise DataError(f"{path} has no EEG channels. It has: {', '.join(raw.ch_names)}.")
+    return [raw.ch_names[i] for i in picks]
+
+
+def _from_recording(raw: Any, names: list[str], cutting: Cutting, path: Path) -> Piece:
+    import mne
+
+    events, codes = _events(raw, cutting, path)
+    tmin = 0.0 if cutting.tmin is None else cutting.tmin
+    tmax = _duration(raw, codes, path) if cutting.tmax is None else cutting.tmax
+    sfreq = float(raw.info["sfreq"])
+    n = round((tmax - tmin) * sfreq)
+    onset = events[:, 0] - raw.first_samp + round(tmin * sfreq)
+    X = np.empty(0)
+    if n > 1 and ((onset >= 0) & (onset + n <= raw.n_times)).any():
+        epochs = mne.Epochs(
+            raw,
+            events,
+            codes,
+            tmin=tmin,
+            tmax=tmin + (n - 1) / sfreq,
+            baseline=None,
+            picks=names,
+            preload=True,
+            event_repeated="drop",
+            verbose="error",
+        )
+        X = epochs.get_data(picks=names, copy=False)
+    if not len(X):
+        raise DataError(
+            f"{path}: none of {len(events)} events has {tmin:g} to {tmax:g} s of signal around it "
+            "that is not marked as bad."
+        )
+    by_code = {code: name for name, code in codes.items()}
+    onset = epochs.events[:, 0] - raw.first_samp + round(tmin * sfreq)
+    return Piece(
+        X=X,
+        head=Head(tuple(names), sfreq, tmin, n, 1.0),
+        labels=np.array([by_code[code] for code in epochs.events[:, 2]]),
+        about={"onset": onset.astype(np.int64)},
+        filtered=(float(raw.info["highpass"]), float(raw.info["lowpass"])),
+        dropped=len(events) - len(X),
+    )
+
+
+def _events(raw: Any, cutting: Cutting, path: Path) -> tuple[NDArray[Any], dict[str, int]]:
+    """Events (n, 3) as MNE has them, and the number of each class."""
+    import mne
+
+    marks = raw.annotations.description
+    stim = mne.pick_types(raw.info, meg=False, stim=True)
+    if cutting.label_from == "annotations" or (
+        cutting.label_from is None and (len(marks) or not len(stim))
+    ):
+        chosen = cutting.chosen(marks, f"{path}")
+        codes = {name: number for number, name in enumerate(chosen, 1)}
+        texts = {event: codes[name] for name, event in chosen.items()}
+        return mne.events_from_annotations(raw, texts, verbose="error")[0], codes
+    if cutting.label_from not in (None, *raw.ch_names):
+        raise DataError(
+            f"{path} has no channel {cutting.label_from!r} to take labels from. Say annotations, "
+            f"or one of its channels: {', '.join(raw.ch_names)}."
+        )
+    events = mne.find_events(raw, cutting.label_from, shortest_event=1, verbose="error")
+    chosen = cutting.chosen(events[:, 2], f"{path}")
+    codes = {name: int(event) for name, event in chosen.items()}
+    return events[np.isin(events[:, 2], list(codes.values()))], codes
+
+
+def _duration(raw: Any, codes: dict[str, int], path: Path) -> float:
+    """How long the annotations last, if they all last about as long."""
+    lasting = raw.annotations.duration[raw.annotations.duration > 0]
+    if len(lasting) < 2 or np.ptp(lasting) > 0.1 * lasting.mean() or lasting.mean() < 0.2:
+        raise DataError(
+            f"{path}: how long a trial of {', '.join(codes)} lasts is not told by the file. Say "
+            "so, in seconds after the event: spdtokens train --tmin 0.5 --tmax 3.5, or in Python "
+            "load_dataset(path, tmin=0.5, tmax=3.5)."
+        )
+    return float(np.round(lasting.min(), 6))
+
+
+def _from_epochs(epochs: Any, names: list[str], cutting: Cutting, path: Path) -> Piece:
+    epochs.load_data()
+    sfreq, tmin = float(epochs.info["sfreq"]), float(epochs.tmin)
+    # Columns of the metadata: numbers as they are, anything else as text.
+    table = {} if epochs.metadata is None else dict(epochs.metadata.items())
+    columns = {str(name): values.to_numpy() for name, values in table.items()}
+    about = {
+        name: values if values.dtype.kind in "biuf" else values.astype(str)
+        for name, values in columns.items()
+    }
+    if cutting.label_from in (None, "events"):
+        by_code = {code: name for name, code in epochs.event_id.items()}
+        values = np.array([by_code[code] for code in epochs.events[:, 2]])
+    elif cutting.label_from in about:
+        values = about[cutting.label_from].astype(str)
+    else:
+        raise DataError(
+            f"{path} has no column {cutting.label_from!r} in its metadata to take labels from. "
+            f"Say events, or one of its columns: {', '.join(about) or 'it has none'}."
+        )
+    X = epochs.get_data(picks=names, copy=False)
+    first, last = cutting.part(tmin, sfreq, X.shape[-1], f"{path}")
+    onset = epochs.events[:, 0] + round(tmin * sfreq) + first
+    run, group = about.pop("run", None), about.pop("group", None)
+    return Piece(
+        X=X[..., first:last],
+        head=Head(tuple(names), sfreq, tmin + first / sfreq, last - first, 1.0),
+        labels=cutting.labels(values, f"{path}"),
+        run=None if run is None else run.astype(str),
+        group=None if group is None else np.unique(group, return_inverse=True)[1],
+        about=about | {"onset": onset.astype(np.int64)},
+        filtered=(float(epochs.info["highpass"]), float(epochs.info["lowpass"])),
+    )
