@@ -15,10 +15,9 @@ from typer.testing import CliRunner, Result
 
 from spdtokens.cli import app
 from spdtokens.evaluation.runs import code_digest
-from spdtokens.experiments.progress import StudyBar
-from spdtokens.experiments.run import Progress
+from spdtokens.experiments.run import Progress, StudyBar
 from spdtokens.experiments.store import RunStore
-from tests.experiments.small import write_study
+from tests.experiments.helpers import write_study
 
 TEXT = """
 datasets = ["data"]

@@ -22,9 +22,8 @@ from spdtokens.errors import StudyError
 from spdtokens.evaluation.metrics import all_scores
 from spdtokens.evaluation.runs import RunResult
 from spdtokens.experiments import store as store_module
-from spdtokens.experiments.packing import pack, unpack
-from spdtokens.experiments.store import APPLICATION, SCHEMA, RunStore
-from tests.experiments.made import SPEC, assert_same, made
+from spdtokens.experiments.store import APPLICATION, SCHEMA, RunStore, pack, unpack
+from tests.experiments.helpers import SPEC, assert_same, made
 
 ROOT = Path(__file__).parents[2]
 
@@ -201,7 +200,7 @@ def _is_sound(path: Path) -> bool:
 IN_A_TRANSACTION = """
 import os, signal, sys
 from spdtokens.experiments.store import RunStore
-from tests.experiments.made import made
+from tests.experiments.helpers import made
 store = RunStore(sys.argv[1])
 store.add([made(i) for i in range(20)])
 size = os.path.getsize(sys.argv[1] + "-wal")
@@ -234,7 +233,7 @@ def test_killed_in_a_transaction_only_that_is_lost(path: Path) -> None:
 IN_A_LOOP = """
 import sys
 from spdtokens.experiments.store import RunStore
-from tests.experiments.made import made
+from tests.experiments.helpers import made
 store = RunStore(sys.argv[1])
 for i in range(100_000):
     store.add([made(3 * i + j) for j in range(3)])
@@ -288,7 +287,7 @@ def test_a_sqlite_file_of_another_program_is_refused(path: Path) -> None:
 def test_a_later_version_is_refused(path: Path) -> None:
     RunStore(path).close()
     _change(path, f"PRAGMA user_version = {SCHEMA + 1}")
-    _refused(path, f"made by a later spdtokens (stores of version {SCHEMA + 1}, this one knows")
+    _refused(path, "a later spdtokens")
 
 
 @pytest.mark.parametrize("version", range(1, SCHEMA))
@@ -464,7 +463,7 @@ def test_an_empty_file_becomes_a_store(path: Path) -> None:
 
 def test_places_that_cannot_be_used_are_named(tmp_path: Path) -> None:
     _refused(tmp_path / "nowhere" / "runs.sqlite", f"There is no folder {tmp_path / 'nowhere'}")
-    _refused(tmp_path, "is a folder; a store of runs is a file in one")
+    _refused(tmp_path, "folder")
 
 
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="a place not even root can write to")

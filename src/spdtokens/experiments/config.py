@@ -9,10 +9,10 @@ tables, every data set being combined with every protocol, and every method run 
     ``stimulus_hz``, ``window``, ``classes``, ``where``, ``channels`` (names, or ``"common"``: those
     that all recordings have), ``resample`` (a rate in Hz).
 ``[[methods]]``
-    ``name``, ``label``, ``bands``, ``device``; of networks ``epochs`` and ``recipe``; of token
-    transformers ``preset`` and ``[methods.changes]``, parameters to replace. Or an estimator
-    spelled out: ``class`` (of spdtokens, or a dotted path to any scikit-learn estimator) and its
-    parameters; or ``[[methods.steps]]``, each such a table, for a pipeline.
+    ``name``, ``label``, ``bands``, ``estimator``, ``device``; of networks ``epochs`` and
+    ``recipe``; of token transformers ``preset`` and ``[methods.changes]``, parameters to replace.
+    Or an estimator spelled out: ``class`` (of spdtokens, or a dotted path to any scikit-learn
+    estimator) and its parameters; or ``[[methods.steps]]``, each such a table, for a pipeline.
 ``[[protocols]]``
     ``name``, the protocol's options, ``access``, ``alignment``, ``domain``.
 
@@ -22,21 +22,49 @@ A kind of which nothing but names is said can be a list: ``methods = ["ts-lr", "
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self, TypeVar, get_args
 
-from spdtokens.classifiers.methods import get_method
-from spdtokens.classifiers.nn.recipe import SEEDS, STABILITY_SEEDS, resolve_device
+from pydantic import (
+    AfterValidator,
+    AllowInfNan,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    ValidationError,
+    ValidationInfo,
+    WrapValidator,
+    create_model,
+    field_validator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
+
+from spdtokens import _deprecated
+from spdtokens.classifiers import DecodingPipeline
+from spdtokens.classifiers.methods import METHODS, PRESETS, RecipeName, Settings, get_method
+from spdtokens.classifiers.nn.recipe import SEEDS, STABILITY_SEEDS, Recipe, resolve_device
+from spdtokens.classifiers.nn.transformer import TransformerConfig
+from spdtokens.datasets import Selection
+from spdtokens.datasets.official import OFFICIAL
+from spdtokens.datasets.select import PARADIGMS
+from spdtokens.datasets.simulated import SIMULATED
 from spdtokens.errors import StudyError, UserError
 from spdtokens.evaluation.alignment import ALIGNMENTS
+from spdtokens.evaluation.estimators import CLASS, build, can_classify
 from spdtokens.evaluation.metrics import METRICS
 from spdtokens.evaluation.plan import DOMAINS, Choice, Question, Source, check_estimator
 from spdtokens.evaluation.protocols import ACCESS, PROTOCOLS
-from spdtokens.experiments.choices import read_choice
-from spdtokens.experiments.datasets import read_dataset
-from spdtokens.experiments.reading import ANYTHING, TEXT, TOP, Table, shown, tables
+from spdtokens.preprocessing import FilterBankCovariances
+from spdtokens.preprocessing.bands import OF_STIMULI, resolve_bands
+from spdtokens.preprocessing.bands import PRESETS as BANDS_BY_NAME
+from spdtokens.preprocessing.covariance import ESTIMATORS, PROTOTYPES
 
 
 @dataclass(frozen=True)
@@ -69,30 +97,33 @@ def read_study(path: str | Path) -> Study:
         With everything that is wrong with the file, one problem a line.
     """
     path = Path(path)
+    values = _parsed(path)
     problems: list[str] = []
-    top = Table(_parsed(path), "The study", problems)
-    top.only(TOP)
-    name = top.get("name", TEXT, path.stem)
-    metric = top.choice("metric", METRICS)
-    seeds = _seeds(top)
-    datasets = [read_dataset(table, path.parent) for table in tables(top, "datasets")]
-    methods = tables(top, "methods")
-    choices = [read_choice(table) for table in methods]
-    protocols = [_protocol(table) for table in tables(top, "protocols")]
-    _refuse_twice(problems, "datasets", datasets)
-    _refuse_twice(problems, "protocols", protocols)
-    _refuse_same_titles(problems, choices)
-    if problems:
+    top = _checked(_Top, values, "The study", problems)
+    datasets = [
+        _checked(_Dataset, entry, place, problems, folder=path.parent)
+        for place, entry in _entries(values, "datasets")
+    ]
+    choices = [_choice(entry, place, problems) for place, entry in _entries(values, "methods")]
+    protocols = [
+        _checked(_protocol_keys(entry), entry, place, problems)
+        for place, entry in _entries(values, "protocols")
+    ]
+    for key, tables in (("datasets", datasets), ("protocols", protocols)):
+        for number, first in _again([None if t is None else t.asked() for t in tables]):
+            problems.append(f"[[{key}]] {number} is the same as {first}. Leave it out.")
+    titles = [choice and choice.title for choice in choices]
+    for number, first in _again(titles):
+        problems.append(
+            f"[[methods]] {first} and {number} are both called {titles[first - 1]!r}. Give each a "
+            "label."
+        )
+    if problems or top is None:
         raise StudyError("\n".join([f"{path} cannot be used:", *problems]))
-    return Study(
-        name,
-        path,
-        tuple(
-            Question(**dataset, **protocol, choices=tuple(choices), seeds=seeds)
-            for dataset, protocol in product(datasets, protocols)
-        ),
-        metric,
-    )
+    chosen = tuple(choice for choice in choices if choice)
+    asked = product((d.asked() for d in datasets if d), (p.asked() for p in protocols if p))
+    questions = [Question(**d, **p, choices=chosen, seeds=top.seeds) for d, p in asked]
+    return Study(top.name or path.stem, path, tuple(questions), top.metric)
 
 
 def check_study(study: Study, source: Source | None = None) -> None:
@@ -153,63 +184,395 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise StudyError(f"{path} is not TOML: {error}.") from error
 
 
-def _seeds(top: Table) -> tuple[int, ...]:
-    value = top.get("seeds", ANYTHING, list(SEEDS))
+# ------------------------------------------------------------------ kinds of values
+
+
+def _printable(value: str) -> str:
+    # Titles are printed, and names become paths: control characters would reach the terminal.
+    if not value.strip() or not value.isprintable():
+        raise PydanticCustomError("printable", "not printable")
+    return value
+
+
+def _different(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    twice = [value for value in values if values.count(value) > 1]
+    if twice:
+        raise ValueError(f"{twice[0]!r} is named twice. Leave one out.")
+    return values
+
+
+def _known(value: str, known: Iterable[str], what: str) -> str:
+    known = tuple(known)
+    if value not in known:
+        hint = _meant(value, known) or f" There are: {', '.join(known)}."
+        raise ValueError(f"there is no {what} {value!r}.{hint}")
+    return value
+
+
+def _one_of(known: Iterable[str], what: str) -> Any:
+    return Annotated[_Text, AfterValidator(lambda value: _known(value, known, what))]
+
+
+def _seeds(value: Any) -> tuple[int, ...]:
     if type(value) is int and 1 <= value <= len(STABILITY_SEEDS):
         return STABILITY_SEEDS[:value]
-    if type(value) is int and value > len(STABILITY_SEEDS):
-        top.wrong(
-            f"seeds = {shown(value)} is more than the paper's {len(STABILITY_SEEDS)}. List your "
-            "own: seeds = [1, 2, 3]."
-        )
-    elif not isinstance(value, list) or not value or any(type(s) is not int for s in value):
-        top.wrong(
-            "seeds is how many of the paper's to take, 1 to "
-            f"{len(STABILITY_SEEDS)}, or a list such as [42, 123], not {value!r}."
-        )
-    elif not 0 <= min(value) <= max(value) < 2**32 or len(set(value)) < len(value):
-        top.wrong(f"seeds are different and not negative, and below 2^32, unlike {shown(value)}.")
-    else:
+    if (
+        isinstance(value, list)
+        and all(type(seed) is int and 0 <= seed < 2**32 for seed in value)
+        and 0 < len(value) == len(set(value))
+    ):
         return tuple(value)
-    return SEEDS
+    raise ValueError(
+        f"seeds must be how many of the paper's to take, 1 to {len(STABILITY_SEEDS)}, or a list of "
+        f"different numbers from 0 to 2^32 - 1 such as [42, 123], got {_shown(value)}."
+    )
 
 
-def _protocol(table: Table) -> dict[str, Any]:
-    name = table.choice("name", PROTOCOLS, what="protocol")
-    if name is None:  # which options it would have is not known
-        options = {option for protocol in PROTOCOLS.values() for option in protocol.options}
-    else:
-        options = set(PROTOCOLS[name].options)
-    table.only(("name", *sorted(options), "access", "alignment", "domain"))
-    table.needs("name")
-    given = {option: table.values[option] for option in options if option in table.values}
-    if name is not None:
+def _bands(value: Any, pairs: Callable[[Any], Any]) -> Any:
+    if isinstance(value, str) and not value[:1].isdigit():
+        return _known(value, ("auto", *BANDS_BY_NAME, *OF_STIMULI), "preset of bands")
+    bands = value if isinstance(value, str) else pairs(value)
+    resolve_bands(bands)
+    return bands
+
+
+_Text = Annotated[
+    str, Strict(), Field(description="printable text in quotes"), AfterValidator(_printable)
+]
+_Name = Annotated[_Text, BeforeValidator(lambda v: str(v) if type(v) is int else v)]
+_Number = Annotated[float, Strict(), AllowInfNan(False), Field(description="a number")]
+_Positive = Annotated[_Number, Field(gt=0, description="a number above 0")]
+_Whole = Annotated[int, Strict(), Field(ge=1, description="a whole number of at least 1")]
+_Truth = Annotated[bool, Strict(), Field(description="true or false")]
+_Pair = Annotated[
+    tuple[_Number, _Number], Field(description="a list of two numbers, such as [0.5, 4]")
+]
+_Names = Annotated[
+    tuple[_Name, ...],
+    Field(min_length=1, description='a list of names, such as ["1", "2"]'),
+    AfterValidator(_different),
+]
+_Channels = Annotated[
+    _Names,
+    WrapValidator(lambda value, names: value if value == "common" else names(value)),
+    Field(description='"common" or a list of names, such as ["C3", "C4"]'),
+]
+_Bands = Annotated[
+    tuple[_Pair, ...],
+    Field(min_length=1),
+    WrapValidator(_bands),
+    Field(description="a preset or a list of pairs in Hz, such as [[8, 13], [13, 30]]"),
+]
+
+
+# ------------------------------------------------------------------ tables of the file
+
+
+#: Of keys that are left out; :meth:`_Table.given` passes them over.
+_UNSET: Any = None
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    def given(self, *without: str) -> dict[str, Any]:
+        wanted = self.model_fields_set - {*without}
+        return {key: getattr(self, key) for key in type(self).model_fields if key in wanted}
+
+
+_Entries = Annotated[list[dict[str, Any] | str], Field(min_length=1)]
+
+
+class _Top(_Table):
+    name: _Text = ""
+    seeds: Annotated[tuple[int, ...], BeforeValidator(_seeds)] = SEEDS
+    metric: _one_of(METRICS, "metric") = _UNSET  # type: ignore[valid-type]
+    datasets: Annotated[
+        _Entries, Field(description='[[datasets]] tables, or a list of names such as ["sim-mi"]')
+    ]
+    methods: Annotated[
+        _Entries, Field(description='[[methods]] tables, or a list of names such as ["ts-lr"]')
+    ]
+    protocols: Annotated[
+        _Entries,
+        Field(description='[[protocols]] tables, or a list of names such as ["session-transfer"]'),
+    ]
+
+
+class _Dataset(_Table):
+    name: _Text
+    subjects: _Names = ()
+    paradigm: _one_of(PARADIGMS, "paradigm") = _UNSET  # type: ignore[valid-type]
+    stimulus_hz: Annotated[
+        tuple[_Positive, ...],
+        Field(min_length=1, description="a list of numbers above 0, such as [13, 17, 21]"),
+    ] = ()
+    window: _Pair = _UNSET
+    classes: Annotated[
+        _Names, Field(min_length=2, description='a list of two or more names, such as ["a", "b"]')
+    ] = ()
+    where: Annotated[
+        dict[str, _Name],
+        Field(min_length=1, description='a table of names and values, such as {run = "1"}'),
+    ] = _UNSET
+    channels: _Channels = ()
+    resample: _Positive = _UNSET
+
+    @field_validator("name")
+    @classmethod
+    def _found(cls, name: str, info: ValidationInfo) -> str:
+        """A known name as it is; a path from the file's folder, in full."""
+        known = (*SIMULATED, *OFFICIAL)
+        if name in known or name.startswith("moabb:"):
+            return name
+        folder: Path = info.context["folder"]  # type: ignore[index]
         try:
-            PROTOCOLS[name].checked(given)
-        except UserError as error:
-            table.wrong(str(error))
-    return {
-        "protocol": name,
-        "protocol_options": given,
-        "access": table.choice("access", ACCESS, "train"),
-        "alignment": table.choice("alignment", ALIGNMENTS, "none"),
-        "domain": table.choice("domain", DOMAINS, "session"),
-    }
+            return str((folder / Path(name).expanduser()).resolve(strict=True))
+        except (OSError, RuntimeError) as error:  # the latter: no such user, or a loop of links
+            raise ValueError(
+                f"there is no data set {name!r}, and no file or folder {folder / name}."
+                + _meant(name, known)
+            ) from error
+
+    @field_validator("window")
+    @classmethod
+    def _in_order(cls, window: tuple[float, float]) -> tuple[float, float]:
+        if window[0] >= window[1]:
+            raise ValueError(f"window must end after it begins, got {list(window)}.")
+        return window
+
+    def asked(self) -> dict[str, Any]:
+        return {
+            "dataset": self.name,
+            "selection": Selection.of(self.given("name", "subjects")),
+            "subjects": self.subjects,
+        }
 
 
-def _refuse_twice(problems: list[str], key: str, entries: list[dict[str, Any]]) -> None:
-    for number, entry in enumerate(entries, 1):
-        first = entries.index(entry) + 1
-        if first < number:
-            problems.append(f"[[{key}]] {number} is the same as {first}. Leave it out.")
+def _kind(default: Any) -> Any:
+    kinds = {bool: _Truth, float: _Number, str: _Text, tuple: _Pair}
+    return kinds.get(type(default), _Whole)
 
 
-def _refuse_same_titles(problems: list[str], choices: list[Choice]) -> None:
-    titles = [choice.title for choice in choices]
-    for number, title in enumerate(titles, 1):
-        first = titles.index(title) + 1
-        if title and first < number:
-            problems.append(
-                f"[[methods]] {first} and {number} are both called {title!r}; give each a label of "
-                "its own."
+#: Values of a preset that can be changed, of the types that they have there.
+_Changes = create_model(
+    "_Changes",
+    __base__=_Table,
+    **{
+        field.name: (_kind(field.default), None)
+        for part in (TransformerConfig, Recipe)
+        for field in fields(part)
+    },  # type: ignore[call-overload]
+)
+
+
+class _Method(_Table):
+    name: _one_of(METHODS, "method")  # type: ignore[valid-type]
+    label: _Text = ""
+    bands: _Bands = "auto"  # type: ignore[assignment]
+    estimator: _one_of(("auto", *ESTIMATORS, *PROTOTYPES), "estimator") = "auto"  # type: ignore[valid-type]
+    preset: _one_of(PRESETS, "preset") = "paper"  # type: ignore[valid-type]
+    changes: _Changes = Field(default_factory=_Changes, description="a table")  # type: ignore[valid-type]
+    recipe: _one_of(get_args(RecipeName), "recipe") = "published"  # type: ignore[valid-type]
+    epochs: _Whole = _UNSET
+    device: Annotated[
+        str,
+        Strict(),
+        Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="auto, cpu, cuda or cuda:1"),
+    ] = "auto"
+
+    @model_validator(mode="after")
+    def _works(self) -> Self:
+        """Refuse settings that would change nothing, since who gives them thinks that they do."""
+        method = METHODS[self.name]
+        tokens = method.family == "token transformer"
+        idle = {"recipe"} if tokens else {"preset", "changes"}
+        if not method.has_seed:
+            idle |= {"recipe", "epochs"} | (
+                {"device"} if self.device not in ("auto", "cpu") else set()
             )
+        if found := [key for key in type(self).model_fields if key in idle & self.model_fields_set]:
+            raise ValueError(
+                f"{', '.join(found)}: {method.name} has no such setting (preset and changes are "
+                "for token transformers, recipe for other networks, epochs and cuda for networks)."
+                " Leave it out."
+            )
+        changes = self.changes.given()  # type: ignore[attr-defined]
+        if self.epochs is not None and "epochs" in changes:
+            raise ValueError("epochs is given twice: leave it out of the changes.")
+        Settings(preset=self.preset, changes=changes).transformer()
+        return self
+
+    def choice(self) -> Choice:
+        changes = self.changes.given()  # type: ignore[attr-defined]
+        settings = Settings(**self.given("name", "label", "changes"), changes=changes)
+        return Choice(self.name, settings, self.label)
+
+
+class _Protocol(_Table):
+    name: _one_of(PROTOCOLS, "protocol")  # type: ignore[valid-type]
+    access: _one_of(ACCESS, "access") = "train"  # type: ignore[valid-type]
+    alignment: _one_of(ALIGNMENTS, "alignment") = "none"  # type: ignore[valid-type]
+    domain: _one_of(DOMAINS, "domain") = "session"  # type: ignore[valid-type]
+
+    def options(self) -> dict[str, Any]:
+        return self.given(*_Protocol.model_fields)
+
+    @model_validator(mode="after")
+    def _options_fit(self) -> Self:
+        PROTOCOLS[self.name].checked(self.options())
+        return self
+
+    def asked(self) -> dict[str, Any]:
+        return {
+            "protocol": self.name,
+            "protocol_options": self.options(),
+            "access": self.access,
+            "alignment": self.alignment,
+            "domain": self.domain,
+        }
+
+
+def _protocol_keys(entry: Mapping[str, Any]) -> type[_Protocol]:
+    """The keys of a protocol, with its own options; with all if there is no such protocol."""
+    name = entry.get("name")
+    known = [PROTOCOLS[name]] if isinstance(name, str) and name in PROTOCOLS else PROTOCOLS.values()
+    options = {option: (Any, None) for protocol in known for option in protocol.options}
+    return create_model("_Options", __base__=_Protocol, **options)  # type: ignore[call-overload]
+
+
+# ------------------------------------------------------------------ reading them
+
+
+def _entries(values: Mapping[str, Any], key: str) -> list[tuple[str, dict[str, Any]]]:
+    """The tables of a kind with what messages call them; names are tables of a name."""
+    found = values.get(key)
+    if not isinstance(found, list) or not all(isinstance(entry, dict | str) for entry in found):
+        return []  # as the top of the file is told
+    return [
+        (
+            f"[[{key}]]" if len(found) == 1 else f"[[{key}]] {number}",
+            {"name": entry} if isinstance(entry, str) else entry,
+        )
+        for number, entry in enumerate(found, 1)
+    ]
+
+
+T = TypeVar("T", bound=_Table)
+
+
+def _checked(
+    kind: type[T], values: Mapping[str, Any], place: str, problems: list[str], **context: Any
+) -> T | None:
+    """A table of the file; None if something is wrong, which is added to the problems."""
+    try:
+        return kind.model_validate(values, context=context)
+    except ValidationError as error:
+        problems += _told(error, kind, values, place)
+        return None
+
+
+def _told(
+    error: ValidationError, kind: type[_Table], values: Mapping[str, Any], place: str
+) -> list[str]:
+    """What is wrong with a table, one line a key."""
+    lines: dict[tuple[int | str, ...], str] = {}
+    meant: set[str] = set()
+    # Unknown keys first: what is missing may be there in another spelling.
+    for found in sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden"):
+        where = found["loc"]
+        if where[:1] == ("changes",) and len(where) > 1:
+            several = place != "[[methods]]"
+            at = f"[methods.changes] of {place}" if several else "[methods.changes]"
+            model, given, key = _Changes, values["changes"], where[:2]
+        else:
+            at, model, given, key = place, kind, values, where[:1]
+        name = str(key[-1]) if key else ""
+        if found["type"] == "extra_forbidden":
+            hint = _meant(name, model.model_fields)
+            meant.add(hint)
+            hint = hint or f" It has: {', '.join(model.model_fields)}."
+            if name in _Top.model_fields:
+                hint = f" {name!r} belongs at the top of the file, before the first table."
+            line = f"{at} has no key {name!r}.{hint}"
+        elif found["type"] == "missing" and name not in given:
+            there = f" Did you mean {name!r}?" in meant
+            line = "" if there else f"{at}: {name} is missing."
+        elif "error" in found.get("ctx", {}):
+            line = f"{at}: {found['ctx']['error']}"
+        else:
+            wanted = model.model_fields[name].description
+            line = f"{at}: {name} must be {wanted}, got {_shown(given[name])}."
+        lines.setdefault(key or (line,), line)
+    return [line for line in lines.values() if line]
+
+
+def _choice(entry: dict[str, Any], place: str, problems: list[str]) -> Choice | None:
+    if CLASS in entry or "steps" in entry:
+        return _spelled_out(entry, place, problems)
+    for old, new in _deprecated.KEYS.items():
+        if old in entry:
+            _deprecated._warn(f"{place}: {old}", new)
+            entry = {new if key == old else key: value for key, value in entry.items()}
+    method = _checked(_Method, entry, place, problems)
+    return method.choice() if method else None
+
+
+def _spelled_out(entry: dict[str, Any], place: str, problems: list[str]) -> Choice | None:
+    """An estimator by its class and parameters, or a pipeline by its steps."""
+    values = dict(entry)
+    labelled = {"label": values.pop("label")} if "label" in values else {}
+    label = _checked(_Label, labelled, place, problems)
+    try:
+        choice = Choice(_pipeline(values) if "steps" in values else build(values))
+        if not can_classify(choice.method):
+            raise UserError(f"{choice.name} is not a classifier.")
+    except UserError as error:
+        problems.append(f"{place}: {error}")
+        return None
+    return Choice(choice.method, label=label.label) if label else None
+
+
+class _Label(_Table):
+    label: _Text = ""
+
+
+def _pipeline(values: dict[str, Any]) -> DecodingPipeline:
+    steps = values.pop("steps")
+    if values:
+        raise UserError(f"steps and {next(iter(values))} are given: a pipeline has only steps.")
+    whole = isinstance(steps, list) and all(isinstance(s, dict) and CLASS in s for s in steps)
+    if not whole or not steps:
+        raise UserError("[[methods.steps]] are tables, each with a class and its parameters.")
+    *made, last = (build(step) for step in steps)
+    names: list[str] = []
+    for step in made:
+        if not hasattr(step, "transform"):
+            raise UserError(
+                f"{type(step).__name__} is not a transformer, so it must be the last step."
+            )
+        # The first step has the name it has in make_decoder.
+        bank = isinstance(step, FilterBankCovariances)
+        name = "filterbank" if bank else type(step).__name__.lower()
+        again = sum(known.partition("-")[0] == name for known in names)
+        names.append(f"{name}-{again + 1}" if again else name)
+    return DecodingPipeline([*zip(names, made, strict=True), ("classifier", last)])
+
+
+def _again(entries: list[Any]) -> list[tuple[int, int]]:
+    """Places of what was there before, each with the first place; nothing that is None."""
+    return [
+        (number, entries.index(entry) + 1)
+        for number, entry in enumerate(entries, 1)
+        if entry is not None and entries.index(entry) + 1 < number
+    ]
+
+
+def _meant(word: str, known: Iterable[str]) -> str:
+    near = get_close_matches(word.lower(), tuple(known), 1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -153,14 +153,14 @@ def differences_table(facts: Facts, found: Comparisons) -> Table:
     metric = facts.metric
     rows = [
         [
-            Cell(method),
-            Cell(difference_text(found.differences[i], metric), float(found.differences[i])),
-            Cell(number_text(found.effects[i]), float(found.effects[i])),
-            *(Cell(p_text(p[i]), float(p[i])) for p in found.p_values.values()),
+            Cell(str(method)),
+            Cell(difference_text(difference, metric), difference),
+            Cell(number_text(effect), effect),
+            *(Cell(p_text(p), p) for p in p_values),
         ]
-        for i, method in enumerate(found.methods)
+        for method, difference, effect, *p_values in found.frame.itertuples()
     ]
-    tests = [f"p, {test.replace('_', ' ')}" for test in found.p_values]
+    tests = [f"p, {test.replace('_', ' ')}" for test in found.frame.columns[2:]]
     return Table(
         f"differences-{facts.number}",
         f"Differences to {found.reference} on {facts.title}",
