@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 from spdtokens.errors import StudyError, UserError
-from spdtokens.evaluation import runs
 from spdtokens.evaluation.execute import execute
 from spdtokens.evaluation.runs import RunSpec
 from spdtokens.experiments import executors
@@ -228,29 +227,6 @@ def test_spelled_out_estimators_on_the_cluster(tmp_path: Path, dask: Dask) -> No
         progress = run_with(file, cluster)
     assert (progress.done, progress.failures) == (SPELLED_RUNS, [])
     assert_by_hand(file, stored(file))
-
-
-def _pretend(code: str | None) -> None:
-    """Let a worker claim to have other code."""
-    runs.code_digest = (lambda: code) if code else _code_digest  # type: ignore[assignment]
-
-
-_code_digest = runs.code_digest
-
-
-def test_a_worker_with_other_code_is_named(tmp_path: Path, dask: Dask) -> None:
-    file = write_study(tmp_path / "study")
-    with connected(dask) as cluster:
-        wait_for(lambda: cluster.n_workers == 2, "two workers")
-        cluster._client.run(_pretend, "0ld")
-        try:
-            with pytest.raises(StudyError) as caught:
-                run_with(file, cluster)
-        finally:
-            cluster._client.run(_pretend, None)
-    assert f"The worker on {os.uname().nodename}, process " in str(caught.value)
-    assert any(f"process {worker.pid} has" in str(caught.value) for worker in dask.workers)
-    assert rows_in(file.with_suffix(".sqlite")) == 0
 
 
 def test_one_worker_killed_and_one_more_joining(tmp_path: Path, dask: Dask) -> None:

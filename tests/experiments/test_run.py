@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import signal
 import time
 from dataclasses import replace
@@ -18,7 +17,6 @@ from rich.console import Console
 from sklearn.pipeline import Pipeline
 from typer.testing import CliRunner
 
-from spdtokens.cli import app
 from spdtokens.errors import StudyError
 from spdtokens.evaluation.plan import Source
 from spdtokens.evaluation.runs import code_digest
@@ -27,13 +25,11 @@ from spdtokens.experiments.executors import Done, Failure, InProcess
 from spdtokens.experiments.run import Progress, StudyBar, run_study, status_table
 from spdtokens.experiments.store import RunStore
 from tests.experiments.helpers import (
-    ESTIMATORS,
     LIMIT,
     RUNS,
     SPEC,
     SPELLED,
     SPELLED_RUNS,
-    TEXT,
     TOP,
     assert_by_hand,
     assert_undisturbed,
@@ -115,19 +111,6 @@ def test_what_another_process_does_meanwhile_is_not_done_again(tmp_path: Path) -
     assert (progress.done, progress.elsewhere, progress.total) == (2, 4, 6)
 
 
-def test_interrupted_it_keeps_what_was_done(tmp_path: Path) -> None:
-    file = write_study(tmp_path / "study", QUICK)
-
-    def interrupt(progress: Progress) -> None:
-        if progress.done == 2:  # ts-lr of both subjects
-            signal.raise_signal(signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt):
-        run_here(file, tell=interrupt)
-    assert rows_in(file.with_suffix(".sqlite")) == 2
-    assert run_here(file).before == 2
-
-
 # ------------------------------------------------------------------ what counts as done
 
 
@@ -199,14 +182,6 @@ def test_methods_of_one_name_are_counted_by_label(tmp_path: Path) -> None:
     }
 
 
-def test_all_that_does_not_fit_is_told_at_once(tmp_path: Path) -> None:
-    text = QUICK.replace('"ts-lr"', '"xdawn-ts-lr", "eegnet"')
-    with pytest.raises(StudyError) as caught:
-        planned(write_study(tmp_path / "study", text))
-    assert "xdawn-ts-lr" in str(caught.value)
-    assert "eegnet" in str(caught.value)
-
-
 # ------------------------------------------------------------------ workers with other code
 
 
@@ -245,21 +220,7 @@ def test_a_worker_with_other_code_is_accepted_if_any_will_do(tmp_path: Path) -> 
         assert len(planned(file).missing(store)) == 4
 
 
-def test_the_text_of_the_small_study_says_what_its_size_is(tmp_path: Path) -> None:
-    assert len(planned(write_study(tmp_path / "study", TEXT)).once()) == RUNS
-
-
 # ------------------------------------------------------------------ estimators spelled out
-
-
-def test_a_wrong_class_ends_the_command_in_a_line(tmp_path: Path) -> None:
-    file = write_study(tmp_path / "study", SPELLED.replace("n_layers", "n_layer"))
-    for command in ("run", "status", "show"):
-        result = runner.invoke(app, ["study", command, str(file)])
-        assert result.exit_code == 1
-        assert "'n_layers'" in result.stderr
-        assert "Traceback" not in result.output
-    assert not file.with_suffix(".sqlite").exists()
 
 
 def test_runs_are_done_stored_and_resumed(tmp_path: Path) -> None:
@@ -347,26 +308,6 @@ def test_signals_through_pyriemann(tmp_path: Path) -> None:
     np.testing.assert_array_equal(result.probabilities, by_hand.predict_proba(T))
 
 
-def test_exports_and_reports_know_them(tmp_path: Path) -> None:
-    file = write_study(tmp_path / "study", SPELLED)
-    run_here(file)
-    out = tmp_path / "runs.csv"
-    assert runner.invoke(app, ["study", "export", str(file), "--out", str(out)]).exit_code == 0
-    text = out.read_text()
-    for title in ESTIMATORS:
-        assert title in text
-    page = tmp_path / "report.html"
-    result = runner.invoke(app, ["report", str(file), "-o", str(page)])
-    assert result.exit_code == 0, result.output
-    for title in ESTIMATORS:
-        assert title in page.read_text()
-    compared = runner.invoke(
-        app, ["study", "compare", str(file), "--reference", "searched", "--json"]
-    )
-    assert compared.exit_code == 0, compared.output
-    assert json.loads(compared.stdout)
-
-
 def test_a_run_that_fails_names_its_title(tmp_path: Path) -> None:
     """Values of the parameters of others are known to be wrong only when they are fitted."""
     file = write_study(tmp_path / "study", SPELLED.replace("C = 0.5", "C = -1"))
@@ -431,20 +372,6 @@ def test_parts_of_runs_move_it_but_not_beyond_the_end() -> None:
         progress.done = 1
         bar.tell(progress)
         assert task.completed == 2  # parts are in the runs now
-
-
-def test_days_left_are_days() -> None:
-    where = console(terminal=True)
-    progress = Progress(total=100_001, before=0)
-    with StudyBar("accuracy", where) as bar:
-        bar.tell(progress)
-        task = bar._bars.tasks[0]
-        assert task.start_time is not None
-        task.start_time -= 60
-        progress.done = 1
-        bar.tell(progress)
-        bar._bars.refresh()
-    assert "69 days, " in shown(where)
 
 
 def test_nothing_where_there_is_no_terminal() -> None:

@@ -26,19 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
     from rich.table import Table
 
-#: Tests: short enough for a table, and in full.
-TESTS = {
-    "paired_t": ("t", "paired t-test"),
-    "wilcoxon": ("Wilcoxon", "signed-rank test"),
-    "permutation": ("sign flip", "sign-flip permutation test"),
-    "corrected_resampled_t": ("corrected t", "corrected resampled t-test"),
-    "mcnemar": ("McNemar", "exact test over trials"),
-    "trial_permutation": (
-        "permutation",
-        "paired permutation test over trials (dependent ones swapped together)",
-    ),
-}
-
 
 @dataclass(frozen=True)
 class Comparisons:
@@ -183,18 +170,18 @@ def _title(question: Question) -> str:
 def comparison_table(found: Comparisons) -> Table:
     """One row a method: difference to the reference, and what every test says."""
     over = found.over if found.n != 1 else found.over.removesuffix("s")
-    tests = [TESTS[test] for test in found.frame.columns[2:]]
-    named = ", ".join(f"{short}: {title}" for short, title in tests)
+    tests = [test.replace("_", " ") for test in found.frame.columns[2:]]
     missing = "".join(f" No p for {name}: {why}." for name, why in found.no_p_because.items())
     return table(
-        ["method", ">difference", ">g", *(f">{short}" for short, _ in tests)],
+        ["method", ">difference", ">g", *(f">{test}" for test in tests)],
         [
             (name, number(row.iloc[0], "+.3f"), number(row.iloc[1], "+.2f"), *map(p_value, row[2:]))
             for name, row in found.frame.iterrows()
         ],
         f"{found.title}: difference to {found.reference}",
         f"{METRICS[found.metric].title.capitalize()} over {found.n} {over}; g: Hedges' g of the "
-        f"paired differences; p by {named}, Holm-corrected over methods.{missing}",
+        "paired differences; p-value of each test, Holm-corrected over methods (permutation: sign "
+        f"flips; McNemar's exact test and trial permutation: over trials).{missing}",
     )
 
 

@@ -27,7 +27,7 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar, get_args
+from typing import Annotated, Any, Self, get_args
 
 from pydantic import (
     AfterValidator,
@@ -99,31 +99,31 @@ def read_study(path: str | Path) -> Study:
     path = Path(path)
     values = _parsed(path)
     problems: list[str] = []
-    top = _checked(_Top, values, "The study", problems)
-    datasets = [
-        _checked(_Dataset, entry, place, problems, folder=path.parent)
-        for place, entry in _entries(values, "datasets")
-    ]
-    choices = [_choice(entry, place, problems) for place, entry in _entries(values, "methods")]
-    protocols = [
-        _checked(_protocol_keys(entry), entry, place, problems)
-        for place, entry in _entries(values, "protocols")
-    ]
-    for key, tables in (("datasets", datasets), ("protocols", protocols)):
-        for number, first in _again([None if t is None else t.asked() for t in tables]):
-            problems.append(f"[[{key}]] {number} is the same as {first}. Leave it out.")
-    titles = [choice and choice.title for choice in choices]
-    for number, first in _again(titles):
-        problems.append(
-            f"[[methods]] {first} and {number} are both called {titles[first - 1]!r}. Give each a "
-            "label."
-        )
-    if problems or top is None:
+    top = _asked(_Top, values, "The study", problems)
+    found: dict[str, list[Any]] = {}
+    for key, keys_of in _KINDS.items():
+        entries = values.get(key)
+        if not isinstance(entries, list) or not all(isinstance(e, dict | str) for e in entries):
+            continue  # as the top has told
+        found[key] = []
+        for number, entry in enumerate(entries, 1):
+            place = f"[[{key}]]" if len(entries) == 1 else f"[[{key}]] {number}"
+            table = {"name": entry} if isinstance(entry, str) else entry
+            made = _asked(keys_of(table), table, place, problems, folder=path.parent)
+            same = made.title if isinstance(made, Choice) else made
+            known = [c.title if isinstance(c, Choice) else c for c in found[key]]
+            if made is not None and same in known:
+                what = "alike. Leave one out"
+                if key == "methods":
+                    what = f"both called {same!r}. Give each a label"
+                problems.append(f"[[{key}]] {known.index(same) + 1} and {number} are {what}.")
+            found[key].append(made)
+    if problems:
         raise StudyError("\n".join([f"{path} cannot be used:", *problems]))
-    chosen = tuple(choice for choice in choices if choice)
-    asked = product((d.asked() for d in datasets if d), (p.asked() for p in protocols if p))
-    questions = [Question(**d, **p, choices=chosen, seeds=top.seeds) for d, p in asked]
-    return Study(top.name or path.stem, path, tuple(questions), top.metric)
+    asked = product(found["datasets"], found["protocols"])
+    choices, seeds = tuple(found["methods"]), top["seeds"]
+    questions = [Question(**d, **p, choices=choices, seeds=seeds) for d, p in asked]
+    return Study(top["name"] or path.stem, path, tuple(questions), top["metric"])
 
 
 def check_study(study: Study, source: Source | None = None) -> None:
@@ -279,6 +279,10 @@ class _Table(BaseModel):
         wanted = self.model_fields_set - {*without}
         return {key: getattr(self, key) for key in type(self).model_fields if key in wanted}
 
+    def asked(self) -> Any:
+        """What the table is read for."""
+        return dict(self)
+
 
 _Entries = Annotated[list[dict[str, Any] | str], Field(min_length=1)]
 
@@ -341,7 +345,7 @@ class _Dataset(_Table):
             raise ValueError(f"window must end after it begins, got {list(window)}.")
         return window
 
-    def asked(self) -> dict[str, Any]:
+    def asked(self) -> Any:
         return {
             "dataset": self.name,
             "selection": Selection.of(self.given("name", "subjects")),
@@ -381,6 +385,13 @@ class _Method(_Table):
         Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="auto, cpu, cuda or cuda:1"),
     ] = "auto"
 
+    @model_validator(mode="before")
+    @classmethod
+    def _renamed(cls, values: dict[str, Any]) -> dict[str, Any]:
+        for old in set(values) & set(_deprecated.KEYS):
+            _deprecated._warn(f"{old} of a method", _deprecated.KEYS[old])
+        return {_deprecated.KEYS.get(key, key): value for key, value in values.items()}
+
     @model_validator(mode="after")
     def _works(self) -> Self:
         """Refuse settings that would change nothing, since who gives them thinks that they do."""
@@ -388,25 +399,62 @@ class _Method(_Table):
         tokens = method.family == "token transformer"
         idle = {"recipe"} if tokens else {"preset", "changes"}
         if not method.has_seed:
-            idle |= {"recipe", "epochs"} | (
-                {"device"} if self.device not in ("auto", "cpu") else set()
-            )
-        if found := [key for key in type(self).model_fields if key in idle & self.model_fields_set]:
+            idle |= {"recipe", "epochs"}
+            idle |= set() if self.device in ("auto", "cpu") else {"device"}
+        settings = self.asked().settings
+        if found := sorted(idle & self.model_fields_set):
             raise ValueError(
                 f"{', '.join(found)}: {method.name} has no such setting (preset and changes are "
                 "for token transformers, recipe for other networks, epochs and cuda for networks)."
                 " Leave it out."
             )
-        changes = self.changes.given()  # type: ignore[attr-defined]
-        if self.epochs is not None and "epochs" in changes:
+        if self.epochs is not None and "epochs" in settings.changes:
             raise ValueError("epochs is given twice: leave it out of the changes.")
-        Settings(preset=self.preset, changes=changes).transformer()
+        settings.transformer()
         return self
 
-    def choice(self) -> Choice:
+    def asked(self) -> Any:
         changes = self.changes.given()  # type: ignore[attr-defined]
         settings = Settings(**self.given("name", "label", "changes"), changes=changes)
         return Choice(self.name, settings, self.label)
+
+
+class _SpelledOut(_Table):
+    """An estimator by its class and parameters, or a pipeline by its steps."""
+
+    model_config = ConfigDict(extra="allow")
+    label: _Text = ""
+
+    @model_validator(mode="after")
+    def _works(self) -> Self:
+        choice = self.asked()
+        if not can_classify(choice.method):
+            raise ValueError(f"{choice.name} is not a classifier.")
+        return self
+
+    def asked(self) -> Any:
+        given = dict(self.model_extra or {})
+        if "steps" not in given:
+            return Choice(build(given), label=self.label)
+        steps = given.pop("steps")
+        tables = isinstance(steps, list) and all(isinstance(s, dict) and CLASS in s for s in steps)
+        if given or not steps or not tables:
+            raise ValueError(
+                "[[methods.steps]] are tables, each with a class and its parameters"
+                + (f", and there is no {', '.join(given)} beside them." if given else ".")
+            )
+        *made, last = (build(step) for step in steps)
+        names: list[str] = []
+        for step in made:
+            kind = type(step).__name__
+            if not hasattr(step, "transform"):
+                raise ValueError(f"{kind} is not a transformer, so it must be the last step.")
+            # As make_decoder calls it.
+            name = "filterbank" if isinstance(step, FilterBankCovariances) else kind.lower()
+            again = sum(known.partition("-")[0] == name for known in names)
+            names.append(f"{name}-{again + 1}" if again else name)
+        pipeline = DecodingPipeline([*zip(names, made, strict=True), ("classifier", last)])
+        return Choice(pipeline, label=self.label)
 
 
 class _Protocol(_Table):
@@ -415,25 +463,18 @@ class _Protocol(_Table):
     alignment: _one_of(ALIGNMENTS, "alignment") = "none"  # type: ignore[valid-type]
     domain: _one_of(DOMAINS, "domain") = "session"  # type: ignore[valid-type]
 
-    def options(self) -> dict[str, Any]:
-        return self.given(*_Protocol.model_fields)
-
     @model_validator(mode="after")
-    def _options_fit(self) -> Self:
-        PROTOCOLS[self.name].checked(self.options())
+    def _works(self) -> Self:
+        PROTOCOLS[self.name].checked(self.given(*_Protocol.model_fields))
         return self
 
-    def asked(self) -> dict[str, Any]:
-        return {
-            "protocol": self.name,
-            "protocol_options": self.options(),
-            "access": self.access,
-            "alignment": self.alignment,
-            "domain": self.domain,
-        }
+    def asked(self) -> Any:
+        own = {key: getattr(self, key) for key in ("access", "alignment", "domain")}
+        options = self.given(*_Protocol.model_fields)
+        return {"protocol": self.name, "protocol_options": options, **own}
 
 
-def _protocol_keys(entry: Mapping[str, Any]) -> type[_Protocol]:
+def _protocol_keys(entry: Mapping[str, Any]) -> type[_Table]:
     """The keys of a protocol, with its own options; with all if there is no such protocol."""
     name = entry.get("name")
     known = [PROTOCOLS[name]] if isinstance(name, str) and name in PROTOCOLS else PROTOCOLS.values()
@@ -441,131 +482,50 @@ def _protocol_keys(entry: Mapping[str, Any]) -> type[_Protocol]:
     return create_model("_Options", __base__=_Protocol, **options)  # type: ignore[call-overload]
 
 
-# ------------------------------------------------------------------ reading them
+#: The keys that a table may have, by its kind.
+_KINDS: dict[str, Callable[[Mapping[str, Any]], type[_Table]]] = {
+    "datasets": lambda _entry: _Dataset,
+    "methods": lambda entry: _SpelledOut if {CLASS, "steps"} & set(entry) else _Method,
+    "protocols": _protocol_keys,
+}
 
 
-def _entries(values: Mapping[str, Any], key: str) -> list[tuple[str, dict[str, Any]]]:
-    """The tables of a kind with what messages call them; names are tables of a name."""
-    found = values.get(key)
-    if not isinstance(found, list) or not all(isinstance(entry, dict | str) for entry in found):
-        return []  # as the top of the file is told
-    return [
-        (
-            f"[[{key}]]" if len(found) == 1 else f"[[{key}]] {number}",
-            {"name": entry} if isinstance(entry, str) else entry,
-        )
-        for number, entry in enumerate(found, 1)
-    ]
+# ------------------------------------------------------------------ what is wrong with a table
 
 
-T = TypeVar("T", bound=_Table)
-
-
-def _checked(
-    kind: type[T], values: Mapping[str, Any], place: str, problems: list[str], **context: Any
-) -> T | None:
-    """A table of the file; None if something is wrong, which is added to the problems."""
+def _asked(
+    keys: type[_Table], values: Mapping[str, Any], place: str, problems: list[str], **context: Any
+) -> Any:
+    """What a table asks for; None if something is wrong, which is added to the problems."""
     try:
-        return kind.model_validate(values, context=context)
+        return keys.model_validate(values, context=context).asked()
     except ValidationError as error:
-        problems += _told(error, kind, values, place)
-        return None
-
-
-def _told(
-    error: ValidationError, kind: type[_Table], values: Mapping[str, Any], place: str
-) -> list[str]:
-    """What is wrong with a table, one line a key."""
-    lines: dict[tuple[int | str, ...], str] = {}
-    meant: set[str] = set()
+        found = error.errors()
+    lines: dict[tuple[int | str, ...], str] = {}  # one a key
     # Unknown keys first: what is missing may be there in another spelling.
-    for found in sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden"):
-        where = found["loc"]
-        if where[:1] == ("changes",) and len(where) > 1:
-            several = place != "[[methods]]"
-            at = f"[methods.changes] of {place}" if several else "[methods.changes]"
-            model, given, key = _Changes, values["changes"], where[:2]
-        else:
-            at, model, given, key = place, kind, values, where[:1]
-        name = str(key[-1]) if key else ""
-        if found["type"] == "extra_forbidden":
-            hint = _meant(name, model.model_fields)
-            meant.add(hint)
-            hint = hint or f" It has: {', '.join(model.model_fields)}."
+    for one in sorted(found, key=lambda one: one["type"] != "extra_forbidden"):
+        at, model, given, where = place, keys, values, one["loc"][:1]
+        if where == ("changes",) and one["loc"][1:]:
+            at, model, given = f"[methods.changes] of {place}", _Changes, values["changes"]
+            where = one["loc"][:2]
+        name = str(where[-1]) if where else ""
+        if one["type"] == "extra_forbidden":
+            hint = _meant(name, model.model_fields) or f" It has: {', '.join(model.model_fields)}."
             if name in _Top.model_fields:
                 hint = f" {name!r} belongs at the top of the file, before the first table."
             line = f"{at} has no key {name!r}.{hint}"
-        elif found["type"] == "missing" and name not in given:
-            there = f" Did you mean {name!r}?" in meant
-            line = "" if there else f"{at}: {name} is missing."
-        elif "error" in found.get("ctx", {}):
-            line = f"{at}: {found['ctx']['error']}"
+        elif one["type"] == "missing" and name not in given:
+            line = f"{at}: {name} is missing."
+            if any(told.endswith(f"Did you mean {name!r}?") for told in lines.values()):
+                continue
+        elif "error" in one.get("ctx", {}):
+            line = f"{at}: {one['ctx']['error']}"
         else:
             wanted = model.model_fields[name].description
             line = f"{at}: {name} must be {wanted}, got {_shown(given[name])}."
-        lines.setdefault(key or (line,), line)
-    return [line for line in lines.values() if line]
-
-
-def _choice(entry: dict[str, Any], place: str, problems: list[str]) -> Choice | None:
-    if CLASS in entry or "steps" in entry:
-        return _spelled_out(entry, place, problems)
-    for old, new in _deprecated.KEYS.items():
-        if old in entry:
-            _deprecated._warn(f"{place}: {old}", new)
-            entry = {new if key == old else key: value for key, value in entry.items()}
-    method = _checked(_Method, entry, place, problems)
-    return method.choice() if method else None
-
-
-def _spelled_out(entry: dict[str, Any], place: str, problems: list[str]) -> Choice | None:
-    """An estimator by its class and parameters, or a pipeline by its steps."""
-    values = dict(entry)
-    labelled = {"label": values.pop("label")} if "label" in values else {}
-    label = _checked(_Label, labelled, place, problems)
-    try:
-        choice = Choice(_pipeline(values) if "steps" in values else build(values))
-        if not can_classify(choice.method):
-            raise UserError(f"{choice.name} is not a classifier.")
-    except UserError as error:
-        problems.append(f"{place}: {error}")
-        return None
-    return Choice(choice.method, label=label.label) if label else None
-
-
-class _Label(_Table):
-    label: _Text = ""
-
-
-def _pipeline(values: dict[str, Any]) -> DecodingPipeline:
-    steps = values.pop("steps")
-    if values:
-        raise UserError(f"steps and {next(iter(values))} are given: a pipeline has only steps.")
-    whole = isinstance(steps, list) and all(isinstance(s, dict) and CLASS in s for s in steps)
-    if not whole or not steps:
-        raise UserError("[[methods.steps]] are tables, each with a class and its parameters.")
-    *made, last = (build(step) for step in steps)
-    names: list[str] = []
-    for step in made:
-        if not hasattr(step, "transform"):
-            raise UserError(
-                f"{type(step).__name__} is not a transformer, so it must be the last step."
-            )
-        # The first step has the name it has in make_decoder.
-        bank = isinstance(step, FilterBankCovariances)
-        name = "filterbank" if bank else type(step).__name__.lower()
-        again = sum(known.partition("-")[0] == name for known in names)
-        names.append(f"{name}-{again + 1}" if again else name)
-    return DecodingPipeline([*zip(names, made, strict=True), ("classifier", last)])
-
-
-def _again(entries: list[Any]) -> list[tuple[int, int]]:
-    """Places of what was there before, each with the first place; nothing that is None."""
-    return [
-        (number, entries.index(entry) + 1)
-        for number, entry in enumerate(entries, 1)
-        if entry is not None and entries.index(entry) + 1 < number
-    ]
+        lines.setdefault(where or (line,), line)
+    problems += lines.values()
+    return None
 
 
 def _meant(word: str, known: Iterable[str]) -> str:

@@ -109,12 +109,14 @@ def attempt_in_worker(batch: list[dict[str, object]]) -> Done:
     return replace(done, worker=f"{platform.node()}, process {os.getpid()}")
 
 
+#: Told what became of a batch.
+Report = Callable[[Done], None]
+
+
 class Executor(Protocol):
     """Does batches."""
 
-    def run(
-        self, batches: Iterator[Batch], report: Callable[[Done], None], listener: Listener | None
-    ) -> None:
+    def run(self, batches: Iterator[Batch], report: Report, listener: Listener | None) -> None:
         """Take batches as there is room for them, and report each when it is done."""
 
 
@@ -124,9 +126,7 @@ class InProcess:
     def __init__(self, source: Source) -> None:
         self._source = source
 
-    def run(
-        self, batches: Iterator[Batch], report: Callable[[Done], None], listener: Listener | None
-    ) -> None:
+    def run(self, batches: Iterator[Batch], report: Report, listener: Listener | None) -> None:
         """One after another."""
         for batch in batches:
             report(attempt(batch, self._source, listener))
@@ -145,12 +145,7 @@ class Processes:
             raise StudyError(f"There must be at least 1 worker, not {workers}.")
         self._workers = workers
 
-    def run(
-        self,
-        batches: Iterator[Batch],
-        report: Callable[[Done], None],
-        listener: Listener | None,  # noqa: ARG002
-    ) -> None:
+    def run(self, batches: Iterator[Batch], report: Report, listener: Listener | None) -> None:  # noqa: ARG002
         """Shared out as workers become free."""
         context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
         pool = ProcessPoolExecutor(self._workers, mp_context=context, initializer=_begin_worker)
@@ -235,12 +230,7 @@ class Cluster:
         """Workers that have joined by now."""
         return len(self._client.scheduler_info(n_workers=-1)["workers"])
 
-    def run(
-        self,
-        batches: Iterator[Batch],
-        report: Callable[[Done], None],
-        listener: Listener | None,  # noqa: ARG002
-    ) -> None:
+    def run(self, batches: Iterator[Batch], report: Report, listener: Listener | None) -> None:  # noqa: ARG002
         """Sent as there is room; those of a worker that dies are done by another."""
         done = self._distributed.as_completed(loop=self._client.loop)
         sent: set[Any] = set()
@@ -264,7 +254,10 @@ class Cluster:
                     sent.remove(future)
                     report(self._result(future))
         except (OSError, CancelledError) as error:
-            raise self._gone() from error
+            raise StudyError(
+                f"The Dask scheduler at {self.address} has gone. What was done is kept; when there "
+                "is a scheduler again, the same command goes on."
+            ) from error
         finally:
             if sent:
                 with contextlib.suppress(Exception):
@@ -274,25 +267,15 @@ class Cluster:
         try:
             done: Done = future.result()
             return done
-        except (OSError, CancelledError) as error:
-            raise self._gone() from error
-        except self._distributed.KilledWorker as error:
-            raise StudyError(
-                "A batch killed every worker it was given to, most likely for lack of memory. What "
-                "was done is kept; give workers more memory and run the same command again."
-            ) from error
+        except (OSError, CancelledError):
+            raise
         except Exception as error:
-            # Failures of runs come back as results: this is a worker without the same spdtokens.
+            # Failures of runs come back as results: this is one of a worker.
             raise StudyError(
                 f"A worker of {self.address} cannot do runs: {type(error).__name__}: {error}. "
-                "Workers need the same versions of Python and spdtokens as this process."
+                "Workers need the same versions of Python and spdtokens as this process, and "
+                "memory enough. What was done is kept: run the same command again."
             ) from error
-
-    def _gone(self) -> StudyError:
-        return StudyError(
-            f"The Dask scheduler at {self.address} has gone. What was done is kept; when there is "
-            "a scheduler again, the same command goes on."
-        )
 
 
 @contextlib.contextmanager
@@ -321,7 +304,7 @@ def _begin_worker() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _report_finished(waiting: set[Future[Done]], report: Callable[[Done], None]) -> None:
+def _report_finished(waiting: set[Future[Done]], report: Report) -> None:
     finished, _ = wait(waiting, return_when=FIRST_COMPLETED)
     # Whatever succeeded first: after a broken one nothing more is reported.
     for future in sorted(finished, key=lambda future: future.exception() is not None):

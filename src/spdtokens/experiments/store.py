@@ -301,21 +301,13 @@ def _explained(path: Path, error: sqlite3.DatabaseError) -> StudyError:
             f"{path}: another process has been writing for over {PATIENCE:g} s. Look for one "
             "that hangs, or try again."
         )
-    if kind == sqlite3.SQLITE_FULL:
+    outside = ("FULL", "READONLY", "PERM", "CANTOPEN", "IOERR")
+    short = code == sqlite3.SQLITE_IOERR_SHORT_READ  # a file that was cut
+    if kind in (getattr(sqlite3, f"SQLITE_{name}") for name in outside) and not short:
         return StudyError(
-            f"{path} cannot be written: the disk is full. What was stored before is safe. Free "
-            f"some space in {path.parent}, and try again."
-        )
-    if kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN):
-        return StudyError(
-            f"{path} cannot be opened for writing ({error}), and a store needs a log beside it "
-            "even to be read. Change the permissions of the file and its folder, or copy it to a "
-            "folder of your own."
-        )
-    if kind == sqlite3.SQLITE_IOERR and code != sqlite3.SQLITE_IOERR_SHORT_READ:
-        return StudyError(
-            f"{path}: the disk failed ({error}, {error.sqlite_errorname}). Look whether it is "
-            f"full or gone (df {shlex.quote(str(path.parent))}), and try again."
+            f"{path} cannot be used: {error}. What was stored before is safe. Look whether the "
+            f"disk is full or gone and whether {path.parent} may be written to (a store needs a "
+            "log beside it even to be read), and try again."
         )
     # Our statements are always the same: what else can be wrong is the file.
     return _damaged(path, str(error))
