@@ -15,12 +15,12 @@ from spdtokens.reporting.figures import (
     Picture,
     confusion,
     curve,
-    curve_limits,
     dots,
     groups,
     importance_figure,
     looks,
     train_against_test,
+    training,
     what_decides,
 )
 from spdtokens.reporting.page import drawing, part
@@ -91,10 +91,14 @@ def test_curves_of_runs_that_stopped_early() -> None:
     table = curve(runs, "train accuracy")
     assert table.shape == (2, 30)
     assert np.isnan(table[1, 10:]).all()
-    low, high = curve_limits([runs], "accuracy")
-    assert low < 0.5
-    assert high > 1
-    assert curve_limits([[made_run("a")]], "accuracy") is None
+    group = training(made_facts({"a": runs[:1], "b": runs[1:]}))
+    assert group is not None
+    assert [picture.caption for picture in group.pictures[:2]] == ["a: accuracy", "b: accuracy"]
+    for picture in group.pictures[:2]:  # alike, so that they can be compared
+        low, high = picture.figure.axes[0].get_ylim()
+        assert low < 0.5
+        assert high > 1
+    assert training(made_facts({"a": [made_run("a")]})) is None
 
 
 def test_all_figures_of_a_question() -> None:

@@ -284,23 +284,18 @@ class _Table(BaseModel):
         return dict(self)
 
 
-_Entries = Annotated[list[dict[str, Any] | str], Field(min_length=1)]
+def _tables(key: str, example: str) -> Any:
+    words = f'[[{key}]] tables, or a list of names such as ["{example}"]'
+    return Annotated[list[dict[str, Any] | str], Field(min_length=1, description=words)]
 
 
 class _Top(_Table):
     name: _Text = ""
     seeds: Annotated[tuple[int, ...], BeforeValidator(_seeds)] = SEEDS
     metric: _one_of(METRICS, "metric") = _UNSET  # type: ignore[valid-type]
-    datasets: Annotated[
-        _Entries, Field(description='[[datasets]] tables, or a list of names such as ["sim-mi"]')
-    ]
-    methods: Annotated[
-        _Entries, Field(description='[[methods]] tables, or a list of names such as ["ts-lr"]')
-    ]
-    protocols: Annotated[
-        _Entries,
-        Field(description='[[protocols]] tables, or a list of names such as ["session-transfer"]'),
-    ]
+    datasets: _tables("datasets", "sim-mi")  # type: ignore[valid-type]
+    methods: _tables("methods", "ts-lr")  # type: ignore[valid-type]
+    protocols: _tables("protocols", "session-transfer")  # type: ignore[valid-type]
 
 
 class _Dataset(_Table):

@@ -50,13 +50,6 @@ class Progress:
     failures: list[Failure] = field(default_factory=list)
     scores: list[Mapping[str, float]] = field(default_factory=list)
 
-    def add(self, done: Done, new: int) -> None:
-        """Count a batch of which so many results were new."""
-        self.done += new
-        self.elsewhere += len(done.results) - new
-        self.failures += done.failures
-        self.scores += [result.test for result in done.results]
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -182,28 +175,26 @@ def run_study(
                 yield left
 
     def report(done: Done) -> None:
-        _check_code(done, planned)
+        for result in done.results:  # what the plan would not find again
+            code = result.origin.get("code")
+            if planned.code not in (None, code):
+                revision = result.origin.get("git") or "no git revision"
+                raise StudyError(
+                    f"The worker on {done.worker} has other code of spdtokens ({code}, {revision}) "
+                    f"than this process ({planned.code}). Its results were not stored; all others "
+                    "are kept. Install the same spdtokens there and run the same command again, or "
+                    "take results by any code with --any-code."
+                )
         new = store.add(done.results)
-        progress.add(done, new)
+        progress.done += new
+        progress.elsewhere += len(done.results) - new
+        progress.failures += done.failures
+        progress.scores += [result.test for result in done.results]
         tell(progress)
 
     executor.run(still_missing(), report, listener)
     tell(progress)
     return progress
-
-
-def _check_code(done: Done, planned: Plan) -> None:
-    """Refuse what the plan would not find again."""
-    for result in done.results:
-        code = result.origin.get("code")
-        if planned.code is not None and code != planned.code:
-            revision = result.origin.get("git") or "no git revision"
-            raise StudyError(
-                f"The worker on {done.worker} has other code of spdtokens ({code}, {revision}) "
-                f"than this process ({planned.code}). Its results were not stored; all others are "
-                "kept. Install the same spdtokens there and run the same command again, or take "
-                "results by any code with --any-code."
-            )
 
 
 def status_table(

@@ -6,7 +6,7 @@ None where it does not apply, and its place in :data:`GROUPS`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -438,21 +438,31 @@ def _bars(axes: Axes, share: NDArray[np.float64], ch_names: Sequence[str], top: 
 
 def training(facts: Facts) -> Group | None:
     """Curves of methods that have some."""
-    results = {name: runs for name, runs in facts.answer.results.items() if runs}
     pictures = []
     for what in ("accuracy", "loss"):
-        limits = curve_limits(results.values(), what)
-        for name, runs in results.items() if limits else ():
-            table = curve(runs, f"train {what}")
-            if not table.size or limits is None:
+        tables = {
+            name: {part: curve(runs, f"{part} {what}") for part in ("train", "validation")}
+            for name, runs in facts.answer.results.items()
+        }
+        means = [np.nanmean(t, 0) for parts in tables.values() for t in parts.values() if t.size]
+        if not means:
+            continue
+        # The same for all methods, so that they can be compared. A loss that explodes must not
+        # flatten all others.
+        limits = (0.0, 1.1 * float(np.quantile(np.concatenate(means), 0.99)))
+        if what == "accuracy":
+            limits = (min(float(mean.min()) for mean in means) - 0.05, 1.02)
+        for name, parts in tables.items():
+            known = {part: table for part, table in parts.items() if table.size}
+            if not known:
                 continue
-            ends = [f"train {what} ends at {np.nanmean(table[:, -1]):.3f}"]
-            other = curve(runs, f"validation {what}")
-            if other.size:
-                ends.append(f"validation {what} at {np.nanmean(other[:, -1]):.3f}")
-            label = f"Training curve of {name}, mean of {counted(len(table), 'run')}: "
-            label += ", ".join(ends) + "."
-            pictures.append(Picture(_curves(runs, what, limits), label, f"{name}: {what}"))
+            runs = facts.answer.results[name]
+            ends = ", ".join(
+                f"{part} {what} ends at {np.nanmean(t[:, -1]):.3f}" for part, t in known.items()
+            )
+            label = f"Training curve of {name}, mean of {counted(len(runs), 'run')}: {ends}."
+            figure = _curves(known, what, limits, [r.epoch for r in runs if r.epoch is not None])
+            pictures.append(Picture(figure, label, f"{name}: {what}"))
     if not pictures:
         return None
     return Group(
@@ -473,31 +483,19 @@ def curve(runs: Sequence[RunResult], name: str) -> NDArray[np.float64]:
     return table[:, np.isfinite(table).any(0)]
 
 
-def curve_limits(results: Iterable[Sequence[RunResult]], what: str) -> tuple[float, float] | None:
-    """Of the means of all methods, so that they can be compared; None if none has such a curve."""
-    means = [
-        np.nanmean(table, 0)
-        for runs in results
-        for part in ("train", "validation")
-        if (table := curve(runs, f"{part} {what}")).size
-    ]
-    if not means:
-        return None
-    if what == "accuracy":
-        return min(float(mean.min()) for mean in means) - 0.05, 1.02
-    # A loss that explodes must not flatten all others.
-    return 0.0, 1.1 * float(np.quantile(np.concatenate(means), 0.99))
-
-
-def _curves(runs: Sequence[RunResult], what: str, limits: tuple[float, float]) -> Figure:
+def _curves(
+    tables: Mapping[str, NDArray[np.float64]],
+    what: str,
+    limits: tuple[float, float],
+    kept: Sequence[int],
+) -> Figure:
     """Mean over the runs of one method, with a band of one standard deviation, by epoch."""
     figure = Figure(figsize=(2.7, 2.0))
     # Margins by hand: there are many such figures, and a layout engine takes longer than drawing.
     axes = figure.add_axes((0.15, 0.21, 0.83, 0.75))
-    for part, colour, dash in (("train", BLUE, "-"), ("validation", ORANGE, "--")):
-        table = curve(runs, f"{part} {what}")
-        if not table.size:
-            continue
+    looks_of = {"train": (BLUE, "-"), "validation": (ORANGE, "--")}
+    for part, table in tables.items():
+        colour, dash = looks_of[part]
         epochs = np.unique(np.linspace(0, table.shape[1] - 1, POINTS).round().astype(int))
         mean, half = np.nanmean(table[:, epochs], 0), np.nanstd(table[:, epochs], 0)
         axes.plot(epochs + 1, mean, color=colour, ls=dash, lw=1.6, label=part)
@@ -506,7 +504,6 @@ def _curves(runs: Sequence[RunResult], what: str, limits: tuple[float, float]) -
             low = np.maximum(mean - half, 0)
             high = np.minimum(mean + half, 1 if what == "accuracy" else np.inf)
             axes.fill_between(epochs + 1, low, high, color=colour, alpha=0.2, lw=0)
-    kept = [run.epoch for run in runs if run.epoch is not None]
     if kept:
         axes.axvline(float(np.median(kept)), color=GREY, ls=":", lw=1.2, label="kept")
     axes.set_ylim(limits)
