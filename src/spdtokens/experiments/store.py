@@ -289,28 +289,27 @@ def _told(path: Path) -> Iterator[None]:
     except sqlite3.ProgrammingError:
         raise  # a closed store, say: the caller's mistake, not the file's
     except sqlite3.DatabaseError as error:
-        raise _explained(path, error) from error
-
-
-def _explained(path: Path, error: sqlite3.DatabaseError) -> StudyError:
-    """What SQLite's error means for the file, by its code: the texts do not tell them apart."""
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-    kind = code & 0xFF  # the rest says more, such as which call of the system failed
-    if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StudyError(
-            f"{path}: another process has been writing for over {PATIENCE:g} s. Look for one "
-            "that hangs, or try again."
-        )
-    outside = ("FULL", "READONLY", "PERM", "CANTOPEN", "IOERR")
-    short = code == sqlite3.SQLITE_IOERR_SHORT_READ  # a file that was cut
-    if kind in (getattr(sqlite3, f"SQLITE_{name}") for name in outside) and not short:
-        return StudyError(
-            f"{path} cannot be used: {error}. What was stored before is safe. Look whether the "
-            f"disk is full or gone and whether {path.parent} may be written to (a store needs a "
-            "log beside it even to be read), and try again."
-        )
-    # Our statements are always the same: what else can be wrong is the file.
-    return _damaged(path, str(error))
+        # By its code: the texts do not tell them apart.
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        kind = code & 0xFF  # the rest says more, such as which call of the system failed
+        outside = ("FULL", "READONLY", "PERM", "CANTOPEN", "IOERR")
+        if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            why = StudyError(
+                f"{path}: another process has been writing for over {PATIENCE:g} s. Look for one "
+                "that hangs, or try again."
+            )
+        elif code == sqlite3.SQLITE_IOERR_SHORT_READ or kind not in (
+            getattr(sqlite3, f"SQLITE_{name}") for name in outside
+        ):
+            # Our statements are always the same: what is wrong is the file.
+            why = _damaged(path, str(error))
+        else:
+            why = StudyError(
+                f"{path} cannot be used: {error}. What was stored before is safe. Look whether the "
+                f"disk is full or gone and whether {path.parent} may be written to (a store needs "
+                "a log beside it even to be read), and try again."
+            )
+        raise why from error
 
 
 # ------------------------------------------------------------------ a result as a row
