@@ -24,7 +24,7 @@ from sklearn.metrics import confusion_matrix
 from spdtokens import load_dataset, make_decoder
 from spdtokens.classifiers.methods import get_method
 from spdtokens.evaluation.chance import accuracy_bound, chance_level
-from spdtokens.reporting.style import BLUE, GREY, ORANGE, plain
+from spdtokens.reporting.figures import BLUE, GREY, ORANGE, plain
 
 dataset = load_dataset("sim-mi")
 first, second = (dataset.load("1", session) for session in dataset.sessions("1"))

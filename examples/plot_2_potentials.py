@@ -22,7 +22,7 @@ from spdtokens import load_dataset, make_decoder
 from spdtokens.classifiers.explain import electrode_info
 from spdtokens.evaluation.chance import auc_bound
 from spdtokens.preprocessing import Band, zero_phase
-from spdtokens.reporting.style import BLUE, GREY, ORANGE, plain
+from spdtokens.reporting.figures import BLUE, GREY, ORANGE, plain
 
 dataset = load_dataset("sim-erp")
 *earlier, last = (dataset.load("2", session) for session in dataset.sessions("2"))

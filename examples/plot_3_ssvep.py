@@ -23,7 +23,7 @@ from scipy.signal import welch
 from spdtokens import evaluate, load_dataset
 from spdtokens.classifiers.methods import Settings
 from spdtokens.evaluation import Choice
-from spdtokens.reporting.style import BLUE, GREY, ORANGE, plain
+from spdtokens.reporting.figures import BLUE, GREY, ORANGE, plain
 
 dataset = replace(load_dataset("sim-ssvep"), index={"1": ("1", "2", "3")})
 sessions = [dataset.load("1", session) for session in dataset.sessions("1")]

@@ -21,7 +21,7 @@ from matplotlib.patches import Ellipse
 
 from spdtokens import FilterBankCovariances, TokenEmbedding, load_dataset
 from spdtokens.geometry import distance_bures_wasserstein, get_embedding, sqrtm
-from spdtokens.reporting.style import BLUE, GREEN, GREY, ORANGE, plain
+from spdtokens.reporting.figures import BLUE, GREEN, GREY, ORANGE, plain
 
 C = np.array([[2.0, 0.8], [0.8, 1.0]])
 for name in ("euclidean", "bures_wasserstein", "log_euclidean"):

@@ -22,7 +22,7 @@ from spdtokens import FilterBankCovariances, TokenDiscriminantClassifier, load_d
 from spdtokens.evaluation.alignment import align
 from spdtokens.evaluation.chance import accuracy_bound
 from spdtokens.geometry import get_embedding
-from spdtokens.reporting.style import BLUE, GREEN, GREY, ORANGE, PINK, plain
+from spdtokens.reporting.figures import BLUE, GREEN, GREY, ORANGE, PINK, plain
 
 dataset = load_dataset("sim-mi")
 people = ("1", "4", "7", "9")

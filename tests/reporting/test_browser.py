@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from spdtokens.reporting.write import write_page
+from spdtokens.reporting.page import write_page
 from tests.helpers.browser import CHROMIUM, Tab, browser
-from tests.reporting.made import CHANNELS, made_decision, made_facts, made_report, many
+from tests.reporting.helpers import CHANNELS, made_decision, made_facts, made_report, many
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium: apt-get install chromium")
 WIDTHS = (390, 1400)

@@ -1,18 +1,42 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
-from spdtokens.reporting.figures import dots, train_against_test
-from spdtokens.reporting.pictures import groups
-from spdtokens.reporting.small import confusion, curve, curve_limits
-from spdtokens.reporting.style import looks
-from spdtokens.reporting.svg import drawing, inline_svg
-from tests.reporting.made import NASTY, Tree, made_facts, made_run, many
+from spdtokens.reporting.decisions import Unexplained
+from spdtokens.reporting.figures import (
+    Group,
+    Picture,
+    confusion,
+    curve,
+    dots,
+    groups,
+    importance_figure,
+    looks,
+    train_against_test,
+    training,
+    what_decides,
+)
+from spdtokens.reporting.page import drawing, part
+from tests.reporting.helpers import (
+    CHANNELS,
+    NASTY,
+    Tree,
+    made_decision,
+    made_facts,
+    made_run,
+    many,
+)
+
+
+def inline_svg(figure: Figure, label: str, name: str) -> str:
+    return part("svg", Picture(figure, label), name)
 
 
 def by_gid(figure: Figure, gid: str):
@@ -31,7 +55,7 @@ def test_dots_and_lines_are_the_scores() -> None:
         np.testing.assert_array_equal(line.get_xdata(), facts.units.test[name])
         assert set(line.get_ydata()) == {height}
     joined = axes.lines[0]
-    assert list(joined.get_xdata()) == [facts.units.test[name][0] for name in names]
+    assert list(joined.get_xdata()) == [facts.units.test[name].iloc[0] for name in names]
 
 
 def test_the_scatter_has_train_across_and_the_diagonal() -> None:
@@ -67,10 +91,14 @@ def test_curves_of_runs_that_stopped_early() -> None:
     table = curve(runs, "train accuracy")
     assert table.shape == (2, 30)
     assert np.isnan(table[1, 10:]).all()
-    low, high = curve_limits([runs], "accuracy")
-    assert low < 0.5
-    assert high > 1
-    assert curve_limits([[made_run("a")]], "accuracy") is None
+    group = training(made_facts({"a": runs[:1], "b": runs[1:]}))
+    assert group is not None
+    assert [picture.caption for picture in group.pictures[:2]] == ["a: accuracy", "b: accuracy"]
+    for picture in group.pictures[:2]:  # alike, so that they can be compared
+        low, high = picture.figure.axes[0].get_ylim()
+        assert low < 0.5
+        assert high > 1
+    assert training(made_facts({"a": [made_run("a")]})) is None
 
 
 def test_all_figures_of_a_question() -> None:
@@ -126,3 +154,90 @@ def test_numbers_and_colours_within_texts_stay() -> None:
     tree = Tree(text)
     assert name in tree.inside("text")
     assert tree.all("svg")[0]["aria-label"] == "alpha 0.0001"
+
+
+# ------------------------------------------------------------------ what decides
+
+
+def looked_into(*found, ch_names=CHANNELS, **asked) -> Group:
+    facts = made_facts({"a": [made_run("a")]}, **asked)
+    with drawing():
+        group = what_decides(replace(facts, ch_names=ch_names, decisions=found))
+    assert group is not None
+    return group
+
+
+def test_numbers_are_told_in_words() -> None:
+    channels, attention = looked_into(made_decision(made_run("a", seed=7))).pictures
+    # 17 shares of 1 and one of 10: C4 has 12 of 27 in all, its band 15.
+    assert "Largest: C4 44 %, Fz 11 %" in channels.label
+    assert "4-12 Hz 22 %, 12-20 Hz 22 %, 20-28 Hz 56 %" in channels.label
+    assert (
+        "40 test trials of subject 1, fold last, seed 7 (test accuracy 80.0 %)" in channels.caption
+    )
+    assert "Received on average: 4-12 Hz 50 %, 12-20 Hz 25 %" in attention.label
+    assert "without any preference 33 %" in attention.label
+
+
+@pytest.mark.parametrize(
+    ("changed", "apart", "words"),
+    [
+        (0, 0.0, "It is the study's model: all 40 predictions are those that are stored."),
+        (0, 3e-4, "All 40 predicted classes are those of the study, probabilities differ by"),
+        (3, 0.6, "Not quite the study's model: trained again, it predicts another class for 3 of"),
+    ],
+)
+def test_whether_it_is_the_model_of_the_study_is_said(
+    changed: int, apart: float, words: str
+) -> None:
+    group = looked_into(made_decision(made_run("a"), 1, changed, apart))
+    (picture,) = group.pictures  # one band has no attention to show
+    assert words in picture.caption
+
+
+def test_what_failed_and_what_is_mixed_is_said() -> None:
+    one = made_decision(made_run("a"))
+    assert "known by name for 6 of 6 channels." in looked_into(one).note
+    few = looked_into(one, ch_names=("C3", "x", "y", "C4", "z", "EOG"))
+    assert "for 2 of 6 channels: too few for a map." in few.note
+    aligned = looked_into(one, alignment="recentre", access="unlabeled_full")
+    assert "aligned (recentre)" in aligned.note
+    failed = looked_into(Unexplained("b", "Rows are no channels."))
+    assert failed.pictures == ()
+    assert failed.note == "b could not be looked into: Rows are no channels."
+    assert what_decides(made_facts({"a": [made_run("a")]})) is None
+
+
+def images(figure) -> list[AxesImage]:
+    return [image for axes in figure.axes for image in axes.images]
+
+
+def test_maps_where_positions_are_known_else_bars() -> None:
+    one = made_decision(made_run("a"))
+    with drawing():
+        figure = importance_figure(one.importance, one.names, CHANNELS)
+        Tree(inline_svg(figure, "maps", "m"))
+        bars = importance_figure(one.importance, one.names, [f"<{n}>" for n in CHANNELS])
+        Tree(inline_svg(bars, "bars", "b"))
+    assert [axes.get_title() for axes in figure.axes][:3] == [
+        "4-12 Hz: 22 %",
+        "12-20 Hz: 22 %",
+        "20-28 Hz: 56 %",
+    ]
+    peaks = [float(np.nanmax(image.get_array())) for image in images(figure)[:3]]
+    np.testing.assert_allclose(peaks[:2], 1 / 27)  # even
+    assert peaks[2] > 5 / 27
+    assert {image.get_clim() for image in images(figure)[:3]} == {(0, 10 / 27)}  # comparable
+    assert images(bars) == []
+    last = bars.axes[2]
+    assert last.get_yticklabels()[0].get_text() == "<C4>"
+    widths = [patch.get_width() for patch in last.patches]
+    np.testing.assert_allclose(widths, 100 * np.array([10, 1, 1, 1, 1, 1]) / 27)
+
+
+def test_one_band_has_a_map_and_bars() -> None:
+    one = made_decision(made_run("a"), bands=1)
+    with drawing():
+        figure = importance_figure(one.importance, one.names, CHANNELS)
+    assert len(figure.axes[0].images) == 1
+    assert figure.axes[1].patches[0].get_width() == pytest.approx(1000 / 15)

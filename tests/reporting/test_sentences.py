@@ -7,7 +7,7 @@ import pytest
 from spdtokens.evaluation.statistics import holm, permutation
 from spdtokens.evaluation.summary import unit_scores
 from spdtokens.reporting.sentences import sentences
-from tests.reporting.made import made_facts, made_run, many
+from tests.reporting.helpers import made_facts, made_run, many
 
 
 def by_subject(**right: list[float]) -> dict[str, list]:

@@ -1,14 +1,25 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from spdtokens.reporting.report import question_tables
-from spdtokens.reporting.table import Cell, Table, to_html, to_latex, to_markdown
-from spdtokens.reporting.tables import methods_table, units_table
-from tests.reporting.made import NASTY, Tree, made_facts, made_report, made_run, many
+from spdtokens.evaluation.summary import unit_scores
+from spdtokens.reporting.page import to_html
+from spdtokens.reporting.report import units_of
+from spdtokens.reporting.tables import (
+    Cell,
+    Table,
+    efficiency_table,
+    methods_table,
+    question_tables,
+    to_latex,
+    to_markdown,
+    units_table,
+)
+from tests.reporting.helpers import NASTY, Tree, made_facts, made_report, made_run, many
 
 
 def test_methods_against_the_runs_themselves() -> None:
@@ -58,8 +69,8 @@ def test_subjects_go_down_where_there_are_more(n_methods: int, n_subjects: int) 
     table = units_table(facts)
     assert len(table.rows) == max(n_methods, n_subjects)
     values = np.array([[cell.value for cell in row[1:]] for row in table.rows])
-    wanted = np.array(list(facts.units.test.values()))
-    np.testing.assert_array_equal(values, wanted.T if n_subjects > n_methods else wanted)
+    wanted = facts.units.test.to_numpy()
+    np.testing.assert_array_equal(values, wanted if n_subjects > n_methods else wanted.T)
     best = np.array([[cell.mark == "best" for cell in row[1:]] for row in table.rows])
     assert best.sum() == n_subjects
 
@@ -134,3 +145,62 @@ def test_one_subject_one_fold_has_no_differences() -> None:
 def test_long_texts_are_broken_into_lines_by_latex() -> None:
     rows = [[Cell("a"), Cell("word " * 30)]]
     assert r"\begin{tabular}{lp{0.6\linewidth}}" in to_latex(Table("t", "t", ("x", "y"), rows))
+
+
+def test_a_row_has_weights_median_time_and_least_memory() -> None:
+    runs = [replace(made_run("a", s), seconds=t, memory=m)
+            for s, t, m in (("1", 1.0, 300.0), ("2", 9.0, 250.0), ("3", 2.0, 400.0))]  # fmt: skip
+    facts = made_facts({"a": runs, "b": [made_run("b", leaky="all was seen")]})
+    table = efficiency_table(replace(facts, parameters={"a": 12345}))
+    assert table.headers[2:] == ("parameters", "seconds", "longest", "trained on", "MB, at most")
+    first, second = table.rows
+    assert [cell.text for cell in first] == ["a", "80.0", "12,345", "2", "9", "80", "250"]
+    values = [cell.value for cell in first[1:]]
+    assert values == pytest.approx([0.8, 12345, 2.0, 9.0, 80.0, 250.0])
+    assert second[0].text == "b (leaky)"
+    assert second[2].text == "-"
+
+
+def test_subjects_are_means_over_seeds_then_folds() -> None:
+    runs = [
+        made_run("a", "1", "x", 0, right=1.0),
+        made_run("a", "1", "x", 1, right=0.5),
+        made_run("a", "1", "y", 0, right=0.5),
+        made_run("a", "2", "x", 0, right=0.7),
+    ]
+    units = units_of({"a": runs, "b": runs[-1:]}, "accuracy")
+    assert (units.over, list(units.test.index)) == ("subjects", ["1", "2"])
+    assert units.test["a"].tolist() == pytest.approx([0.625, 0.7])
+    assert units.train["a"].tolist() == pytest.approx([0.95, 0.95])
+    assert np.isnan(units.test["b"].iloc[0])
+    assert units.complete() is None  # one subject that both have is too few
+    more = units_of({"a": runs, "b": runs}, "accuracy").complete()
+    assert more["a"].tolist() == pytest.approx([0.625, 0.7])
+
+
+@pytest.mark.parametrize("subjects", [("1",), ("1", "2", "3")])
+def test_they_agree_with_the_summary(subjects: tuple[str, ...]) -> None:
+    rng = np.random.default_rng(0)
+    results = {
+        name: [
+            made_run(name, s, fold, seed, right=rng.uniform(0.4, 1))
+            for s in subjects
+            for fold in ("x", "y", "z")
+            for seed in (1, 2)
+        ]
+        for name in ("a", "b")
+    }
+    over, scores = unit_scores(results, "accuracy")
+    units = units_of(results, "accuracy")
+    assert units.over == over
+    for name, values in scores.items():
+        assert units.test[name].tolist() == pytest.approx(values)
+
+
+def test_one_fold_is_looked_at_by_seed() -> None:
+    runs = [made_run("a", seed=seed, right=0.6 + 0.1 * seed) for seed in (1, 2)]
+    units = units_of({"a": runs, "b": [made_run("b", right=0.5)]}, "accuracy")
+    assert (units.over, list(units.test.index)) == ("seeds", ["1", "2", "no seed"])
+    assert not units.paired
+    assert units.test["a"].tolist()[:2] == pytest.approx([0.7, 0.8])
+    assert units.test["b"].tolist()[2] == pytest.approx(0.5)

@@ -84,7 +84,7 @@ def train(
     from spdtokens.evaluation.show import summary_table
     from spdtokens.inference import train as trained_on
     from spdtokens.inference.training import check_model_path
-    from spdtokens.reporting.write import check_page_path
+    from spdtokens.reporting.page import check_page_path
 
     console = Console(stderr=as_json)
 

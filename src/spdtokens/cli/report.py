@@ -40,8 +40,8 @@ def report(
     """Write what a study found, or what was reproduced, as one HTML file that needs no network."""
     from spdtokens._files import output_folder
     from spdtokens.errors import ReportError
+    from spdtokens.reporting.page import check_page_path, write_page, write_tables
     from spdtokens.reporting.report import make_report
-    from spdtokens.reporting.write import check_page_path, write_page, write_tables
 
     if file.is_dir():
         _reproduced(file, out or file / "report.html", store, tables, any_code)
@@ -73,7 +73,7 @@ def _reproduced(
     from spdtokens._files import output_folder
     from spdtokens.errors import ReportError
     from spdtokens.paper.reproduce.page import make_paper_report, write_paper_report
-    from spdtokens.reporting.write import check_page_path, write_table_files
+    from spdtokens.reporting.page import check_page_path, write_table_files
 
     with errors_told():
         if store is not None or any_code:

@@ -95,8 +95,7 @@ def run(
     from contextlib import ExitStack
 
     from spdtokens.experiments.executors import Cluster, Executor, InProcess, Processes
-    from spdtokens.experiments.progress import StudyBar
-    from spdtokens.experiments.run import run_study
+    from spdtokens.experiments.run import StudyBar, run_study
 
     if workers and cluster:
         raise typer.BadParameter("--workers and --cluster exclude each other.")
@@ -139,7 +138,7 @@ def status(
     file: File, store: Store = None, any_code: AnyCode = False, as_json: AsJson = False
 ) -> None:
     """How much of a study is done."""
-    from spdtokens.experiments.show import status_table
+    from spdtokens.experiments.run import status_table
 
     with errors_told():
         planned = _planned(file, any_code)
@@ -247,8 +246,7 @@ def compare(
     from spdtokens._files import output_folder
     from spdtokens.errors import StudyError
     from spdtokens.evaluation.metrics import get_metric
-    from spdtokens.experiments.comparison import comparisons, write_figures
-    from spdtokens.experiments.show import comparison_table
+    from spdtokens.experiments.comparison import comparison_table, comparisons, write_figures
 
     with errors_told():
         folder = None if out is None else output_folder(out)

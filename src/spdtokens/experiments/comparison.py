@@ -6,19 +6,25 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spdtokens._files import written_whole
+from spdtokens._tables import number, p_value, table
 from spdtokens.errors import StudyError
 from spdtokens.evaluation.answer import Evaluation
 from spdtokens.evaluation.difference_plots import critical_difference, paired_differences
+from spdtokens.evaluation.metrics import METRICS
 from spdtokens.evaluation.plan import Question
 from spdtokens.evaluation.runs import RunResult
 from spdtokens.evaluation.statistics import Comparison, compare, effect_size, holm
 from spdtokens.evaluation.summary import compare_trials, unit_scores
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
 
 
 @dataclass(frozen=True)
@@ -30,15 +36,11 @@ class Comparisons:
     title, metric, reference : str
     over : str
         What scores are paired by: ``'subjects'`` or ``'folds'``.
-    n : int
-        How many.
     scores : dict of str to ndarray, shape (n,)
         Of every method, the reference included.
-    methods : list of str
-        All but the reference; the arrays below are in their order.
-    differences, effects : ndarray, shape (methods,)
-    p_values : dict of str to ndarray, shape (methods,)
-        By test, Holm-corrected; NaN where a test was not used.
+    frame : DataFrame
+        One row a method, the reference excluded: ``difference``, ``effect``, and of every test the
+        Holm-corrected p-value, NaN where it was not used.
     no_p_because : dict of str to str
         Why a method has no p-value.
     """
@@ -47,34 +49,31 @@ class Comparisons:
     metric: str
     reference: str
     over: str
-    n: int
     scores: dict[str, NDArray[np.float64]]
-    methods: list[str]
-    differences: NDArray[np.float64]
-    effects: NDArray[np.float64]
-    p_values: dict[str, NDArray[np.float64]]
+    frame: pd.DataFrame
     no_p_because: dict[str, str]
+
+    @property
+    def n(self) -> int:
+        """Subjects or folds."""
+        return len(self.scores[self.reference])
 
     def values(self) -> dict[str, Any]:
         """As plain values; what is not known is None."""
-        rows = [
-            {
-                "method": method,
-                "difference": _plain(self.differences[i]),
-                "effect": _plain(self.effects[i]),
-                "p_values": {test: _plain(p[i]) for test, p in self.p_values.items()},
-                "no_p_because": self.no_p_because.get(method),
-            }
-            for i, method in enumerate(self.methods)
-        ]
-        return {
-            "title": self.title,
-            "metric": self.metric,
-            "reference": self.reference,
-            "over": self.over,
-            "n": self.n,
-            "methods": rows,
-        }
+        rows = []
+        for name, row in self.frame.astype(object).where(np.isfinite(self.frame), None).iterrows():
+            difference, effect, *p = row
+            rows.append(
+                {
+                    "method": name,
+                    "difference": difference,
+                    "effect": effect,
+                    "p_values": dict(zip(self.frame.columns[2:], p, strict=True)),
+                    "no_p_because": self.no_p_because.get(str(name)),
+                }
+            )
+        about = {name: getattr(self, name) for name in ("title", "metric", "reference", "over")}
+        return about | {"n": self.n, "methods": rows}
 
 
 def comparisons(answer: Evaluation, reference: str | None = None) -> Comparisons:
@@ -92,6 +91,8 @@ def comparisons(answer: Evaluation, reference: str | None = None) -> Comparisons
     StudyError
         If there is no such method, or it has no runs yet.
     """
+    import pandas as pd  # takes half a second: not before there is a table
+
     metric = answer.rows[0].metric
     over, scores = unit_scores(answer.results, metric)
     reference = reference or next(iter(scores))
@@ -103,32 +104,25 @@ def comparisons(answer: Evaluation, reference: str | None = None) -> Comparisons
     others = [name for name in scores if name != reference]
     base = scores[reference]
     tested = [_tested(answer.results, scores, name, reference, over, metric) for name in others]
+    columns: dict[str, Any] = {
+        "difference": [_mean(scores[name] - base) for name in others],
+        "effect": [effect_size(scores[name], base) for name in others],
+    }
+    for column in zip(*tested, strict=True):
+        p = holm([comparison.p_value for comparison in column])
+        for test in dict.fromkeys(comparison.test for comparison in column):
+            columns[test] = np.where([c.test == test for c in column], p, np.nan)
     return Comparisons(
         title=_title(answer.question),
         metric=metric,
         reference=reference,
         over=over,
-        n=len(base),
         scores=scores,
-        methods=others,
-        differences=np.array([_mean(scores[name] - base) for name in others]),
-        effects=np.array([effect_size(scores[name], base) for name in others]),
-        p_values=_corrected(tested),
+        frame=pd.DataFrame(columns, index=others, dtype=float),
         no_p_because={
             name: row[0].why_not for name, row in zip(others, tested, strict=True) if row[0].why_not
         },
     )
-
-
-def _corrected(tested: Sequence[Sequence[Comparison]]) -> dict[str, NDArray[np.float64]]:
-    """P-values of each test (methods,), NaN for methods that it was not used for."""
-    found: dict[str, NDArray[np.float64]] = {}
-    for column in zip(*tested, strict=True):
-        p = holm([comparison.p_value for comparison in column])
-        for test in dict.fromkeys(comparison.test for comparison in column):
-            mine = [comparison.test == test for comparison in column]
-            found[test] = np.where(mine, p, np.nan)
-    return found
 
 
 def _tested(
@@ -160,6 +154,11 @@ def _fold(result: RunResult) -> tuple[str, str]:
     return result.spec.subject, result.spec.fold
 
 
+def _mean(values: NDArray[np.float64]) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else float("nan")
+
+
 def _title(question: Question) -> str:
     """All that tells two questions of a study apart, but the selection."""
     options = [f"{name} {value}" for name, value in question.protocol_options.items()]
@@ -168,36 +167,45 @@ def _title(question: Question) -> str:
     return ", ".join(parts)
 
 
+def comparison_table(found: Comparisons) -> Table:
+    """One row a method: difference to the reference, and what every test says."""
+    over = found.over if found.n != 1 else found.over.removesuffix("s")
+    tests = [test.replace("_", " ") for test in found.frame.columns[2:]]
+    missing = "".join(f" No p for {name}: {why}." for name, why in found.no_p_because.items())
+    return table(
+        ["method", ">difference", ">g", *(f">{test}" for test in tests)],
+        [
+            (name, number(row.iloc[0], "+.3f"), number(row.iloc[1], "+.2f"), *map(p_value, row[2:]))
+            for name, row in found.frame.iterrows()
+        ],
+        f"{found.title}: difference to {found.reference}",
+        f"{METRICS[found.metric].title.capitalize()} over {found.n} {over}; g: Hedges' g of the "
+        "paired differences; p-value of each test, Holm-corrected over methods (permutation: sign "
+        f"flips; McNemar's exact test and trial permutation: over trials).{missing}",
+    )
+
+
 def write_figures(tables: Sequence[Comparisons], folder: Path) -> list[Path]:
     """Paired differences of each table, and ranks where there are subjects enough."""
     written: list[Path] = []
-    for number, table in enumerate(tables, 1):
-        known = np.isfinite(list(table.scores.values())).all(0)
-        if not table.methods or known.sum() < 2:
+    for place, found in enumerate(tables, 1):
+        known = np.isfinite(list(found.scores.values())).all(0)
+        if found.frame.empty or known.sum() < 2:
             continue
-        scores = {name: values[known] for name, values in table.scores.items()}
+        scores = {name: values[known] for name, values in found.scores.items()}
         figures = {
             "differences": paired_differences(
-                scores, table.reference, metric=table.metric, over=table.over
+                scores, found.reference, metric=found.metric, over=found.over
             )
         }
-        if table.over == "subjects" and len(scores) > 2:
-            figures["ranks"] = critical_difference(scores, over=table.over)
-        stem = re.sub(r"[^a-z0-9]+", "-", table.title.lower()).strip("-")
-        names = [f"{stem}-{kind}.png" for kind in figures]
-        if {folder / name for name in names} & set(written):  # differ in the selection only
-            names = [f"{stem}-{number}-{kind}.png" for kind in figures]
-        for name, figure in zip(names, figures.values(), strict=True):
-            with written_whole(folder / name) as temporary:
+        if found.over == "subjects" and len(scores) > 2:
+            figures["ranks"] = critical_difference(scores, over=found.over)
+        stem = re.sub(r"[^a-z0-9]+", "-", found.title.lower()).strip("-")
+        if folder / f"{stem}-differences.png" in written:  # they differ in the selection only
+            stem = f"{stem}-{place}"
+        for kind, figure in figures.items():
+            path = folder / f"{stem}-{kind}.png"
+            with written_whole(path) as temporary:
                 figure.savefig(temporary, dpi=150)
-            written.append(folder / name)
+            written.append(path)
     return written
-
-
-def _mean(values: NDArray[np.float64]) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else float("nan")
-
-
-def _plain(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None

@@ -9,19 +9,24 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import platform
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Protocol, Self
 
+from spdtokens._extras import how_to_install
 from spdtokens.classifiers.nn.engine import Listener
-from spdtokens.errors import StudyError
+from spdtokens.errors import StudyError, UserError
+from spdtokens.evaluation.execute import execute
 from spdtokens.evaluation.plan import Source
-from spdtokens.evaluation.runs import RunSpec
-from spdtokens.experiments.work import Done, attempt, attempt_in_worker
+from spdtokens.evaluation.runs import RunResult, RunSpec
 
 Batch = list[RunSpec]
 #: Batches that wait at each worker, so that none is ever idle.
@@ -30,12 +35,88 @@ AHEAD = 2
 PATIENCE = 10.0
 
 
+@dataclass(frozen=True)
+class Failure:
+    """A run that could not be done, and why."""
+
+    spec: RunSpec
+    reason: str
+
+    def __str__(self) -> str:
+        spec = self.spec
+        seed = "" if spec.seed is None else f", seed {spec.seed}"
+        where = f"{Path(spec.dataset).name}, {spec.method}, subject {spec.subject}"
+        return f"{where}, fold {spec.fold}{seed}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a batch.
+
+    Attributes
+    ----------
+    results : list of RunResult
+    failures : list of Failure
+    worker : str
+        Machine and process that did it; empty for the process that asked.
+    """
+
+    results: list[RunResult]
+    failures: list[Failure]
+    worker: str = ""
+
+
+def attempt(batch: Sequence[RunSpec], source: Source, listener: Listener | None = None) -> Done:
+    """Do a batch; where it fails, each half of it, until the run that cannot be done is alone.
+
+    Whatever a run fails of, a flaw of its recording or of a method, does not stop the others.
+    """
+    try:
+        return Done(execute(batch, source, listener), [])
+    except Exception as error:
+        if len(batch) == 1:
+            return Done([], [Failure(batch[0], _reason(error))])
+    half = len(batch) // 2
+    one, other = (attempt(part, source, listener) for part in (batch[:half], batch[half:]))
+    return Done(one.results + other.results, one.failures + other.failures)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UserError):
+        return str(error)
+    # Not foreseen: the place helps to find out why.
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"
+
+
+#: Opened in this process once, for all batches it is sent.
+_source: Source | None = None
+# Dask gives a worker as many batches at once as it has threads; how many threads add up numbers is
+# set for a process as a whole, so they take turns.
+_turn = threading.Lock()
+
+
+def attempt_in_worker(batch: list[dict[str, object]]) -> Done:
+    """A batch sent to another process as plain values; that process works with one thread."""
+    import torch
+
+    global _source
+    with _turn:
+        if _source is None:
+            _source = Source()
+            torch.set_num_threads(1)
+        done = attempt([RunSpec.of(values) for values in batch], _source)
+    return replace(done, worker=f"{platform.node()}, process {os.getpid()}")
+
+
+#: Told what became of a batch.
+Report = Callable[[Done], None]
+
+
 class Executor(Protocol):
     """Does batches."""
 
-    def run(
-        self, batches: Iterator[Batch], report: Callable[[Done], None], listener: Listener | None
-    ) -> None:
+    def run(self, batches: Iterator[Batch], report: Report, listener: Listener | None) -> None:
         """Take batches as there is room for them, and report each when it is done."""
 
 
@@ -45,9 +126,7 @@ class InProcess:
     def __init__(self, source: Source) -> None:
         self._source = source
 
-    def run(
-        self, batches: Iterator[Batch], report: Callable[[Done], None], listener: Listener | None
-    ) -> None:
+    def run(self, batches: Iterator[Batch], report: Report, listener: Listener | None) -> None:
         """One after another."""
         for batch in batches:
             report(attempt(batch, self._source, listener))
@@ -66,12 +145,7 @@ class Processes:
             raise StudyError(f"There must be at least 1 worker, not {workers}.")
         self._workers = workers
 
-    def run(
-        self,
-        batches: Iterator[Batch],
-        report: Callable[[Done], None],
-        listener: Listener | None,  # noqa: ARG002
-    ) -> None:
+    def run(self, batches: Iterator[Batch], report: Report, listener: Listener | None) -> None:  # noqa: ARG002
         """Shared out as workers become free."""
         context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
         pool = ProcessPoolExecutor(self._workers, mp_context=context, initializer=_begin_worker)
@@ -79,7 +153,7 @@ class Processes:
         try:
             for batch in batches:
                 with _interrupts_held():  # a worker that begins here has them blocked for good
-                    waiting.add(pool.submit(attempt_in_worker, _sent(batch)))
+                    waiting.add(pool.submit(attempt_in_worker, [spec.values() for spec in batch]))
                 if len(waiting) >= AHEAD * self._workers:
                     _report_finished(waiting, report)
             while waiting:
@@ -116,7 +190,13 @@ class Cluster:
     """
 
     def __init__(self, address: str) -> None:
-        self._distributed = _distributed()
+        try:
+            import distributed
+        except ImportError as error:
+            raise StudyError(
+                f"--cluster needs Dask, which is not installed: {how_to_install('cluster')}."
+            ) from error
+        self._distributed: Any = distributed
         # Dask would notice what is no address too, but leave half a client that hangs at exit.
         if not re.fullmatch(r"(tcp://|tls://)?([^:/\s]+|\[[0-9a-fA-F:.]+\]):\d+", address):
             raise StudyError(
@@ -125,7 +205,7 @@ class Cluster:
             )
         self.address = address if "://" in address else f"tcp://{address}"
         try:
-            self._client = self._distributed.Client(
+            self._client: Any = self._distributed.Client(
                 self.address, timeout=PATIENCE, set_as_default=False
             )
         except (OSError, ValueError, TimeoutError) as error:
@@ -150,12 +230,7 @@ class Cluster:
         """Workers that have joined by now."""
         return len(self._client.scheduler_info(n_workers=-1)["workers"])
 
-    def run(
-        self,
-        batches: Iterator[Batch],
-        report: Callable[[Done], None],
-        listener: Listener | None,  # noqa: ARG002
-    ) -> None:
+    def run(self, batches: Iterator[Batch], report: Report, listener: Listener | None) -> None:  # noqa: ARG002
         """Sent as there is room; those of a worker that dies are done by another."""
         done = self._distributed.as_completed(loop=self._client.loop)
         sent: set[Any] = set()
@@ -169,7 +244,9 @@ class Cluster:
                     if batch is None:
                         left = False
                     else:
-                        future = self._client.submit(attempt_in_worker, _sent(batch), pure=False)
+                        future = self._client.submit(
+                            attempt_in_worker, [spec.values() for spec in batch], pure=False
+                        )
                         sent.add(future)
                         done.add(future)
                 if sent:
@@ -177,7 +254,10 @@ class Cluster:
                     sent.remove(future)
                     report(self._result(future))
         except (OSError, CancelledError) as error:
-            raise self._gone() from error
+            raise StudyError(
+                f"The Dask scheduler at {self.address} has gone. What was done is kept; when there "
+                "is a scheduler again, the same command goes on."
+            ) from error
         finally:
             if sent:
                 with contextlib.suppress(Exception):
@@ -187,25 +267,15 @@ class Cluster:
         try:
             done: Done = future.result()
             return done
-        except (OSError, CancelledError) as error:
-            raise self._gone() from error
-        except self._distributed.KilledWorker as error:
-            raise StudyError(
-                "A batch killed every worker it was given to, most likely for lack of memory. What "
-                "was done is kept; give workers more memory and run the same command again."
-            ) from error
+        except (OSError, CancelledError):
+            raise
         except Exception as error:
-            # Failures of runs come back as results: this is a worker without the same spdtokens.
+            # Failures of runs come back as results: this is one of a worker.
             raise StudyError(
                 f"A worker of {self.address} cannot do runs: {type(error).__name__}: {error}. "
-                "Workers need the same versions of Python and spdtokens as this process."
+                "Workers need the same versions of Python and spdtokens as this process, and "
+                "memory enough. What was done is kept: run the same command again."
             ) from error
-
-    def _gone(self) -> StudyError:
-        return StudyError(
-            f"The Dask scheduler at {self.address} has gone. What was done is kept; when there is "
-            "a scheduler again, the same command goes on."
-        )
 
 
 @contextlib.contextmanager
@@ -234,23 +304,9 @@ def _begin_worker() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _report_finished(waiting: set[Future[Done]], report: Callable[[Done], None]) -> None:
+def _report_finished(waiting: set[Future[Done]], report: Report) -> None:
     finished, _ = wait(waiting, return_when=FIRST_COMPLETED)
     # Whatever succeeded first: after a broken one nothing more is reported.
     for future in sorted(finished, key=lambda future: future.exception() is not None):
         waiting.remove(future)
         report(future.result())
-
-
-def _sent(batch: Batch) -> list[dict[str, Any]]:
-    return [spec.values() for spec in batch]
-
-
-def _distributed() -> Any:
-    try:
-        import distributed
-    except ImportError as error:
-        raise StudyError(
-            "--cluster needs Dask, which is not installed: pip install 'spdtokens[cluster]'."
-        ) from error
-    return distributed

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
-import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from spdtokens._extras import how_to_install
 from spdtokens._files import written_whole
 from spdtokens.errors import StudyError
 from spdtokens.evaluation.runs import RunResult, RunSpec, as_text
 
-Row = dict[str, Any]
-#: Trials turned into rows at a time, so that a study of half a million does not fill the memory.
-ROWS_AT_ONCE = 50_000
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SPEC = [field.name for field in fields(RunSpec)]
+#: Of what determined a run, what a row of a trial repeats; ``key`` leads to the rest.
+_RUN_OF_TRIAL = (
+    *("key", "dataset", "protocol", "access", "alignment"),
+    *("method", "subject", "fold", "seed"),
+)
 
 
 def to_csv(results: Sequence[RunResult], path: str | Path, *, predictions: bool = False) -> None:
     """Write results as a CSV file, in UTF-8, with a line of names first.
 
-    Numbers have all their digits, so that they are read back exactly. NaN is written ``nan``, and
-    what a run does not have is left empty.
+    Numbers have all their digits, so that they are read back exactly. What a run does not have,
+    and what could not be computed, is left empty.
 
     Parameters
     ----------
@@ -37,15 +43,7 @@ def to_csv(results: Sequence[RunResult], path: str | Path, *, predictions: bool 
     StudyError
         If there are no results, or the place cannot be written to.
     """
-    names, rows = _table(results, predictions)
-
-    def write(file: Path) -> None:
-        with file.open("w", newline="", encoding="utf-8") as stream:
-            writer = csv.DictWriter(stream, names, restval="")
-            writer.writeheader()
-            writer.writerows(rows)
-
-    _write(Path(path), write)
+    _write(results, path, predictions, "to_csv", encoding="utf-8")
 
 
 def to_parquet(
@@ -65,126 +63,87 @@ def to_parquet(
     StudyError
         If there are no results, pyarrow is missing, or the place cannot be written to.
     """
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise StudyError(
-            "Parquet files need pyarrow: pip install 'spdtokens[parquet]'. Or write CSV."
-        ) from error
-    names, rows = _table(results, predictions)
-    kinds = {
-        "number": pa.float64(),
-        "whole": pa.int64(),
-        "text": pa.string(),
-    }
-    schema = pa.schema([(name, kinds[_kind(name)]) for name in names])
-
-    def write(file: Path) -> None:
-        with pq.ParquetWriter(file, schema) as writer:
-            for part in _parts(rows):
-                columns = {name: [row.get(name) for row in part] for name in names}
-                writer.write_table(pa.table(columns, schema))
-
-    _write(Path(path), write)
+    _write(results, path, predictions, "to_parquet", engine="pyarrow")
 
 
-def run_row(result: RunResult) -> Row:
-    """A run as plain values.
-
-    Everything that determined it, mappings as JSON; ``train_``, ``validation_`` and ``test_``
-    before the names of metrics; ``n_`` before those of parts; ``origin_`` before those of origins.
-    """
-    spec = {name: getattr(result.spec, name) for name in _SPEC}
-    plain = {
-        name: as_text(value) if isinstance(value, Mapping | tuple) else value
-        for name, value in spec.items()
-    }
-    return {
-        "key": result.spec.key,
-        **plain,
-        **{f"train_{name}": value for name, value in result.train.items()},
-        **{f"validation_{name}": value for name, value in result.validation.items()},
-        **{f"test_{name}": value for name, value in result.test.items()},
-        **{f"n_{name}": n for name, n in result.sizes.items()},
-        "epoch": result.epoch,
-        "leaky": result.leaky,
-        "seconds": result.seconds,
-        "memory": result.memory,
-        **{f"origin_{name}": value for name, value in result.origin.items()},
-    }
-
-
-def trial_rows(result: RunResult) -> Iterator[Row]:
-    """Every test trial of a run: which, its label, what was predicted, and the probabilities."""
-    run = {name: getattr(result.spec, name) for name in _RUN_OF_TRIAL}
-    classes = [f"p_{i}" for i in range(result.probabilities.shape[1])]
-    columns = zip(
-        result.ids.tolist(),
-        result.y.tolist(),
-        np.argmax(result.probabilities, 1).tolist(),
-        result.probabilities,
-        strict=True,
-    )
-    for name, y, predicted, p in columns:
-        trial = {"id": name, "y": y, "predicted": predicted}
-        yield {**run, **trial, **dict(zip(classes, p, strict=True))}
-
-
-#: Of what determined a run, what a row of a trial repeats; ``key`` leads to the rest.
-_RUN_OF_TRIAL = (
-    *("key", "dataset", "protocol", "access", "alignment"),
-    *("method", "subject", "fold", "seed"),
-)
-_SPEC = [field.name for field in fields(RunSpec)]
-_WHOLE = ("seed", "epoch", "y", "predicted")
-_TEXT = ("key", *(name for name in _SPEC if name != "seed"), "leaky", "id")
-
-
-def _kind(name: str) -> str:
-    """Kind of a column, known by its name so that an empty one has it too."""
-    if name in _WHOLE or name.startswith("n_"):
-        return "whole"
-    return "text" if name in _TEXT or name.startswith("origin_") else "number"
-
-
-def _table(results: Sequence[RunResult], predictions: bool) -> tuple[list[str], Iterable[Row]]:
-    """Names of all columns, and rows."""
+def _write(
+    results: Sequence[RunResult], path: str | Path, predictions: bool, form: str, **options: Any
+) -> None:
     if not results:
         raise StudyError("There are no results to write.")
-    if predictions:
-        widest = max(results, key=lambda result: result.probabilities.shape[1])
-        names = [*_RUN_OF_TRIAL, "id", "y", "predicted"]
-        names += [f"p_{i}" for i in range(widest.probabilities.shape[1])]
-        return names, (row for result in results for row in trial_rows(result))
-    rows = [run_row(result) for result in results]
-    found = dict.fromkeys(name for row in rows for name in row)
+    frame = trials_frame(results) if predictions else runs_frame(results)
+    try:
+        with written_whole(Path(path)) as file:
+            getattr(frame, form)(file, index=False, **options)
+    except ImportError as error:
+        install = how_to_install("parquet")
+        raise StudyError(f"Parquet files need pyarrow: {install}. Or write CSV.") from error
+    except OSError as error:
+        why = f"{path} cannot be written: {error.strerror}." if error.strerror else str(error)
+        raise StudyError(why) from error
+
+
+def runs_frame(results: Sequence[RunResult]) -> pd.DataFrame:
+    """One row a run: all that determined it, mappings as JSON, its scores and its origin.
+
+    ``train_``, ``validation_`` and ``test_`` stand before the names of metrics, ``n_`` before those
+    of parts, ``origin_`` before those of origins.
+    """
+    rows = []
+    for result in results:
+        values = {"key": result.spec.key} | {name: getattr(result.spec, name) for name in _SPEC}
+        rows.append(
+            {
+                name: as_text(value) if isinstance(value, Mapping | tuple) else value
+                for name, value in values.items()
+            }
+            | {f"train_{name}": value for name, value in result.train.items()}
+            | {f"validation_{name}": value for name, value in result.validation.items()}
+            | {f"test_{name}": value for name, value in result.test.items()}
+            | {f"n_{name}": n for name, n in result.sizes.items()}
+            | {name: getattr(result, name) for name in ("epoch", "leaky", "seconds", "memory")}
+            | {f"origin_{name}": value for name, value in result.origin.items()}
+        )
     # Columns that only some runs have would else come last, far from those of their kind.
     order = ("train_", "validation_", "test_", "n_", "epoch", "leaky", "seconds", "memory")
 
     def place(name: str) -> int:
-        if name == "key" or name in _SPEC:
+        if name in ("key", *_SPEC):
             return -1
         return next((i for i, start in enumerate(order) if name.startswith(start)), len(order))
 
-    return sorted(found, key=place), rows
+    return _typed(rows, sorted(dict.fromkeys(name for row in rows for name in row), key=place))
 
 
-def _parts(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    part: list[Row] = []
-    for row in rows:
-        part.append(row)
-        if len(part) == ROWS_AT_ONCE:
-            yield part
-            part = []
-    if part:
-        yield part
+def trials_frame(results: Sequence[RunResult]) -> pd.DataFrame:
+    """One row a test trial: which, its label, what was predicted, and the probabilities."""
+    sizes = [len(result.ids) for result in results]
+    found = {
+        name: np.repeat(np.array([getattr(r.spec, name) for r in results], dtype=object), sizes)
+        for name in _RUN_OF_TRIAL
+    }
+    found["id"] = np.concatenate([result.ids for result in results])
+    found["y"] = np.concatenate([result.y for result in results])
+    found["predicted"] = np.concatenate([result.probabilities.argmax(1) for result in results])
+    p = np.full((sum(sizes), max(r.probabilities.shape[1] for r in results)), np.nan)
+    for result, end in zip(results, np.cumsum(sizes), strict=True):
+        mine = result.probabilities
+        p[end - len(mine) : end, : mine.shape[1]] = mine
+    found |= {f"p_{i}": column for i, column in enumerate(p.T)}
+    return _typed(found, list(found))
 
 
-def _write(path: Path, write: Callable[[Path], None]) -> None:
-    try:
-        with written_whole(path) as file:
-            write(file)
-    except OSError as error:
-        why = f"{path} cannot be written: {error.strerror}." if error.strerror else str(error)
-        raise StudyError(why) from error
+def _typed(rows: Any, names: Sequence[str]) -> pd.DataFrame:
+    """A frame whose columns have the types of their names, so that an empty one has it too."""
+    import pandas as pd  # takes half a second: not before there is a table
+
+    frame = pd.DataFrame(rows, columns=names)
+    whole = ("seed", "epoch", "y", "predicted")
+    text = ("key", *_SPEC, "leaky", "id")
+    for name in names:
+        if name in whole or name.startswith("n_"):
+            kind = "Int64"
+        else:
+            kind = "string" if name in text or name.startswith("origin_") else "float64"
+        frame[name] = frame[name].astype(kind)
+    return frame

@@ -1,10 +1,20 @@
-"""Do what is missing of a study."""
+"""Do what is missing of a study, and show how far it is."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Self
 
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
+from rich.table import Table
+from rich.text import Text
+
+from spdtokens._tables import counted, table
 from spdtokens.classifiers.nn.engine import Listener
 from spdtokens.datasets import Dataset
 from spdtokens.errors import StudyError
@@ -12,9 +22,8 @@ from spdtokens.evaluation.answer import Evaluation, by_choice, evaluation_of, su
 from spdtokens.evaluation.plan import Question, Source, batches, plan
 from spdtokens.evaluation.runs import RunResult, RunSpec, code_digest
 from spdtokens.experiments.config import Study, check_study
-from spdtokens.experiments.executors import Batch, Executor
+from spdtokens.experiments.executors import Batch, Done, Executor, Failure
 from spdtokens.experiments.store import RunStore
-from spdtokens.experiments.work import Done, Failure
 
 
 @dataclass
@@ -40,13 +49,6 @@ class Progress:
     elsewhere: int = 0
     failures: list[Failure] = field(default_factory=list)
     scores: list[Mapping[str, float]] = field(default_factory=list)
-
-    def add(self, done: Done, new: int) -> None:
-        """Count a batch of which so many results were new."""
-        self.done += new
-        self.elsewhere += len(done.results) - new
-        self.failures += done.failures
-        self.scores += [result.test for result in done.results]
 
 
 @dataclass(frozen=True)
@@ -173,9 +175,21 @@ def run_study(
                 yield left
 
     def report(done: Done) -> None:
-        _check_code(done, planned)
+        for result in done.results:  # what the plan would not find again
+            code = result.origin.get("code")
+            if planned.code not in (None, code):
+                revision = result.origin.get("git") or "no git revision"
+                raise StudyError(
+                    f"The worker on {done.worker} has other code of spdtokens ({code}, {revision}) "
+                    f"than this process ({planned.code}). Its results were not stored; all others "
+                    "are kept. Install the same spdtokens there and run the same command again, or "
+                    "take results by any code with --any-code."
+                )
         new = store.add(done.results)
-        progress.add(done, new)
+        progress.done += new
+        progress.elsewhere += len(done.results) - new
+        progress.failures += done.failures
+        progress.scores += [result.test for result in done.results]
         tell(progress)
 
     executor.run(still_missing(), report, listener)
@@ -183,15 +197,89 @@ def run_study(
     return progress
 
 
-def _check_code(done: Done, planned: Plan) -> None:
-    """Refuse what the plan would not find again."""
-    for result in done.results:
-        code = result.origin.get("code")
-        if planned.code is not None and code != planned.code:
-            revision = result.origin.get("git") or "no git revision"
-            raise StudyError(
-                f"The worker on {done.worker} has other code of spdtokens ({code}, {revision}) "
-                f"than this process ({planned.code}). Its results were not stored; all others are "
-                "kept. Install the same spdtokens there and run the same command again, or take "
-                "results by any code with --any-code."
-            )
+def status_table(
+    total: Mapping[str, int], missing: Mapping[str, int], codes: Mapping[str, int], code: str | None
+) -> Table:
+    """Runs done of each method, by what tables call it, and how many runs are by other code."""
+    others = 0 if code is None else sum(n for other, n in codes.items() if other != code)
+    rows = [(name, n - missing.get(name, 0), n) for name, n in total.items()]
+    all_of_them = ("all", sum(row[1] for row in rows), sum(row[2] for row in rows))
+    note = (
+        f"The store also has {counted(others, 'run')} by other code of spdtokens, not counted; "
+        "--any-code counts them."
+    )
+    return table(
+        ["method", ">done", ">of"], [*rows, None, all_of_them], "Runs done", note if others else ""
+    )
+
+
+class _RateColumn(ProgressColumn):
+    """Runs a minute, and the time left at this rate: batches come in lumps, so over all of it."""
+
+    def render(self, task: Task) -> Text:
+        """Nothing before the first run is done."""
+        fresh = task.completed - task.fields["before"]
+        if fresh <= 0 or not task.elapsed or task.total is None:
+            return Text("")
+        rate = fresh / task.elapsed
+        left = timedelta(seconds=round(max(0.0, task.total - task.completed) / rate))
+        return Text(f"{60 * rate:.1f} runs/min, {left} left")
+
+
+class StudyBar:
+    """A bar on standard error while a study runs; nothing where that is no terminal.
+
+    Parameters
+    ----------
+    metric : str
+        Whose mean over the runs done now is shown.
+    console : Console, optional
+        Instead of standard error.
+    """
+
+    def __init__(self, metric: str, console: Console | None = None) -> None:
+        console = console or Console(stderr=True)
+        self._metric = metric
+        self._sure = self._parts = 0.0  # runs that are stored, and parts of those under way
+        self._bars = Bars(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.completed:.0f}/{task.total:.0f} runs"),
+            TimeElapsedColumn(),
+            _RateColumn(),
+            TextColumn("{task.fields[score]}"),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        self._task = self._bars.add_task("study", total=0, visible=False, before=0, score="")
+
+    def __enter__(self) -> Self:
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def tell(self, progress: Progress) -> None:
+        """Move the bar to where the study is."""
+        found = np.array([scores[self._metric] for scores in progress.scores])
+        found = found[np.isfinite(found)]
+        mean = f"mean {self._metric} {found.mean():.3f}" if len(found) else ""
+        failed = f"{len(progress.failures)} failed" if progress.failures else ""
+        others = progress.before + progress.elsewhere
+        self._sure, self._parts = others + progress.done + len(progress.failures), 0.0
+        self._bars.update(
+            self._task,
+            total=progress.total,
+            completed=self._sure,
+            visible=True,
+            before=others,
+            score=", ".join(filter(None, (mean, failed))),
+        )
+
+    def listen(self, part: float) -> None:
+        """Move the bar by a part of a run that is under way."""
+        self._parts += part
+        # What failed is begun again, so that parts may add up to more than there is.
+        total = self._bars.tasks[0].total or 0.0
+        self._bars.update(self._task, completed=min(self._sure + self._parts, total))

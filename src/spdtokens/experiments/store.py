@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
-import os
 import shlex
 import sqlite3
 import time
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+import numpy as np
+from numpy.typing import NDArray
+
+from spdtokens._files import output_file
 from spdtokens.errors import StudyError
-from spdtokens.evaluation.runs import RunResult
-from spdtokens.experiments.packing import pack, unpack
+from spdtokens.evaluation.metrics import METRICS, checked
+from spdtokens.evaluation.runs import RunResult, RunSpec, as_text
 
 #: In the header of the file, so that no other SQLite file is taken for a store: "SPDt".
 APPLICATION = 0x53504474
@@ -24,6 +28,9 @@ APPLICATION = 0x53504474
 SCHEMA = 3
 #: Seconds to wait for another process that writes.
 PATIENCE = 60.0
+
+#: The fastest of zlib: ids shrink to a twentieth by any level, probabilities hardly by the best.
+LEVEL = 1
 
 # The number is the order of arrival; SQLite's hidden one would not survive a VACUUM.
 _TABLE = """
@@ -170,12 +177,7 @@ class RunStore:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @contextmanager
@@ -203,31 +205,21 @@ def _code(result: RunResult) -> str:
 
 def _check_place(path: Path) -> None:
     """Refuse what SQLite would answer with 'unable to open' or would write into."""
-    if path.is_dir():
-        raise StudyError(f"{path} is a folder; a store of runs is a file in one, say runs.sqlite.")
-    if not path.parent.is_dir():
-        raise StudyError(f"There is no folder {path.parent} to keep the store {path.name} in.")
-    if not os.access(path.parent, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        raise StudyError(
-            f"{path} cannot be written to, and a store needs a log beside it even to be read. "
-            "Change its permissions, or copy it to a folder of your own."
-        )
-    if path.exists():
-        with path.open("rb") as file:
-            head = file.read(16)
-        # An empty file is what is left of a process that was killed as it made the store.
-        if head not in (b"", b"SQLite format 3\0"):
-            raise StudyError(f"{path} is not a store of runs. Choose another name for the store.")
+    try:
+        output_file(path)  # a store needs a log beside it even to be read
+        head = b""
+        if path.exists():
+            with path.open("rb") as file:
+                head = file.read(16)
+    except OSError as error:
+        raise StudyError(str(error)) from error
+    # An empty file is what is left of a process that was killed as it made the store.
+    if head not in (b"", b"SQLite format 3\0"):
+        raise StudyError(f"{path} is not a store of runs. Choose another name for the store.")
 
 
 def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether nothing is in the file yet.
-
-    Raises
-    ------
-    StudyError
-        If what is in it is not a store, or of a later version.
-    """
+    """Whether nothing is in the file yet; refuses what is not a store of this version."""
     # In one statement, so that all of it is of one moment while another process makes the store.
     application, version, tables = connection.execute(
         "SELECT (SELECT application_id FROM pragma_application_id), "
@@ -239,16 +231,13 @@ def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
         raise StudyError(
             f"{path} is a SQLite file of another program. Choose another name for the store."
         )
-    if version > SCHEMA:
-        raise StudyError(
-            f"{path} was made by a later spdtokens (stores of version {version}, this one knows "
-            f"{SCHEMA}). Update spdtokens, or begin a new store."
-        )
-    if 0 < version < SCHEMA:
+    if version not in (0, SCHEMA):  # 0: another process is making it
         new = shlex.quote(str(path.with_name(f"{path.stem}-0.2{path.suffix}")))
+        by = "a later spdtokens" if version > SCHEMA else "spdtokens 0.1"
         raise StudyError(
-            f"{path} was made by spdtokens 0.1, which identifies runs by other values. It was left "
-            f"as it is. Begin a new store: --store {new}; or read this one with spdtokens 0.1."
+            f"{path} was made by {by}, which identifies runs by other values (stores of version "
+            f"{version}, this one knows {SCHEMA}). It was left as it is. Begin a new store: "
+            f"--store {new}; or read this one with {by}."
         )
     return False
 
@@ -300,33 +289,109 @@ def _told(path: Path) -> Iterator[None]:
     except sqlite3.ProgrammingError:
         raise  # a closed store, say: the caller's mistake, not the file's
     except sqlite3.DatabaseError as error:
-        raise _explained(path, error) from error
+        # By its code: the texts do not tell them apart.
+        code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
+        kind = code & 0xFF  # the rest says more, such as which call of the system failed
+        outside = ("FULL", "READONLY", "PERM", "CANTOPEN", "IOERR")
+        if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            why = StudyError(
+                f"{path}: another process has been writing for over {PATIENCE:g} s. Look for one "
+                "that hangs, or try again."
+            )
+        elif code == sqlite3.SQLITE_IOERR_SHORT_READ or kind not in (
+            getattr(sqlite3, f"SQLITE_{name}") for name in outside
+        ):
+            # Our statements are always the same: what is wrong is the file.
+            why = _damaged(path, str(error))
+        else:
+            why = StudyError(
+                f"{path} cannot be used: {error}. What was stored before is safe. Look whether the "
+                f"disk is full or gone and whether {path.parent} may be written to (a store needs "
+                "a log beside it even to be read), and try again."
+            )
+        raise why from error
 
 
-def _explained(path: Path, error: sqlite3.DatabaseError) -> StudyError:
-    """What SQLite's error means for the file, by its code: the texts do not tell them apart."""
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-    kind = code & 0xFF  # the rest says more, such as which call of the system failed
-    if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return StudyError(
-            f"{path}: another process has been writing for over {PATIENCE:g} s. Look for one "
-            "that hangs, or try again."
-        )
-    if kind == sqlite3.SQLITE_FULL:
-        return StudyError(
-            f"{path} cannot be written: the disk is full. What was stored before is safe. Free "
-            f"some space in {path.parent}, and try again."
-        )
-    if kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN):
-        return StudyError(
-            f"{path} cannot be opened for writing ({error}), and a store needs a log beside it "
-            "even to be read. Change the permissions of the file and its folder, or copy it to a "
-            "folder of your own."
-        )
-    if kind == sqlite3.SQLITE_IOERR and code != sqlite3.SQLITE_IOERR_SHORT_READ:
-        return StudyError(
-            f"{path}: the disk failed ({error}, {error.sqlite_errorname}). Look whether it is "
-            f"full or gone (df {shlex.quote(str(path.parent))}), and try again."
-        )
-    # Our statements are always the same: what else can be wrong is the file.
-    return _damaged(path, str(error))
+# ------------------------------------------------------------------ a result as a row
+
+
+def pack(result: RunResult) -> tuple[str, str, bytes]:
+    """The spec as JSON, all other plain values as JSON, and the arrays.
+
+    The blob is zlib over arrays in NumPy's own format, one after another: ids, y, probabilities,
+    then each curve in the order of the names in the second text. Metrics may be NaN, which Python
+    writes into JSON as such. Scores of test trials are not stored: they follow from ``y`` and the
+    probabilities.
+    """
+    rest: dict[str, Any] = {
+        "train": {name: float(value) for name, value in result.train.items()},
+        "validation": {name: float(value) for name, value in result.validation.items()},
+        "sizes": {name: int(n) for name, n in result.sizes.items()},
+        "curves": list(result.curves),
+        "epoch": None if result.epoch is None else int(result.epoch),
+        "leaky": result.leaky,
+        "seconds": float(result.seconds),
+        "memory": float(result.memory),
+        "origin": dict(result.origin),
+    }
+    stream = io.BytesIO()
+    for array in (result.ids, result.y, result.probabilities, *result.curves.values()):
+        # Never a pickle: a store from somebody else must not be able to run code.
+        np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
+    spec, blob = as_text(result.spec.values()), zlib.compress(stream.getvalue(), LEVEL)
+    rest["digest"] = _digest(spec, rest, blob)
+    return spec, json.dumps(rest), blob
+
+
+def unpack(spec: str, rest: str, blob: bytes) -> RunResult:
+    """What :func:`pack` was given. Sequences within the spec come back as lists, its key the same.
+
+    Raises
+    ------
+    ValueError, KeyError, zlib.error
+        If they are not what :func:`pack` gave, or contradict each other.
+    """
+    values: dict[str, Any] = json.loads(rest)
+    if values.pop("digest") != _digest(spec, values, blob):
+        raise ValueError("it is not what was stored: its checksum is another")
+    stream = io.BytesIO(zlib.decompress(blob))
+
+    def array() -> Any:
+        return np.lib.format.read_array(stream, allow_pickle=False)
+
+    ids, y, probabilities = array(), array(), array()
+    checked(y, probabilities)
+    if len(ids) != len(y):
+        raise ValueError(f"it has {len(ids)} trials but {len(y)} labels")
+    return RunResult(
+        spec=RunSpec.of(json.loads(spec)),
+        ids=ids,
+        y=y,
+        probabilities=probabilities,
+        curves={name: array() for name in values.pop("curves")},
+        test=DerivedScores(y, probabilities),
+        **values,
+    )
+
+
+class DerivedScores(Mapping[str, float]):
+    """Every metric of test trials by name, computed when it is first asked for."""
+
+    def __init__(self, y: NDArray[np.int64], probabilities: NDArray[np.float64]) -> None:
+        self._of, self._known = (y, probabilities), dict[str, float]()
+
+    def __getitem__(self, name: str) -> float:
+        if name not in self._known:
+            self._known[name] = METRICS[name](*self._of)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(METRICS)
+
+    def __len__(self) -> int:
+        return len(METRICS)
+
+
+def _digest(spec: str, rest: Mapping[str, Any], blob: bytes) -> str:
+    parts = (spec.encode(), json.dumps(rest, sort_keys=True).encode(), blob)
+    return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()

@@ -25,8 +25,8 @@ from spdtokens.evaluation.plan import Choice, Question, Source, domains
 from spdtokens.evaluation.summary import Row
 from spdtokens.evaluation.trials import Trials
 from spdtokens.inference.convert import as_decoder
+from spdtokens.reporting.page import write_page
 from spdtokens.reporting.report import report_of
-from spdtokens.reporting.write import write_page
 from spdtokens.runtime import Decoder, model_bytes
 from spdtokens.runtime.claims import names
 

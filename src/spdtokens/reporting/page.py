@@ -1,150 +1,179 @@
-"""The report as one HTML page that needs nothing but itself."""
+"""The report as one HTML page that needs nothing but itself, and as files of tables."""
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Sequence
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
-from html import escape
-from importlib.resources import files
-from string import Template
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+from matplotlib.figure import Figure
 
 import spdtokens
+from spdtokens._files import output_file, output_folder, written_whole
 from spdtokens._tables import counted
-from spdtokens.reporting.facts import Facts
-from spdtokens.reporting.picture import Group
-from spdtokens.reporting.pictures import groups
-from spdtokens.reporting.provenance import configurations, question_table
-from spdtokens.reporting.report import Report, question_tables
+from spdtokens.errors import ReportError
+from spdtokens.reporting import figures
+from spdtokens.reporting.report import Report
 from spdtokens.reporting.sentences import sentences
-from spdtokens.reporting.svg import drawing, inline_svg
-from spdtokens.reporting.table import Table, to_html
+from spdtokens.reporting.tables import (
+    Table,
+    question_tables,
+    settings_table,
+    to_latex,
+    to_markdown,
+)
 
 #: A sentence that begins so must not be overlooked.
 WARNINGS = ("Leaky", "Unfinished", "No runs yet", "Not made yet", "Made by other code")
+#: Drawn colours by the page's variables of the same meaning, which differ in the dark.
+COLOURS = {figures.INK: "currentColor"} | {
+    getattr(figures, name.upper()): f"var(--{name})"
+    for name in ("grey", "blue", "orange", "green", "pink", "sky", "amber")
+}
+
+
+# ------------------------------------------------------------------ files
+
+
+def check_page_path(path: Path) -> None:
+    """Refuse, before any work, a path that a page cannot be written to."""
+    output_file(path)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise ReportError(f"{path} does not end in .html, as a report must to be opened.")
+
+
+def write_page(report: Report, path: Path) -> None:
+    """Write the report as one HTML file."""
+    check_page_path(path)
+    text = page(report)
+    with written_whole(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_tables(report: Report, folder: Path) -> list[Path]:
+    """Write every table as LaTeX (booktabs) and Markdown; a missing folder is made."""
+    return write_table_files(report.tables(), folder)
+
+
+def write_table_files(tables: Iterable[Table], folder: Path) -> list[Path]:
+    """Write tables as LaTeX (booktabs) and Markdown; a missing folder is made."""
+    output_folder(folder)
+    written = []
+    for table in tables:
+        for suffix, form in ((".tex", to_latex), (".md", to_markdown)):
+            path = folder / f"{table.name}{suffix}"
+            with written_whole(path) as temporary:
+                temporary.write_text(form(table), encoding="utf-8")
+            written.append(path)
+    return written
+
+
+# ------------------------------------------------------------------ templates
 
 
 def page(report: Report) -> str:
-    """The whole page."""
-    body = [_summary(report), *(_section(facts) for facts in report.found), _provenance(report)]
-    return whole_page(report.name, body, report.written)
+    """The whole page of a study."""
+    with drawing():
+        return _rendered("report.html", report.name, report.written, report=report)
 
 
 def whole_page(title: str, body: Sequence[str], written: datetime) -> str:
-    """HTML around the parts of a page: style, script, header and footer."""
-    on = written.strftime("%Y-%m-%d %H:%M UTC")
-    return Template(_text("page.html")).substitute(
-        version=escape(spdtokens.__version__),
-        title=escape(title),
-        style=_text("page.css").strip(),
-        script=_text("page.js").strip(),
-        body="\n".join(body),
-        footer=escape(f"Written by spdtokens {spdtokens.__version__} on {on}."),
+    """A page of parts that are HTML already: with style, script, header and footer."""
+    return _rendered("page.html", title, written, body=Markup("\n".join(body)))
+
+
+def part(name: str, *values: Any, **options: Any) -> str:
+    """A macro of ``parts.html`` as HTML; figures only within :func:`drawing`."""
+    macro = getattr(_templates().get_template("parts.html").module, name)
+    return str(macro(*values, **options))
+
+
+to_html, prose, bullets, contents, figures_of = (
+    partial(part, name) for name in ("table", "prose", "bullets", "contents", "figures")
+)
+
+
+def _rendered(template: str, title: str, written: datetime, **more: Any) -> str:
+    about = {"title": title, "written": written, "version": spdtokens.__version__}
+    return _templates().get_template(template).render(**about, **more)
+
+
+@cache
+def _templates() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
+    made.globals |= {
+        "counted": counted,
+        "drawn": drawn,
+        "groups": figures.groups,
+        "question_tables": question_tables,
+        "sentences": sentences,
+        "settings_table": settings_table,
+        "warns": lambda text: text.startswith(WARNINGS),
+    }
+    made.filters["plain_json"] = partial(json.dumps, sort_keys=True)
+    return made
 
 
-def _text(name: str) -> str:
-    return (files("spdtokens.reporting") / name).read_text(encoding="utf-8")
+# ------------------------------------------------------------------ figures as SVG
 
 
-def _summary(report: Report) -> str:
-    methods = len({row.method for facts in report.found for row in facts.rows})
-    scope = (
-        f"{counted(methods, 'method')}, "
-        f"{counted(len(report.found), 'data set and protocol', 'data sets and protocols')}, "
-        f"{counted(len(report.runs), 'run')}."
-    )
-    lines = [f"<p>{scope}</p>"]
-    if report.warning:
-        lines.append(f'<p class="warn">{escape(report.warning)}</p>')
-    lines.append('<h2 id="summary">Summary</h2>')
-    if len(report.found) > 1:
-        lines.append(to_html(report.overview))
-    for facts in report.found:
-        title = f"{facts.number}. {facts.title}"
-        lines.append(f'<h3><a href="#section-{facts.number}">{escape(title)}</a></h3>')
-        lines.append(bullets(sentences(facts)))
-    links = [(f"section-{facts.number}", facts.title) for facts in report.found]
-    links.append(("provenance", "Where the numbers come from"))
-    return "\n".join([*lines, contents(links)])
+@contextmanager
+def drawing() -> Iterator[None]:
+    """What figures are made within: names of users are text, never formulas or fonts to find."""
+    with mpl.rc_context(), warnings.catch_warnings():
+        mpl.rcParams["text.parse_math"] = False
+        mpl.rcParams["svg.fonttype"] = "none"  # text stays text: small, sharp, searchable
+        mpl.rcParams["font.size"] = 9.0
+        # The reader's browser has the letters that the font for measuring has not.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        yield
 
 
-def contents(links: Sequence[tuple[str, str]]) -> str:
-    """Links to sections: the id of each and its title."""
-    items = "".join(f'<li><a href="#{name}">{escape(text)}</a></li>' for name, text in links)
-    return f'<nav aria-label="Sections"><h3>Sections</h3><ol>{items}</ol></nav>'
+def drawn(figure: Figure, name: str) -> Markup:
+    """What is within the ``<svg>`` of a figure, in the page's own colours and font.
+
+    Parameters
+    ----------
+    figure : Figure
+    name : str
+        That no other figure of the page has: ids are made unique by it.
+    """
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", transparent=True)
+    text = re.sub(r"^.*?<svg[^>]*>|</svg>\s*$", "", buffer.getvalue(), flags=re.S)
+    text = re.sub(r"<!--.*?-->|<metadata>.*?</metadata>|<style.*?</style>", "", text, flags=re.S)
+    text = text.replace("xlink:href", "href")
+    # Only ids that are referred to, told apart from those of other figures.
+    used = set(re.findall(r"(?:url\(|href=\")#([^)\"]+)", text))
+    kept = {found: f' id="{name}-{found}"' for found in used}
+    text = re.sub(r"\sid=\"([^\"]*)\"", lambda found: kept.get(found[1], ""), text)
+    text = re.sub(r"(url\(|href=\")#", rf"\g<1>#{name}-", text)
+    # Within tags only: a p-value or a name between them must stay as it is.
+    text = re.sub(r"<[^>]*>", lambda tag: _slim(tag[0]), text)
+    return Markup(re.sub(r"\n\s*", "\n", text).strip())
 
 
-def bullets(found: Sequence[str]) -> str:
-    """Sentences as a list, those that warn marked."""
-    marks = [' class="warn"' if text.startswith(WARNINGS) else "" for text in found]
-    items = (f"<li{mark}>{escape(text)}</li>" for mark, text in zip(marks, found, strict=True))
-    return f"<ul>{''.join(items)}</ul>"
-
-
-def _section(facts: Facts) -> str:
-    title = f"{facts.number}. {facts.title}"
-    lines = [f'<h2 id="section-{facts.number}">{escape(title)}</h2>']
-    if not facts.rows:
-        return "\n".join([*lines, bullets(sentences(facts))])
-    lines += [to_html(table) for table in question_tables(facts)]
-    with drawing():
-        for i, group in enumerate(groups(facts)):
-            lines.append(figures_of(group, f"f{facts.number}-{i}"))
-    return "\n".join(lines)
-
-
-def figures_of(group: Group, name: str) -> str:
-    """A group of figures, for use within :func:`spdtokens.reporting.svg.drawing`."""
-    items = []
-    for i, picture in enumerate(group.pictures):
-        svg = inline_svg(picture.figure, picture.label, f"{name}-{i}")
-        # Above a small figure the caption is its title, below a large one its explanation.
-        words = f"<figcaption>{escape(picture.caption)}</figcaption>"
-        box = f'<div class="scroll">{svg}</div>'
-        inside = words + box if group.small else box + words
-        items.append(f"<figure>{inside}</figure>")
-    note = f'<p class="note lead">{escape(group.note)}</p>' if group.note else ""
-    kind = "figures small" if group.small else "figures"
-    figures = "\n".join(items)
-    return f'<h3>{escape(group.title)}</h3>{note}\n<div class="{kind}">\n{figures}\n</div>'
-
-
-def _provenance(report: Report) -> str:
-    commands = "\n".join(report.commands)
-    study = (
-        "Every number of this page comes from the runs of one study. These commands do what is "
-        "missing of it and show the same numbers again:"
-    )
-    once = "Every number of this page comes from one evaluation, made by:"
-    lines = [
-        '<h2 id="provenance">Where the numbers come from</h2>',
-        f"<p>{study if report.source else once}</p>",
-        f"<pre><code>{escape(commands)}</code></pre>",
-        prose(report.origin),
-        *(_folded(facts) for facts in report.found),
-    ]
-    if report.source:
-        lines += ["<h3>The study</h3>", f"<pre><code>{escape(report.source)}</code></pre>"]
-    return "\n".join(lines)
-
-
-def prose(table: Table, *, heading: bool = True) -> str:
-    """A table of texts, which are broken into lines."""
-    return f'<div class="prose">{to_html(table, heading=heading)}</div>'
-
-
-def _folded(facts: Facts) -> str:
-    """What determined the numbers of a question: read by few, searched by more."""
-    table = question_table(facts)
-    # One line a method.
-    lines = [
-        f"{name}: {json.dumps(values, sort_keys=True)}"
-        for name, values in configurations(facts).items()
-    ]
-    text = escape("\n".join(lines))
-    methods = f"<h4>Configuration of every method</h4><pre><code>{text}</code></pre>"
-    return (
-        f"<details><summary>{escape(table.title)}</summary>{prose(table, heading=False)}"
-        f"{methods if lines else ''}</details>"
-    )
+def _slim(tag: str) -> str:
+    """A tag with the page's colours and font, and no more digits than can be seen."""
+    # A hundredth of a point is below any screen's pixel.
+    tag = re.sub(r"-?\d+\.\d{3,}", lambda m: f"{float(m[0]):.2f}".rstrip("0").rstrip("."), tag)
+    for colour, shown in COLOURS.items():
+        tag = tag.replace(colour, shown)
+    # Matplotlib repeats its list of fonts with every word.
+    return re.sub(r"font: (?:[a-z0-9]+ )*?([\d.]+)px [^;\"]*", r"font-size: \1px", tag)

@@ -10,9 +10,8 @@ from spdtokens.evaluation.protocols import ACCESS
 from spdtokens.evaluation.show import chance_said
 from spdtokens.evaluation.statistics import Comparison
 from spdtokens.evaluation.summary import Row, compare_methods
-from spdtokens.reporting.facts import Facts
-from spdtokens.reporting.numbers import gap_text, listed, p_said, said
-from spdtokens.reporting.tables import winner
+from spdtokens.reporting.report import Facts
+from spdtokens.reporting.tables import gap_text, listed, p_text, said, winner
 
 ALPHA = 0.05
 
@@ -45,7 +44,7 @@ def _missing(facts: Facts) -> str:
         return ""
     text = f"Unfinished: {left} of {counted(facts.planned, 'run')} are missing."
     units = facts.units
-    if units.paired and not np.isfinite(list(units.test.values())).all():
+    if units.paired and units.test.isna().any(axis=None):
         text += f" Not every method has the same {units.over}: scores cannot be compared yet."
     return text
 
@@ -67,20 +66,14 @@ def _won(facts: Facts) -> str:
         over = best.spread_over
         spread = f" (standard deviation {gap_text(best.std, metric)} over {n[over]} {over})"
     equal = [r.method for r in facts.rows if r.score == best.score and r.leaky == best.leaky]
-    name = METRICS[metric].title
-    trials = counted(best.n_test, "test trial")
-    if len(facts.rows) == 1:
-        return (
-            f"{best.method} reaches a test {name} of {said(best.score, metric)}{spread}, {trials}."
-        )
+    name, trials = METRICS[metric].title, counted(best.n_test, "test trial")
     if len(equal) > 1:
-        return (
-            f"{listed(equal)} share the highest test {name}: {said(best.score, metric)}, {trials}."
-        )
-    return (
-        f"{best.method} has the highest test {name} of {len(facts.rows)} methods: "
-        f"{said(best.score, metric)}{spread}, {trials}."
-    )
+        text, spread = f"{listed(equal)} share the highest test {name}: ", ""
+    elif len(facts.rows) == 1:
+        text = f"{best.method} reaches a test {name} of "
+    else:
+        text = f"{best.method} has the highest test {name} of {len(facts.rows)} methods: "
+    return f"{text}{said(best.score, metric)}{spread}, {trials}."
 
 
 def _ahead(facts: Facts) -> list[str]:
@@ -103,16 +96,19 @@ def _lead(facts: Facts, best: Row, other: Row) -> str:
         row = other if best is reference else best
         comparison, p, family = row.comparison, row.p_holm, "Holm-corrected"
     else:
-        comparison, p, pairs = _pair(facts, best.method, other.method)
+        pairs = compare_methods(facts.answer.results, facts.metric)
+        two = {best.method, other.method}
+        pair = next(pair for pair in pairs if {pair.method, pair.reference} == two)
         # Which two lead is known only from the scores: every pair might have been asked about.
-        family = f"Holm-corrected over all {pairs} pairs"
+        family = f"Holm-corrected over all {len(pairs)} pairs"
+        comparison, p = pair.comparison, pair.p_holm
     if comparison is None or not np.isfinite(p):
         why = "they have not the same folds" if comparison is None else comparison.why_not
         return f"{text}; whether that is significant cannot be tested: {why}."
     verdict = "significant" if p < ALPHA else "not significant"
-    return (
-        f"{text}: {verdict} over {_over(comparison)} ({p_said(p)}, {family}{_limit(comparison)})."
-    )
+    equals = "p" if p < 0.001 else "p ="
+    over, limit = _over(comparison), _limit(comparison)
+    return f"{text}: {verdict} over {over} ({equals} {p_text(p)}, {family}{limit})."
 
 
 def _over(comparison: Comparison) -> str:
@@ -136,13 +132,6 @@ def _limit(comparison: Comparison) -> str:
     return ""
 
 
-def _pair(facts: Facts, one: str, other: str) -> tuple[Comparison | None, float, int]:
-    """Two methods compared, p corrected for all pairs of methods, and how many pairs there are."""
-    pairs = compare_methods(facts.answer.results, facts.metric)
-    found = next(pair for pair in pairs if {pair.method, pair.reference} == {one, other})
-    return found.comparison, found.p_holm, len(pairs)
-
-
 def _above_chance(facts: Facts) -> str:
     metric = facts.metric
     known = [r for r in facts.rows if np.isfinite(r.chance_bound) and np.isfinite(r.score)]
@@ -151,15 +140,11 @@ def _above_chance(facts: Facts) -> str:
     below = [r for r in known if not r.score > r.chance_bound]
     level = chance_said(known[0])
     if not below:
-        who = "It is" if len(known) == 1 else _all(len(known))
+        who = {1: "It is", 2: "Both methods are"}.get(len(known), f"All {len(known)} methods are")
         return f"{who} above chance. {level}"
     if len(below) == len(known):
         return f"Nothing is above chance. {level}"
     return f"Not above chance: {listed([r.method for r in below])}; all others are. {level}"
-
-
-def _all(n: int) -> str:
-    return "Both methods are" if n == 2 else f"All {n} methods are"
 
 
 def _memorised(facts: Facts) -> str:
@@ -170,9 +155,10 @@ def _memorised(facts: Facts) -> str:
     worst = max(known, key=lambda r: r.train_score - r.score)
     text = ""
     if best in known:
+        gap = best.train_score - best.score
         text = (
             f"On its training trials {best.method} scores {said(best.train_score, metric)}, "
-            f"{_apart(best, metric)}."
+            f"{gap_text(gap, metric)} {'above' if gap >= 0 else 'below'} its test trials."
         )
     if worst is not best:
         text += (
@@ -180,11 +166,6 @@ def _memorised(facts: Facts) -> str:
             f"trials, {said(worst.score, metric)} on test trials."
         )
     return text.strip()
-
-
-def _apart(row: Row, metric: str) -> str:
-    gap = row.train_score - row.score
-    return f"{gap_text(gap, metric)} {'above' if gap >= 0 else 'below'} its test trials"
 
 
 def _seen(facts: Facts) -> str:

@@ -12,7 +12,7 @@ from spdtokens.paper.reproduce import Extent
 from spdtokens.paper.reproduce.folder import Score, read_folder
 from spdtokens.paper.reproduce.sentences import left_out, sentences
 from tests.paper.reproduce.made import made_folder
-from tests.reporting.made import Tree
+from tests.reporting.helpers import Tree
 
 runner = CliRunner()
 

@@ -23,12 +23,24 @@ from spdtokens.paper.reproduce.picture import ours_against_reported
 from spdtokens.paper.reproduce.sentences import METRIC, apart, nearer, once, sentences
 from spdtokens.paper.reproduce.show import extent_note
 from spdtokens.paper.reproduce.side import SIDES, side_tables
-from spdtokens.reporting.numbers import MINUS, difference_text, score_text
-from spdtokens.reporting.page import bullets, contents, figures_of, prose, whole_page
-from spdtokens.reporting.provenance import origin_table
-from spdtokens.reporting.svg import drawing
-from spdtokens.reporting.table import Cell, Table, to_html
-from spdtokens.reporting.write import check_page_path
+from spdtokens.reporting.page import (
+    bullets,
+    check_page_path,
+    contents,
+    drawing,
+    figures_of,
+    prose,
+    to_html,
+    whole_page,
+)
+from spdtokens.reporting.tables import (
+    MINUS,
+    Cell,
+    Table,
+    difference_text,
+    origin_table,
+    score_text,
+)
 
 TITLE = "The paper's tables and figures, reproduced"
 NAN = float("nan")

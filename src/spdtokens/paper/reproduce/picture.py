@@ -10,9 +10,7 @@ from matplotlib.figure import Figure
 
 from spdtokens.paper.reproduce.folder import Score, Scores
 from spdtokens.paper.reproduce.sentences import METRIC, once
-from spdtokens.reporting.figures import in_unit
-from spdtokens.reporting.pictures import Group, Picture
-from spdtokens.reporting.style import BLUE, INK, ORANGE, plain
+from spdtokens.reporting.figures import BLUE, INK, ORANGE, Group, Picture, in_unit, plain
 
 
 def ours_against_reported(tables: Sequence[Scores]) -> Group | None:

@@ -15,7 +15,7 @@ from spdtokens.paper.reproduce.folder import Folder, Score
 from spdtokens.paper.reproduce.roles import ROLES
 from spdtokens.paper.reproduce.run import Extent
 from spdtokens.paper.tables import paper_table
-from spdtokens.reporting.numbers import gap_text, listed, said
+from spdtokens.reporting.tables import gap_text, listed, said
 
 METRIC = "accuracy"
 

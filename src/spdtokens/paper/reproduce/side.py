@@ -15,7 +15,7 @@ from rich.table import Table as RichTable
 from spdtokens._files import written_whole
 from spdtokens.evaluation.runs import origin
 from spdtokens.paper.tables import paper_table
-from spdtokens.reporting.table import Cell, Table, to_latex, to_markdown
+from spdtokens.reporting.tables import Cell, Table, to_latex, to_markdown
 
 #: Name, title and the paper's label.
 SIDES = {

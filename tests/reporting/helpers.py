@@ -15,8 +15,7 @@ from spdtokens.evaluation.plan import Choice, Question, Source
 from spdtokens.evaluation.runs import RunResult, RunSpec, code_digest
 from spdtokens.evaluation.summary import summarise
 from spdtokens.reporting.decisions import Decision
-from spdtokens.reporting.facts import Facts
-from spdtokens.reporting.report import Report
+from spdtokens.reporting.report import Facts, Report
 
 CLASSES = ("left", "right")
 CHANNELS = ("Fz", "C3", "Cz", "C4", "Pz", "Oz")
