@@ -13,7 +13,7 @@ from pyriemann.geometry.covariance import covariances
 from torch import Tensor
 
 from spdtokens.errors import SignalError
-from spdtokens.geometry.arrays import numpy_too
+from spdtokens.geometry.matrix_functions import numpy_too
 from spdtokens.preprocessing.folds import folds_in_time
 from spdtokens.runtime.signals import Prototype, oas
 

@@ -16,7 +16,6 @@ from sklearn.utils.validation import check_is_fitted
 from spdtokens._labels import as_groups, as_labels
 from spdtokens.errors import SignalError
 from spdtokens.geometry import check_spd
-from spdtokens.geometry.parallel import share_out
 from spdtokens.geometry.tokens import ArrayOutputMixin
 from spdtokens.preprocessing.bands import (
     Band,
@@ -38,7 +37,7 @@ from spdtokens.preprocessing.covariance import (
 from spdtokens.preprocessing.filters import delay_samples, make_front
 from spdtokens.runtime.signals import ESTIMATORS as OF_RUNTIME
 from spdtokens.runtime.signals import Front
-from spdtokens.runtime.threads import one_thread
+from spdtokens.runtime.threads import one_thread, share_out
 
 #: Samples, over all channels and trials, that are filtered at a time.
 CHUNK_SAMPLES = 1 << 18

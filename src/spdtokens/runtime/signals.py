@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import DecoderError
-from .matrices import Array
+from .tokens import Array, DecoderError
 
 #: Estimators of covariance that this runtime knows; the last two have class averages.
 ESTIMATORS = ("sample", "scm", "oas", "erp", "xdawn")
