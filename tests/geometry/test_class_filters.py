@@ -118,7 +118,7 @@ def test_what_is_missing_is_told() -> None:
         embedding.fit(C, np.zeros(60))
     with pytest.raises(UserError, match=r"60 labels.*59"):
         embedding.fit(C, y[:-1])
-    with pytest.raises(RuntimeError, match="class_filters.*`fit`"):
+    with pytest.raises(RuntimeError, match=r"class_filters.*`fit`"):
         embedding.to_token(C)
     fitted = embedding.fit(C, y)
     with pytest.raises(NotImplementedError, match="what no filter passes is not in them"):

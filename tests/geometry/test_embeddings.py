@@ -174,7 +174,7 @@ class TestAffineInvariant:
             embedding.to_token(C[:, :2])
 
     def test_unfitted_and_wrong_size_are_refused(self) -> None:
-        with pytest.raises(RuntimeError, match="affine_invariant.*`fit`"):
+        with pytest.raises(RuntimeError, match=r"affine_invariant.*`fit`"):
             get_embedding("affine_invariant").to_token(random_spd(4))
         with pytest.raises(ValueError, match=r"\(\.\.\., 4, 4\), got \(5, 5\)"):
             fitted("affine_invariant", 4).to_token(random_spd(5))
