@@ -30,7 +30,7 @@ from spdtokens.datasets.select import get_paradigm
 from spdtokens.errors import DataError, ModelError, NotSPDError, SignalError
 from spdtokens.inference.convert import as_decoder
 from spdtokens.preprocessing import Band
-from spdtokens.preprocessing.folds import folds_in_time
+from spdtokens.preprocessing.covariance import folds_in_time
 from tests.matrices import random_spd
 
 SFREQ = 128.0

@@ -326,7 +326,7 @@ def test_scores_listen_less_to_gains_that_may_change() -> None:
     for expected in (0.0, 0.06, 0.6):
         model = TokenDiscriminantClassifier(gains=(0.0, expected)).fit(C, y)
         embedding = model.embedding_
-        drift = gain_drift(embedding, embedding.embedding_.reference.numpy(), 0.0, 0.06)
+        drift = gain_drift(embedding, embedding.reference_, 0.0, 0.06)
         effects = np.tensordot(drift, model.coef_[..., 1] - model.coef_[..., 0], 2)
         heard[expected] = np.linalg.norm(effects) / model.decision_function(C).std()
     assert heard[0.6] < heard[0.06] < heard[0.0]
@@ -335,7 +335,7 @@ def test_scores_listen_less_to_gains_that_may_change() -> None:
 def test_drift_is_what_gains_do_to_tokens() -> None:
     C, y = rhythms()
     embedding = TokenEmbedding(EMBEDDINGS, unit_free=True).fit(C, y)
-    middle = embedding.embedding_.reference.numpy()
+    middle = embedding.reference_
     drift = gain_drift(embedding, middle, 0.2, 0.3)
     assert drift.shape == (6, 4, 15)
     one = np.ones(5)
@@ -385,7 +385,7 @@ def test_the_temperature_is_fitted_with_filters_that_have_not_seen_a_fold(weight
     names = ("affine_invariant", "class_filters")
     model = TokenDiscriminantClassifier(names, gains=GAINS).fit(C, y, sample_weight=weight)
     whole = TokenEmbedding(names, unit_free=True).fit(C, codes)
-    middle = whole.embedding_.reference.numpy()
+    middle = whole.reference_
     refits = []
     for train, test in StratifiedKFold(5).split(C, y):
         part = TokenEmbedding("class_filters").fit(whole.scaled(C)[train], codes[train])

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spdtokens.runtime import DecoderError, load_model, model_bytes
-from spdtokens.runtime.container import _checksum, packed
+from spdtokens.runtime.model_file import _checksum, packed
 from tests.fuzz.mutations import FEW, PLACES, changes, examples, limited, spoil, spoilt_bytes
 from tests.fuzz.mutations import change as change_text
 from tests.inference.made import made

@@ -11,14 +11,14 @@ from pyriemann.preprocessing import Whitening
 from pyriemann.transfer import TLRotate, encode_domains
 
 from spdtokens.geometry.alignment import (
-    congruence,
     dispersion,
     procrustes,
+    riemannian_mean,
     running_dispersions,
     running_references,
     stretch,
 )
-from spdtokens.geometry.karcher import riemannian_mean
+from spdtokens.runtime.tokens import congruence
 from tests.matrices import random_spd, relative_error, rotation
 
 

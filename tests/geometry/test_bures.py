@@ -104,7 +104,7 @@ class TestBarycenter:
 
     def test_bad_input(self) -> None:
         C = random_spd(3, 4)
-        with pytest.raises(ValueError, match="3 nonnegative weights"):
+        with pytest.raises(ValueError, match=r"weights.*\(3,\)"):
             barycenter_bures_wasserstein(C, torch.tensor([1.0, -1.0, 1.0]))
         with pytest.raises(ValueError, match=r"\(n, d, d\)"):
             barycenter_bures_wasserstein(C[0])

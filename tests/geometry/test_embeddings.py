@@ -170,13 +170,13 @@ class TestAffineInvariant:
         embedding = get_embedding("affine_invariant").fit(C)
         alone = get_embedding("affine_invariant").fit(C[:, 1])
         torch.testing.assert_close(embedding.to_token(C)[:, 1], alone.to_token(C[:, 1]))
-        with pytest.raises(ValueError, match="3 tokens a trial"):
+        with pytest.raises(ValueError, match=r"\(\.\.\., 3, 4, 4\)"):
             embedding.to_token(C[:, :2])
 
     def test_unfitted_and_wrong_size_are_refused(self) -> None:
-        with pytest.raises(RuntimeError, match="call `fit` with training"):
+        with pytest.raises(RuntimeError, match=r"affine_invariant.*`fit`"):
             get_embedding("affine_invariant").to_token(random_spd(4))
-        with pytest.raises(ValueError, match="fitted to 4 x 4 matrices, got 5 x 5"):
+        with pytest.raises(ValueError, match=r"\(\.\.\., 4, 4\), got \(5, 5\)"):
             fitted("affine_invariant", 4).to_token(random_spd(5))
         with pytest.raises(ValueError, match=r"\(n, d, d\) or \(n, tokens, d, d\)"):
             get_embedding("affine_invariant").fit(random_spd(4))
@@ -206,9 +206,7 @@ class TestSeveral:
         several = get_embeddings(names, isometric=True).fit(C)
         alone = [get_embedding(name, isometric=True).fit(C).to_token(C) for name in names]
         torch.testing.assert_close(several.to_token(C), torch.cat(alone, 1))
-        torch.testing.assert_close(several.reference, several.members[2].reference)
         assert several.to_token(C.numpy()).shape == (12, 9, 10)
-        assert get_embeddings(["euclidean"]).fit(C).reference is None
 
     def test_none_and_unknown_are_refused(self) -> None:
         with pytest.raises(ValueError, match="list of embeddings is empty"):

@@ -18,8 +18,7 @@ from spdtokens.errors import DeployError
 from spdtokens.inference.convert import as_decoder
 from spdtokens.inference.onnx import onnx_model, write_onnx
 from spdtokens.runtime import load_model, model_bytes
-from spdtokens.runtime.networks import geometric_bias
-from spdtokens.runtime.onnx_network import file_digest
+from spdtokens.runtime.networks import file_digest, geometric_bias
 from tests.inference.made import KINDS, NAMES, TINY, made, trials
 
 

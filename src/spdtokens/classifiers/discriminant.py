@@ -17,8 +17,8 @@ from spdtokens.classifiers.base import EmbeddingSpec, TokenClassifier, as_decisi
 from spdtokens.errors import ModelError
 from spdtokens.geometry.embeddings import SUPERVISED
 from spdtokens.geometry.tokens import TokenEmbedding
+from spdtokens.preprocessing.covariance import folds_in_time
 from spdtokens.preprocessing.filterbank import Folds
-from spdtokens.preprocessing.folds import folds_in_time
 from spdtokens.runtime.networks import Discriminant
 from spdtokens.runtime.threads import one_thread
 

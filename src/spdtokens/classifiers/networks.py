@@ -21,9 +21,9 @@ from spdtokens.classifiers.nn.progress import training_bar
 from spdtokens.classifiers.nn.recipe import published_recipe, resolve_device
 from spdtokens.classifiers.transformer import Validation, coded
 from spdtokens.errors import ModelError
-from spdtokens.geometry.arrays import as_tensor
+from spdtokens.geometry.matrix_functions import as_tensor
 from spdtokens.geometry.tokens import TokenEmbedding, as_matrices, matrix_tags
-from spdtokens.preprocessing.checks import as_trials
+from spdtokens.preprocessing.filterbank import as_trials
 from spdtokens.runtime.threads import one_thread
 
 #: Trials predicted at a time.

@@ -35,7 +35,7 @@ from spdtokens.classifiers.nn.progress import training_bar
 from spdtokens.classifiers.nn.recipe import Recipe, resolve_device
 from spdtokens.classifiers.nn.transformer import STANDARD, Attention, TransformerConfig
 from spdtokens.errors import ModelError
-from spdtokens.geometry.arrays import as_tensor
+from spdtokens.geometry.matrix_functions import as_tensor
 from spdtokens.runtime.networks import Transformers, geometric_bias
 from spdtokens.runtime.threads import one_thread
 

@@ -23,16 +23,15 @@ from spdtokens.evaluation.protocols import ACCESS, Access, get_access
 from spdtokens.geometry.alignment import (
     Array,
     Metric,
-    congruence,
     dispersion,
     mean_reference,
     procrustes,
     running_dispersions,
     running_references,
     stretch,
-    whitener,
 )
 from spdtokens.geometry.validation import check_finite, check_spd
+from spdtokens.runtime.tokens import congruence, inverse_root
 
 # The ways to bring domains together; :mod:`spdtokens.evaluation.alignment` applies them.
 
@@ -478,7 +477,7 @@ class _Map:
     @classmethod
     def of(cls, domain: Domain) -> _Map:
         powers = None if domain.dispersion is None else domain.dispersion**-0.5
-        return cls(whitener(domain.reference), powers)
+        return cls(inverse_root(domain.reference), powers)
 
     def __call__(self, C: Array) -> Array:
         # Without calibration trials there may be a map for each test trial: nothing to pair.

@@ -1,7 +1,7 @@
-"""References, dispersions and rotations by which sets of SPD matrices are brought together.
+r"""Means, dispersions and rotations by which sets of SPD matrices are brought together.
 
-All functions take trials of several tokens, shape (n, tokens, d, d), and treat each token on its
-own. Whose trials a reference may be made of is decided in ``spdtokens.evaluation.alignment``.
+All functions take trials of several matrices, shape (n, tokens, d, d), and treat each on its own.
+Whose trials a reference may be made of is decided in ``spdtokens.evaluation.alignment``.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pyriemann.geometry.base import invsqrtm, powm
-from pyriemann.geometry.distance import distance_riemann
-from pyriemann.geometry.geodesic import geodesic_riemann
 
-from spdtokens.geometry.karcher import riemannian_mean
+from spdtokens.errors import NotSPDError
+from spdtokens.runtime.tokens import congruence, towards
 
 Metric = Literal["euclid", "riemann"]
 Array = NDArray[np.float64]
+_EPS = float(np.finfo(np.float64).eps)
 
 
 def mean_reference(C: Array, metric: Metric) -> Array:
@@ -25,8 +24,89 @@ def mean_reference(C: Array, metric: Metric) -> Array:
     return C.mean(0) if metric == "euclid" else riemannian_mean(C)
 
 
+def riemannian_mean(C: Array, *, tol: float = 1e-7, max_iterations: int = 200) -> Array:
+    r"""Mean of SPD matrices under the affine-invariant metric.
+
+    The mean is where the tangent vectors to all matrices cancel. From a factor :math:`F` of the
+    current point :math:`R = F F^\top`, the whitened matrices :math:`A_i = F^{-1} C_i F^{-\top}`
+    have the mean logarithm :math:`J`, and the step is :math:`F \leftarrow F e^{\theta J / 2}`. Kept
+    as a factor, the point carries its frame along the geodesic by parallel transport: two
+    successive :math:`J` can be subtracted, and their difference tells the curvature and so the
+    length :math:`\theta` of the next step (Barzilai and Borwein 1988). The curvature is never below
+    1 and has a bound (Bini and Iannazzo 2013), which keeps :math:`\theta` within limits.
+
+    ``pyriemann.geometry.mean.mean_riemann`` finds the same mean. It shortens its steps by a fixed
+    schedule, which runs out before convergence on matrices that lie far apart (random ones of
+    condition number 1e7), and takes one token after another: here 1.4 to 2 times as long.
+
+    Parameters
+    ----------
+    C : ndarray, shape (n, ..., d, d)
+        SPD matrices of any unit.
+    tol : float
+        Norm of the gradient, a number without unit, from which one more step is the last. That
+        step leaves about a tenth of it.
+    max_iterations : int
+
+    Returns
+    -------
+    R : ndarray, shape (..., d, d)
+
+    Raises
+    ------
+    NotSPDError
+        If there is no convergence.
+    """
+    d = C.shape[-1]
+    F = np.linalg.cholesky(C.mean(0))
+    inverse = np.linalg.inv(F)
+    A = inverse @ C @ inverse.swapaxes(-1, -2)
+    last, theta = None, np.ones(C.shape[1:-2])
+    for _ in range(max_iterations):
+        values, V = _eigh(A)
+        logs = np.log(np.maximum(values, d * _EPS * values[..., -1:]))
+        J = ((V * logs[..., None, :]) @ V.swapaxes(-1, -2)).mean(0)
+        if last is not None:
+            theta = _step(theta, last, J, logs)
+        moves, U = _eigh(J)
+        half = np.exp(0.5 * theta[..., None] * moves)[..., None, :]
+        F = F @ (U * half) @ U.swapaxes(-1, -2)
+        # Logarithms of ill-conditioned matrices carry rounding noise that no step removes.
+        noise = d * _EPS * np.exp(logs[..., -1] - logs[..., 0]).mean(0)
+        if (np.linalg.norm(J, axis=(-2, -1)) <= np.maximum(tol, noise)).all():
+            return np.asarray(F @ F.swapaxes(-1, -2))
+        back = (U / half) @ U.swapaxes(-1, -2)
+        A = back @ A @ back
+        last = J
+    raise NotSPDError(
+        f"The Riemannian mean of {len(C)} matrices was not found in {max_iterations} steps: they "
+        "are too close to singular. Use a shrinkage estimator (such as 'oas' or 'lwf')."
+    )
+
+
+def _eigh(C: Array) -> tuple[Array, Array]:
+    import torch  # a second to import, and a tenth faster than NumPy on one thread
+
+    from spdtokens.geometry.matrix_functions import eigh
+
+    values, V = eigh(torch.from_numpy(C))
+    return values.numpy(), V.numpy()
+
+
+def _step(theta: Array, last: Array, J: Array, logs: Array) -> Array:
+    """Length of the next step of each token, from the last one and its effect."""
+    change = last - J
+    size = (change * change).sum((-2, -1))
+    guess = theta * (last * change).sum((-2, -1)) / np.where(size > 0, size, 1.0)
+    x = np.maximum(0.5 * (logs[..., -1] - logs[..., 0]), 1e-6)
+    steepest = (x / np.tanh(x)).mean(0)
+    return np.where(size > 0, guess, 1.0).clip(2 / (1 + steepest), 1.0)
+
+
 def dispersion(C: Array, reference: Array) -> Array:
     """Mean squared Riemannian distance to a reference (tokens, d, d): shape (tokens,)."""
+    from pyriemann.geometry.distance import distance_riemann
+
     return np.asarray(distance_riemann(C, reference[None], squared=True)).mean(0)
 
 
@@ -55,8 +135,7 @@ def running_references(C: Array, start: Array, count: int, metric: Metric) -> Ar
     for i, trial in enumerate(C):
         references[i] = R
         step = 1 / (count + i + 1)
-        R = R + step * (trial - R) if metric == "euclid" else geodesic_riemann(R, trial, step)
-        R = 0.5 * (R + R.swapaxes(-1, -2))
+        R = R + step * (trial - R) if metric == "euclid" else towards(R, trial, step)
     return references
 
 
@@ -77,6 +156,8 @@ def running_dispersions(C: Array, references: Array, start: Array, count: int) -
     -------
     dispersions : ndarray, shape (n, tokens)
     """
+    from pyriemann.geometry.distance import distance_riemann
+
     before = count + np.arange(len(C))[:, None]
     # A trial at distance r moves the mean by r / (k + 1) and is then k / (k + 1) r away from it.
     added = distance_riemann(C, references, squared=True) * before / (before + 1)
@@ -85,19 +166,10 @@ def running_dispersions(C: Array, references: Array, start: Array, count: int) -
     return total / before
 
 
-def whitener(reference: Array) -> Array:
-    """The symmetric ``W`` with ``W R W = I``, shape (..., d, d)."""
-    return np.asarray(invsqrtm(reference))
-
-
-def congruence(C: Array, W: Array) -> Array:
-    """``W C W^T``, symmetric to the last bit."""
-    moved = W @ C @ W.swapaxes(-1, -2)
-    return 0.5 * (moved + moved.swapaxes(-1, -2))
-
-
 def stretch(C: Array, power: Array) -> Array:
     """Powers (...) of matrices (..., d, d): distances from the identity times the power."""
+    from pyriemann.geometry.base import powm
+
     stretched = powm(C, power[..., None])
     return np.asarray(0.5 * (stretched + stretched.swapaxes(-1, -2)))
 
@@ -130,9 +202,16 @@ def procrustes(A: Array, B: Array, *, tol: float = 1e-8, max_iterations: int = 3
     (a, Va), (b, Vb) = np.linalg.eigh(A), np.linalg.eigh(B)
     eye = np.eye(d)
     A, B = A - a[..., :1, None] * eye, B - b[..., :1, None] * eye
+    # The trace to be made great is a quadratic form of the signs. If a rotation fits exactly, its
+    # matrix is nonnegative but for these signs, and by Perron and Frobenius the signs of the
+    # leading eigenvector are they.
+    form = sum(
+        (Va.swapaxes(-1, -2) @ Ac @ Va) * (Vb.swapaxes(-1, -2) @ Bc @ Vb)
+        for Ac, Bc in zip(A, B, strict=True)
+    )
     starts = [np.broadcast_to(eye, (1, tokens, d, d))]
-    for signs in (_least_turn(Va, Vb), _best_fit(A, B, Va, Vb)):
-        starts.append((Va * signs[..., None, :]) @ Vb.swapaxes(-1, -2))
+    for signs in ((Va * Vb).sum(-2), np.linalg.eigh(form)[1][..., -1]):
+        starts.append((Va * np.where(signs < 0, -1.0, 1.0)[..., None, :]) @ Vb.swapaxes(-1, -2))
     Q = np.concatenate(starts)
     # Where the gradient vanishes in some direction the polar factor is arbitrary: stay there.
     stay = 1e-3 * np.einsum("ctij,ctij->t", A, A) ** 0.5 * np.einsum("ctij,ctij->t", B, B) ** 0.5
@@ -146,23 +225,4 @@ def procrustes(A: Array, B: Array, *, tol: float = 1e-8, max_iterations: int = 3
         np.einsum("tij,stij->st", Ac, congruence(Bc, Q)) for Ac, Bc in zip(A, B, strict=True)
     )
     chosen = (gain >= gain.max(0) * (1 - 1e-9)).argmax(0)
-    return Q[chosen, np.arange(tokens)]
-
-
-def _least_turn(Va: Array, Vb: Array) -> Array:
-    """Signs (pairs, tokens, d) that bring ``Va S Vb^T`` closest to the identity."""
-    return np.where((Va * Vb).sum(-2) < 0, -1.0, 1.0)
-
-
-def _best_fit(A: Array, B: Array, Va: Array, Vb: Array) -> Array:
-    """Signs (pairs, tokens, d) by which ``Va S Vb^T`` suits all pairs.
-
-    The trace to be made great is a quadratic form of the signs. If a rotation fits exactly, its
-    matrix is nonnegative but for these signs, and by Perron and Frobenius the signs of the leading
-    eigenvector are they.
-    """
-    form = sum(
-        (Va.swapaxes(-1, -2) @ Ac @ Va) * (Vb.swapaxes(-1, -2) @ Bc @ Vb)
-        for Ac, Bc in zip(A, B, strict=True)
-    )
-    return np.where(np.linalg.eigh(form)[1][..., -1] < 0, -1.0, 1.0)
+    return np.asarray(Q[chosen, np.arange(tokens)])

@@ -22,19 +22,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spdtokens.geometry.arrays import as_tensor, numpy_too
-from spdtokens.geometry.matrix_functions import sqrtm
+from spdtokens.geometry.matrix_functions import as_tensor, numpy_too, sqrtm
 from spdtokens.geometry.validation import check_spd
 
 
-def _rotation(root: Tensor, X: Tensor) -> Tensor:
-    """The rotation ``U`` that brings ``root U`` closest to ``X``, held fixed in derivatives.
+def _rotated(root: Tensor, X: Tensor) -> Tensor:
+    """``root U`` with the rotation ``U`` that brings it closest to ``X``, fixed in derivatives.
 
-    It is optimal, so its own change contributes nothing to them (envelope theorem).
+    The rotation is optimal, so its own change contributes nothing to them (envelope theorem).
     """
     with torch.no_grad():
         W, _, Zt = torch.linalg.svd(root.mT @ X)
-        return W @ Zt
+    return root @ (W @ Zt)
 
 
 @numpy_too
@@ -54,8 +53,8 @@ def distance_bures_wasserstein(A: Tensor, B: Tensor, *, squared: bool = False) -
         Differentiable once.
     """
     dtype = torch.promote_types(A.dtype, B.dtype)
-    root_a, root_b = sqrtm(A.double()), sqrtm(B.double())
-    gap = root_a - root_b @ _rotation(root_b, root_a)
+    root = sqrtm(A.double())
+    gap = root - _rotated(sqrtm(B.double()), root)
     if squared:
         return gap.square().sum((-2, -1)).to(dtype)
     return torch.linalg.matrix_norm(gap).to(dtype)
@@ -76,11 +75,9 @@ def geodesic_bures_wasserstein(A: Tensor, B: Tensor, t: float = 0.5) -> Tensor:
     C : Tensor or ndarray, shape (..., d, d)
         Without gradient: unlike the distance, the path depends on the rotation.
     """
-    dtype = torch.promote_types(A.dtype, B.dtype)
-    A, B = A.detach().double(), B.detach().double()
-    root_a, root_b = sqrtm(A), sqrtm(B)
-    X = (1 - t) * root_a + t * root_b @ _rotation(root_b, root_a)
-    return (X @ X.mT).to(dtype)
+    root = sqrtm(A.detach().double())
+    X = torch.lerp(root, _rotated(sqrtm(B.detach().double()), root), t)
+    return (X @ X.mT).to(torch.promote_types(A.dtype, B.dtype))
 
 
 @dataclass(frozen=True)
@@ -135,19 +132,21 @@ def barycenter_bures_wasserstein(
         Its mean is of the kind and dtype of ``C``.
     """
     matrices: Tensor = as_tensor(C).detach()
-    if matrices.ndim != 3:
-        raise ValueError(f"Expected matrices of shape (n, d, d), got {tuple(matrices.shape)}.")
+    n = len(matrices)
+    w = torch.ones(n) if weights is None else torch.as_tensor(as_tensor(weights))
+    if matrices.ndim != 3 or w.shape != (n,) or bool((w < 0).any()) or not bool(w.sum() > 0):
+        raise ValueError(
+            f"Expected matrices (n, d, d) and n nonnegative weights with a positive sum, got "
+            f"shapes {tuple(matrices.shape)} and {tuple(w.shape)}."
+        )
     check_spd(matrices)
     roots = sqrtm(matrices.double())
-    w = _normalised(weights, roots)
+    w = (w.to(roots) / w.to(roots).sum()).reshape(n, 1, 1)
     X = (w * roots).sum(0) if start is None else sqrtm(as_tensor(start).to(roots))
     residuals: list[float] = []
-    while len(residuals) < max_iterations:
-        step_to = (w * (roots @ _rotation(roots, X))).sum(0)
-        residuals.append(float((step_to - X).norm() / X.norm()))
-        X = step_to
-        if residuals[-1] <= tol:
-            break
+    while len(residuals) < max_iterations and not (residuals and residuals[-1] <= tol):
+        last, X = X, (w * _rotated(roots, X)).sum(0)
+        residuals.append(float((X - last).norm() / last.norm()))
     mean = (X @ X.mT).to(matrices.dtype)
     return Barycenter(
         mean=mean if isinstance(C, Tensor) else mean.numpy(),
@@ -155,15 +154,3 @@ def barycenter_bures_wasserstein(
         n_iterations=len(residuals),
         residuals=residuals,
     )
-
-
-def _normalised(weights: Any, roots: Tensor) -> Tensor:
-    n = len(roots)
-    if weights is None:
-        return torch.full((n, 1, 1), 1.0 / n, dtype=roots.dtype, device=roots.device)
-    w: Tensor = torch.as_tensor(as_tensor(weights)).to(roots)
-    if w.shape != (n,) or bool((w < 0).any()) or not bool(w.sum() > 0):
-        raise ValueError(
-            f"Expected {n} nonnegative weights with a positive sum, got shape {tuple(w.shape)}."
-        )
-    return (w / w.sum()).reshape(n, 1, 1)

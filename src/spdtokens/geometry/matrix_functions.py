@@ -1,30 +1,245 @@
 """Functions of symmetric matrices for torch's autograd, with exact gradients.
 
 One primitive, :func:`spectral`, applies a scalar function to the eigenvalues; the named matrix
-functions stand on it. All take NumPy arrays too, and then return arrays. The mathematics is in
-:mod:`~spdtokens.geometry.matrix_functions` and :mod:`~spdtokens.geometry.matrix_functions`.
+functions stand on it. :func:`vech` lists the upper triangle of a matrix, its token, in row-major
+order: ``M[0, 0], M[0, 1], ..., M[0, d-1], M[1, 1], ...``, as ``numpy.triu_indices`` does. (Entry
+``(i, j)`` with ``1 <= i <= j <= d``, the paper's one-based counting, lands at
+``k = (i - 1) (2 d - i) / 2 + j``; the paper prints ``i (i - 1) / 2 + j``, which sends several
+entries to one place.) All functions take NumPy arrays too, and then return arrays.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache, wraps
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from spdtokens.geometry.arrays import batch_first, numpy_too
-from spdtokens.geometry.parallel import in_parts
-from spdtokens.geometry.triangle import (
-    gather_triangle,
-    off_diagonal_weight,
-    scatter_triangle,
-    weighted_vech,
-)
-from spdtokens.geometry.validation import check_finite, check_square, noise_level, refuse_indefinite
+from spdtokens.geometry.validation import check_finite, check_square, refuse_indefinite
+from spdtokens.runtime.threads import one_thread, share_out
 
-# The least eigenvalue allowed.
+#: Entries of the part of a batch that one thread works on at a time: 256 kB of float64 in each
+#: temporary array, which stay in the cache between two elementwise steps.
+PART_ENTRIES = 1 << 15
+
+
+def as_tensor(x: Any) -> Any:
+    """A tensor that shares memory with the array where it can; anything else unchanged."""
+    if not isinstance(x, np.ndarray):
+        return x
+    if not x.dtype.isnative:
+        x = x.astype(x.dtype.newbyteorder("="))
+    # torch has no negative strides and warns of read-only memory.
+    return torch.from_numpy(x if x.flags.writeable and min(x.strides, default=0) >= 0 else x.copy())
+
+
+def numpy_too(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a function of tensors take NumPy arrays, and then return NumPy arrays."""
+
+    @wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        given = [*args, *kwargs.values()]
+        if not any(isinstance(x, np.ndarray) for x in given):
+            return function(*args, **kwargs)
+        if any(isinstance(x, Tensor) for x in given):
+            raise TypeError("Mixing NumPy arrays and torch tensors: convert one to the other.")
+        with torch.no_grad(), one_thread():
+            out = function(*map(as_tensor, args), **{k: as_tensor(x) for k, x in kwargs.items()})
+        return out.numpy() if isinstance(out, Tensor) else out
+
+    return wrapper
+
+
+@one_thread()
+def in_parts(kernel: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
+    """``kernel(*inputs)``, computed part by part along the first axis, several at a time.
+
+    LAPACK decomposes a batch of small matrices one after another, on one core. The parts are the
+    same for any number of threads, and so is every bit of the result.
+
+    Parameters
+    ----------
+    kernel : callable
+        From tensors (m, ...) to a tuple of tensors (m, ...), each row on its own.
+    *inputs : Tensor, shapes (n, ...)
+    """
+    n, entries = len(inputs[0]), max(x.numel() for x in inputs)
+    if entries <= PART_ENTRIES or not inputs[0].is_cpu:
+        return kernel(*inputs)
+    size = max(1, PART_ENTRIES * n // entries)
+    found: dict[int, tuple[Tensor, ...]] = {}
+
+    def work(start: int) -> None:
+        found[start] = kernel(*(x[start : start + size] for x in inputs))
+
+    starts = range(0, n, size)
+    share_out(work, starts)
+    return tuple(torch.cat(parts) for parts in zip(*(found[i] for i in starts), strict=True))
+
+
+# Symmetric matrix <-> vector of its upper triangle.
+
+
+def token_dim(d: int) -> int:
+    """Length ``d (d + 1) / 2`` of the token of a ``d x d`` matrix."""
+    return d * (d + 1) // 2
+
+
+def matrix_dim(n_features: int) -> int:
+    """Size ``d`` of the matrix whose token has ``n_features`` entries.
+
+    Raises
+    ------
+    ValueError
+        If ``n_features`` is not a triangular number.
+    """
+    d = (math.isqrt(8 * n_features + 1) - 1) // 2
+    if n_features < 1 or token_dim(d) != n_features:
+        raise ValueError(
+            f"A token of {n_features} features does not belong to a square matrix: d(d+1)/2 is "
+            f"{token_dim(d)} for d={d} and {token_dim(d + 1)} for d={d + 1}. "
+            "Pass whole tokens, with the features on the last axis."
+        )
+    return d
+
+
+@lru_cache(maxsize=64)
+def _triangle(
+    d: int, weight: float, dtype: torch.dtype, device: torch.device
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Places of token entries in the flat matrix, the reverse, and weights of token entries."""
+    row, column = torch.triu_indices(d, d, device=device)
+    order = torch.arange(len(row), device=device)
+    places = torch.empty(d, d, dtype=torch.long, device=device)
+    places[row, column] = places[column, row] = order
+    weights = torch.full((len(row),), weight, dtype=dtype, device=device)
+    weights[row == column] = 1.0
+    return row * d + column, places.reshape(-1), weights
+
+
+def _pick(x: Tensor, places: Tensor) -> Tensor:
+    """``x[..., places]``; gather is several times faster than indexing here."""
+    return x.gather(-1, places.expand(*x.shape[:-1], -1))
+
+
+def _gather(M: Tensor, weight: float) -> Tensor:
+    """Upper triangle of matrices (..., d, d), off-diagonal entries times ``weight``."""
+    d = M.shape[-1]
+    take, _, weights = _triangle(d, weight, M.dtype, M.device)
+    token = _pick(M.reshape(*M.shape[:-2], d * d), take)
+    return token if weight == 1.0 else token * weights
+
+
+def _scatter(token: Tensor, weight: float) -> Tensor:
+    """Symmetric matrices of tokens, off-diagonal entries times ``weight``."""
+    d = matrix_dim(token.shape[-1])
+    _, give, weights = _triangle(d, weight, token.dtype, token.device)
+    flat = _pick(token if weight == 1.0 else token * weights, give)
+    return flat.reshape(*token.shape[:-1], d, d)
+
+
+def _batch_first(x: Tensor, dim: int | None) -> Tensor:
+    """Bring the axis that vmap maps over to the front: our functions broadcast over it."""
+    return x.unsqueeze(0) if dim is None else x.movedim(dim, 0)
+
+
+class _Vech(torch.autograd.Function):
+    """Upper triangle of symmetric matrices; the gradient is spread over both triangles.
+
+    PyTorch's own indexing has the slow scatter-add as its backward, and would put the gradient in
+    the upper triangle only. The vech of a *symmetric* matrix has a symmetric gradient.
+    """
+
+    @staticmethod
+    def forward(M: Tensor, weight: float) -> Tensor:
+        return _gather(M, weight)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
+        ctx.weight = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return _Unvech.apply(grad, 0.5 * ctx.weight), None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
+        return _Vech.apply(0.5 * (tangent + tangent.mT), ctx.weight)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, M: Tensor, weight: float) -> tuple[Tensor, int]:
+        return _Vech.apply(_batch_first(M, in_dims[0]), weight), 0
+
+
+class _Unvech(torch.autograd.Function):
+    """Symmetric matrix of a token, off-diagonal entries times ``weight``."""
+
+    @staticmethod
+    def forward(token: Tensor, weight: float) -> Tensor:
+        return _scatter(token, weight)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
+        ctx.weight = inputs[1]
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        # Each off-diagonal token entry stands twice in the matrix.
+        return _Vech.apply(0.5 * (grad + grad.mT), 2.0 * ctx.weight), None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
+        return _Unvech.apply(tangent, ctx.weight)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, token: Tensor, weight: float) -> tuple[Tensor, int]:
+        return _Unvech.apply(_batch_first(token, in_dims[0]), weight), 0
+
+
+def _off_diagonal(isometric: bool) -> float:
+    return math.sqrt(2.0) if isometric else 1.0
+
+
+@numpy_too
+def vech(M: Tensor, *, isometric: bool = False) -> Tensor:
+    """Upper triangle of symmetric matrices as vectors.
+
+    Parameters
+    ----------
+    M : Tensor or ndarray, shape (..., d, d)
+        Symmetric matrices; only the upper triangle is read.
+    isometric : bool
+        Multiply off-diagonal entries by sqrt 2, so that the Euclidean norm of the vector is the
+        Frobenius norm of the matrix. The paper's ``vech`` does not.
+
+    Returns
+    -------
+    token : Tensor or ndarray, shape (..., d (d + 1) / 2)
+    """
+    return _Vech.apply(M, _off_diagonal(isometric))
+
+
+@numpy_too
+def unvech(token: Tensor, *, isometric: bool = False) -> Tensor:
+    """Inverse of :func:`vech`.
+
+    Parameters
+    ----------
+    token : Tensor or ndarray, shape (..., d (d + 1) / 2)
+    isometric : bool
+        Whether the token was made with ``isometric=True``.
+
+    Returns
+    -------
+    M : Tensor or ndarray, shape (..., d, d)
+        Symmetric matrices.
+    """
+    return _Unvech.apply(token, 1.0 / _off_diagonal(isometric))
 
 
 @dataclass(frozen=True)
@@ -69,36 +284,21 @@ class Floor:
 DEFAULT_FLOOR = Floor()
 
 
-# Eigendecomposition of batches of symmetric matrices, in float64.
-
-
 def eigh(C: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvalues and eigenvectors of the symmetric part of ``C``.
-
-    Parameters
-    ----------
-    C : Tensor, shape (..., d, d)
-        Any floating dtype; computed in float64.
-
-    Returns
-    -------
-    eigenvalues : Tensor of float64, shape (..., d)
-        In ascending order.
-    V : Tensor of float64, shape (..., d, d)
-        Eigenvectors in columns.
-    """
+    """Ascending eigenvalues (..., d) and eigenvectors of the symmetric part, in float64."""
     d = C.shape[-1]
-    try:
-        eigenvalues, V = in_parts(_eigh, C.reshape(-1, d, d), shared_from=1 << 15)
-    except torch.linalg.LinAlgError:
-        check_finite(C)
-        raise
+    eigenvalues, V = in_parts(_eigh, C.reshape(-1, d, d))
     return eigenvalues.reshape(C.shape[:-1]), V.reshape(C.shape)
 
 
 def _eigh(C: Tensor) -> tuple[Tensor, Tensor]:
     S = C.double()
-    return torch.linalg.eigh(torch.lerp(S, S.mT, 0.5))
+    try:
+        eigenvalues, V = torch.linalg.eigh(torch.lerp(S, S.mT, 0.5))
+    except torch.linalg.LinAlgError:
+        check_finite(C)
+        raise
+    return eigenvalues, V
 
 
 # Scalar functions of eigenvalues, with divided differences that never cancel.
@@ -226,28 +426,15 @@ def power_function(p: float) -> SpectralFunction:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What to compute, apart from the matrices.
-
-    Attributes
-    ----------
-    f : SpectralFunction
-    floor : Floor
-    dtype : torch.dtype
-        Precision in which the matrices are known, and dtype of the result.
-    weight : float or None
-        None for matrices; else tokens, with off-diagonal entries times this.
-    """
+class _Plan:
+    """What to compute, apart from the matrices."""
 
     f: SpectralFunction
     floor: Floor
+    #: Precision in which the matrices are known, and dtype of the result.
     dtype: torch.dtype
+    #: None for matrices; else tokens, with off-diagonal entries times this.
     weight: float | None = None
-
-    @property
-    def working_dtype(self) -> torch.dtype:
-        """Dtype of all that is not an eigendecomposition."""
-        return torch.float64 if self.dtype == torch.float64 else torch.float32
 
     def floor_level(self, eigenvalues: Tensor) -> Tensor | None:
         """Floor of each matrix, shape (m, 1); None if no eigenvalue is near it."""
@@ -256,61 +443,34 @@ class Plan:
         return self.floor.level(eigenvalues, self.dtype)
 
 
-def apply_function(C: Tensor, plan: Plan) -> tuple[Tensor, Tensor, Tensor]:
-    """Value, eigenvalues and eigenvectors.
-
-    Parameters
-    ----------
-    C : Tensor, shape (m, d, d)
-    plan : Plan
-
-    Returns
-    -------
-    value : Tensor, shape (m, d, d), or (m, d (d + 1) / 2) for tokens
-    eigenvalues : Tensor of float64, shape (m, d)
-        As they are, not raised to the floor.
-    V : Tensor, shape (m, d, d)
-        Of the working dtype.
-    """
-    eigenvalues, V = eigh(C)
-    V = V.to(plan.working_dtype)
+def _value(C: Tensor, plan: _Plan) -> tuple[Tensor, Tensor, Tensor]:
+    """Value (m, d, d) or tokens, eigenvalues (m, d) not raised to the floor, and eigenvectors."""
+    eigenvalues, V = _eigh(C)
+    V = V.to(torch.float64 if plan.dtype == torch.float64 else torch.float32)
     level = plan.floor_level(eigenvalues)
     raised = eigenvalues if level is None else eigenvalues.maximum(level)
     value = (V * plan.f.value(raised).to(V.dtype).unsqueeze(-2)) @ V.mT
     if plan.weight is not None:
-        value = gather_triangle(value, plan.weight)
+        value = _gather(value, plan.weight)
     return value.to(plan.dtype), eigenvalues, V
 
 
-def apply_derivative(
-    eigenvalues: Tensor, V: Tensor, G: Tensor, plan: Plan, *, adjoint: bool
-) -> Tensor:
-    """Derivative in direction ``G``, or its adjoint: the backward of an upstream gradient ``G``.
-
-    Parameters
-    ----------
-    eigenvalues : Tensor of float64, shape (m, d)
-    V : Tensor of the working dtype, shape (m, d, d)
-    G : Tensor, shape (m, d, d), or (m, d (d + 1) / 2) for tokens
-    plan : Plan
-    adjoint : bool
-
-    Returns
-    -------
-    derivative : Tensor, shape (m, d, d), of the dtype of ``G``
-    """
+def _derivative(
+    eigenvalues: Tensor, V: Tensor, G: Tensor, plan: _Plan, adjoint: bool
+) -> tuple[Tensor]:
+    """Derivative (m, d, d) in direction ``G``, or its adjoint: the backward of a gradient ``G``."""
     work = V.dtype
     if plan.weight is None:
         S = torch.lerp(G.to(work), G.to(work).mT, 0.5)
     else:  # half to each of the two places of an off-diagonal entry
-        S = scatter_triangle(G.to(work), 0.5 * plan.weight)
+        S = _scatter(G.to(work), 0.5 * plan.weight)
     H = V.mT @ S @ V
     level = plan.floor_level(eigenvalues)
     if level is None:
         H *= _pairwise(plan.f, eigenvalues.to(work))
     else:
         H = _derivative_above_floor(eigenvalues, level, H, plan, adjoint)
-    return (V @ H @ V.mT).to(G.dtype)
+    return ((V @ H @ V.mT).to(G.dtype),)
 
 
 def _pairwise(f: SpectralFunction, eigenvalues: Tensor) -> Tensor:
@@ -319,12 +479,13 @@ def _pairwise(f: SpectralFunction, eigenvalues: Tensor) -> Tensor:
 
 
 def _derivative_above_floor(
-    eigenvalues: Tensor, level: Tensor, H: Tensor, plan: Plan, adjoint: bool
+    eigenvalues: Tensor, level: Tensor, H: Tensor, plan: _Plan, adjoint: bool
 ) -> Tensor:
     """``K * H`` where some eigenvalues are raised to the floor.
 
-    The function is then ``f`` composed with ``max(., floor)``, whose divided differences multiply.
-    And the floor follows the mean eigenvalue: a change of any eigenvalue moves all raised ones.
+    The function is then ``f`` composed with ``max(., floor)``, whose divided differences multiply:
+    1 above, 0 below, between for mixed pairs. And the floor follows the mean eigenvalue: a change
+    of any eigenvalue moves all raised ones.
     """
     raised = eigenvalues.maximum(level)
     clipped = eigenvalues < level
@@ -334,22 +495,11 @@ def _derivative_above_floor(
     moved = K.diagonal(dim1=-2, dim2=-1) * clipped
     source, target = (moved, moves_floor) if adjoint else (moves_floor, moved)
     through_floor = (source * H.diagonal(dim1=-2, dim2=-1)).sum(-1, keepdim=True) * target
-    K = K * _raising_difference(eigenvalues, raised, clipped)
-    return (K * H + torch.diag_embed(through_floor)).to(H.dtype)
-
-
-def _raising_difference(eigenvalues: Tensor, raised: Tensor, clipped: Tensor) -> Tensor:
-    """Divided differences of ``max(., floor)``: 1 above, 0 below, between for mixed pairs."""
-    gap = eigenvalues.unsqueeze(-1) - eigenvalues.unsqueeze(-2)
-    raised_gap = raised.unsqueeze(-1) - raised.unsqueeze(-2)
-    at_equal = (~clipped).double().unsqueeze(-1)
+    gap, raised_gap = (x.unsqueeze(-1) - x.unsqueeze(-2) for x in (eigenvalues, raised))
     equal = gap == 0
-    return torch.where(equal, at_equal, raised_gap / torch.where(equal, 1.0, gap))
-
-
-#: Entries of a batch from which elementwise work is shared among threads, not only the
-#: eigendecomposition.
-_SHARED_FROM = 1 << 17
+    above = (~clipped).double().unsqueeze(-1)
+    K = K * torch.where(equal, above, raised_gap / torch.where(equal, 1.0, gap))
+    return (K * H + torch.diag_embed(through_floor)).to(H.dtype)
 
 
 class _Derivative(torch.autograd.Function):
@@ -361,18 +511,17 @@ class _Derivative(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        C: Tensor, eigenvalues: Tensor, V: Tensor, G: Tensor, plan: Plan, adjoint: bool
+        C: Tensor, eigenvalues: Tensor, V: Tensor, G: Tensor, plan: _Plan, adjoint: bool
     ) -> Tensor:
         d = V.shape[-1]
         core = G.shape[-1:] if plan.weight is not None else G.shape[-2:]
         # Leading axes differ only where vmap maps over some of the arguments.
         batch = torch.broadcast_shapes(V.shape[:-2], G.shape[: G.ndim - len(core)])
         (out,) = in_parts(
-            lambda lam, V, G: (apply_derivative(lam, V, G, plan, adjoint=adjoint),),
+            lambda lam, V, G: _derivative(lam, V, G, plan, adjoint),
             eigenvalues.expand(*batch, d).reshape(-1, d),
             V.expand(*batch, d, d).reshape(-1, d, d),
             G.expand(*batch, *core).reshape(-1, *core),
-            shared_from=_SHARED_FROM,
         )
         return out.reshape(*batch, d, d)
 
@@ -392,28 +541,22 @@ class _Derivative(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, *args: Any) -> tuple[Tensor, int]:
-        tensors = [batch_first(x, dim) for x, dim in zip(args[:4], in_dims[:4], strict=True)]
+        tensors = [_batch_first(x, dim) for x, dim in zip(args[:4], in_dims[:4], strict=True)]
         return _Derivative.apply(*tensors, *args[4:]), 0
 
 
 class _Spectral(torch.autograd.Function):
     @staticmethod
-    def forward(C: Tensor, plan: Plan) -> tuple[Tensor, Tensor, Tensor]:
-        d = C.shape[-1]
-        value, eigenvalues, V = in_parts(
-            lambda part: apply_function(part, plan), C.reshape(-1, d, d), shared_from=_SHARED_FROM
-        )
-        if plan.f.positive_domain and not bool((eigenvalues[:, 0] > 0).all()):
-            refuse_indefinite(eigenvalues.reshape(C.shape[:-1]), noise_level(d, plan.dtype))
-        batch = C.shape[:-2]
-        return (
-            value.reshape(*batch, *value.shape[1:]),
-            eigenvalues.reshape(C.shape[:-1]),
-            V.reshape(C.shape),
-        )
+    def forward(C: Tensor, plan: _Plan) -> tuple[Tensor, ...]:
+        d, batch = C.shape[-1], C.shape[:-2]
+        found = in_parts(lambda part: _value(part, plan), C.reshape(-1, d, d))
+        value, eigenvalues, V = (x.reshape(*batch, *x.shape[1:]) for x in found)
+        if plan.f.positive_domain and not bool((eigenvalues[..., 0] > 0).all()):
+            refuse_indefinite(eigenvalues, d * torch.finfo(plan.dtype).eps)
+        return value, eigenvalues, V
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Plan], output: tuple[Tensor, ...]) -> None:
+    def setup_context(ctx: Any, inputs: tuple[Tensor, _Plan], output: tuple[Tensor, ...]) -> None:
         C, ctx.plan = inputs
         _, eigenvalues, V = output
         ctx.mark_non_differentiable(eigenvalues, V)
@@ -430,12 +573,12 @@ class _Spectral(torch.autograd.Function):
         C, eigenvalues, V = ctx.saved_tensors
         out = _Derivative.apply(C, eigenvalues, V, dC, replace(ctx.plan, weight=None), False)
         if ctx.plan.weight is not None:
-            out = weighted_vech(out, ctx.plan.weight)
+            out = _Vech.apply(out, ctx.plan.weight)
         return out.to(ctx.plan.dtype), None, None
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple, C: Tensor, plan: Plan) -> tuple:
-        return _Spectral.apply(batch_first(C, in_dims[0]), plan), (0, 0, 0)
+    def vmap(info: Any, in_dims: tuple, C: Tensor, plan: _Plan) -> tuple:
+        return _Spectral.apply(_batch_first(C, in_dims[0]), plan), (0, 0, 0)
 
 
 @numpy_too
@@ -473,7 +616,7 @@ def spectral(
         entry is not finite.
     """
     check_square(C)
-    return _Spectral.apply(C, Plan(f, floor, dtype or C.dtype))[0]
+    return _Spectral.apply(C, _Plan(f, floor, dtype or C.dtype))[0]
 
 
 @numpy_too
@@ -492,7 +635,7 @@ def spectral_token(
     token : Tensor or ndarray, shape (..., d (d + 1) / 2)
     """
     check_square(C)
-    plan = Plan(f, floor, dtype or C.dtype, off_diagonal_weight(isometric))
+    plan = _Plan(f, floor, dtype or C.dtype, _off_diagonal(isometric))
     return _Spectral.apply(C, plan)[0]
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils import Tags
@@ -15,25 +14,91 @@ from sklearn.utils.validation import check_is_fitted
 
 from spdtokens._labels import as_labels
 from spdtokens.errors import UserError
-from spdtokens.geometry.embeddings import Embedding, Several, find_embedding, get_embeddings
-from spdtokens.geometry.embeddings.at_reference import AtReference
-from spdtokens.geometry.embeddings.class_filters import class_filters
-from spdtokens.geometry.embeddings.principal import principal_axes
-from spdtokens.geometry.karcher import riemannian_mean
-from spdtokens.geometry.matrix_functions import Floor
-from spdtokens.geometry.parallel import share_out
-from spdtokens.geometry.triangle import token_dim
+from spdtokens.geometry.alignment import riemannian_mean
 from spdtokens.geometry.validation import check_spd
-from spdtokens.runtime.matrices import inverse_root
-from spdtokens.runtime.threads import one_thread
-from spdtokens.runtime.tokens import AT_REFERENCE, PRINCIPAL, Tokens
+from spdtokens.runtime.threads import one_thread, share_out
+from spdtokens.runtime.tokens import AT_REFERENCE, FILTERED, PRINCIPAL, Tokens, inverse_root
 from spdtokens.runtime.tokens import EMBEDDINGS as IN_NUMPY
+
+if TYPE_CHECKING:
+    from spdtokens.geometry.embeddings import Embedding, StackedEmbedding
 
 #: Of EEG, in square microvolts: a signal of 10 microvolts.
 USUAL_VARIANCE = 100.0
 #: Entries of matrices that are embedded at a time.
 PART_ENTRIES = 1 << 17
+#: The least eigenvalue: relative to the mean one, and absolute.
+FLOORS = {"relative": (1e-12, 0.0), "paper": (0.0, 1e-12)}
+#: A reference whose eigenvalues differ by less than this part has no principal directions.
+ROUND = 1e-4
+#: Filters per class, where there are channels enough.
+PER_CLASS = 2
+#: Of the mean variance, added to every variance that is compared: along directions that carry
+#: hardly anything, as after an average reference, ratios would be chance.
+SHRINKAGE = 0.003
 Array = NDArray[np.float64]
+
+
+def principal_axes(R: Array) -> Array:
+    """Rows that whiten ``R``: its principal directions, strongest first, over their deviations.
+
+    Where ``R`` is round, as the mean of recentred matrices is, rounding errors would choose the
+    directions: there the channels are taken as they come.
+
+    Parameters
+    ----------
+    R : ndarray, shape (..., d, d)
+
+    Returns
+    -------
+    P : ndarray, shape (..., d, d)
+        ``P R P' = I``.
+    """
+    w, V = np.linalg.eigh(R)
+    w, V = w[..., ::-1], V[..., ::-1]
+    # Which way a direction points is chance too: its largest entry is positive.
+    V = V * np.sign(np.take_along_axis(V, np.abs(V).argmax(-2)[..., None, :], axis=-2))
+    is_round = (w[..., 0] <= (1 + ROUND) * w[..., -1])[..., None, None]
+    V = np.where(is_round, np.eye(R.shape[-1]), V)
+    return np.asarray(V.swapaxes(-1, -2) / np.sqrt(w)[..., None])
+
+
+def class_filters(C: Array, y: ArrayLike) -> Array:
+    """Directions along which the variance of a class differs most from that of all.
+
+    Common spatial patterns of each class against all of them (of two classes those of one, which
+    are those of the other). Every trial counts alike, however strong, and so does every class.
+
+    Parameters
+    ----------
+    C : ndarray, shape (n, d, d) or (n, tokens, d, d)
+    y : array, shape (n,)
+
+    Returns
+    -------
+    F : ndarray, shape (k, d) or (tokens, k, d)
+        Two of each class where there are channels enough, else one, and never more than ``d``;
+        those that differ most of each class come first.
+    """
+    y = np.asarray(y)
+    names = np.unique(y)
+    d = C.shape[-1]
+    shares = C / np.trace(C, axis1=-2, axis2=-1)[..., None, None]
+    means = np.stack([shares[y == name].mean(0) for name in names])
+    means += SHRINKAGE / d * np.eye(d)
+    whitener = np.linalg.inv(np.linalg.cholesky(means.mean(0)))
+    per_class = max(1, min(PER_CLASS, d // len(names)))
+    if len(names) == 2:
+        means, per_class = means[:1], min(2 * per_class, d)
+    means = means[:d]  # one filter of each of more classes would be more than channels
+    ratios, V = np.linalg.eigh(whitener @ means @ whitener.swapaxes(-1, -2))
+    unlike = np.argsort(-np.abs(np.log(ratios)), axis=-1, kind="stable")[..., None, :per_class]
+    found = np.take_along_axis(V, unlike, axis=-1).swapaxes(-1, -2) @ whitener
+    # From (classes, ..., filters, d): the first filter of every class, then the second.
+    F = np.moveaxis(found, (-2, 0), (-3, -2)).reshape(*C.shape[1:-2], -1, d)[..., :d, :]
+    # Which way a filter points is chance: its largest entry is positive.
+    largest = np.take_along_axis(F, np.abs(F).argmax(-1)[..., None], axis=-1)
+    return np.asarray(F * np.sign(largest))
 
 
 def as_matrices(X: ArrayLike) -> Array:
@@ -166,7 +231,7 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Tags:
         """Say that input is three-dimensional, and whether labels are needed."""
         tags = matrix_tags(super().__sklearn_tags__())
-        tags.target_tags.required = "class_filters" in self.names
+        tags.target_tags.required = FILTERED in self.names
         return tags
 
     @property
@@ -192,13 +257,13 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
     reference_: Array | None
     filters_: Array | None
     tokens_: Tokens | None
-    _added: Embedding | Several | None  # to the registry, without NumPy code
+    _added: Embedding | StackedEmbedding | None  # to the registry, without NumPy code
 
     @one_thread()
     def fit_matrices(self, C: Array, y: ArrayLike | None = None) -> Self:
         """:meth:`fit` of matrices (n, m, d, d) that have been checked."""
-        kinds = [find_embedding(name) for name in self.names]
-        if not kinds or self.floor not in ("relative", "paper"):
+        names = self.names
+        if not names or self.floor not in FLOORS:
             raise UserError(
                 "embedding must be one or more names and floor 'relative' or 'paper', got "
                 f"{self.embedding!r} and {self.floor!r}."
@@ -209,27 +274,25 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
             self.scale_ = float(variances.mean()) / USUAL_VARIANCE
         self.n_features_in_ = C.shape[-1]
         self.n_matrices_ = C.shape[1]
-        self.n_tokens_ = self.n_matrices_ * len(self.names)
-        seen, floor = self.scaled(C), self._floor()
+        self.n_tokens_ = self.n_matrices_ * len(names)
+        seen, (relative, absolute) = self.scaled(C), FLOORS[self.floor]
         self.reference_ = self.filters_ = self.tokens_ = self._added = None
-        if any(name not in IN_NUMPY for name in self.names):
-            self._added = self._made({}).fit(seen, y)
+        if not set(names) <= set(IN_NUMPY):
+            self._added = self._in_torch().fit(seen, y)
             return self
-        at_reference = any(issubclass(kind, AtReference) for kind in kinds)
-        self.reference_ = riemannian_mean(seen) if at_reference else None
-        if any(kind.needs_labels for kind in kinds):
-            self.filters_ = class_filters(seen, as_labels(y, len(C), who="'class_filters'"))
-        whitened = any(name in AT_REFERENCE for name in self.names)
+        whitened, along = not set(AT_REFERENCE).isdisjoint(names), PRINCIPAL in names
+        R = riemannian_mean(seen) if whitened or along else None
+        if FILTERED in names:
+            self.filters_ = class_filters(seen, as_labels(y, len(C), who=repr(FILTERED)))
+        self.reference_ = R
         self.tokens_ = Tokens(
-            embeddings=self.names,
-            isometric=self.isometric,
-            relative=floor.relative,
-            absolute=floor.absolute,
-            scale=self.scale_,
-            whiteners=inverse_root(self.reference_) if whitened else None,  # type: ignore[arg-type]
-            axes=principal_axes(torch.from_numpy(self.reference_)).numpy()
-            if PRINCIPAL in self.names
-            else None,
+            names,
+            self.isometric,
+            relative,
+            absolute,
+            self.scale_,
+            whiteners=inverse_root(R) if R is not None and whitened else None,
+            axes=principal_axes(R) if R is not None and along else None,
             filters=self.filters_,
         )
         return self
@@ -251,31 +314,30 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         made.reference_ = None if W is None else np.asarray(np.linalg.inv(W.swapaxes(-1, -2) @ W))
         return made
 
-    def _floor(self) -> Floor:
-        return Floor.paper() if self.floor == "paper" else Floor()
-
     @property
-    def embedding_(self) -> Embedding | Several:
+    def embedding_(self) -> Embedding | StackedEmbedding:
         """The fitted embedding as torch computes it, with gradients; of matrices without a unit."""
         check_is_fitted(self)
-        if self._added is not None:
-            return self._added
-        fitted: dict[str, Any] = {}
-        if self.reference_ is not None:
-            fitted["reference"] = torch.from_numpy(self.reference_)
-        if self.filters_ is not None:
-            fitted["filters"] = torch.from_numpy(self.filters_)
-        return self._made(fitted)
+        return self._in_torch() if self._added is None else self._added
 
-    def _made(self, fitted: dict[str, Any]) -> Embedding | Several:
-        """The embedding, each member with the fitted tensors that it has."""
+    def _in_torch(self) -> Embedding | StackedEmbedding:
+        """The embedding, each member with the fitted arrays that it has."""
+        import torch
 
-        def filled(member: Embedding) -> Embedding:
-            return replace(member, **{k: v for k, v in fitted.items() if hasattr(member, k)})
+        from spdtokens.geometry.embeddings import StackedEmbedding, get_embeddings
+        from spdtokens.geometry.matrix_functions import Floor
 
-        made = get_embeddings(self.embedding, isometric=self.isometric, floor=self._floor())
-        if isinstance(made, Several):
-            return Several(tuple(map(filled, made.members)))
+        fitted = {"reference": self.reference_, "filters": self.filters_}
+
+        def filled(member: Any) -> Embedding:
+            found = {k: v for k, v in fitted.items() if v is not None and hasattr(member, k)}
+            return replace(member, **{k: torch.from_numpy(v) for k, v in found.items()})
+
+        made = get_embeddings(
+            self.embedding, isometric=self.isometric, floor=Floor(*FLOORS[self.floor])
+        )
+        if isinstance(made, StackedEmbedding):
+            return StackedEmbedding(tuple(map(filled, made.members)))
         return filled(made)
 
     def scaled(self, C: Array) -> Array:
@@ -331,7 +393,7 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         size = max(1, PART_ENTRIES // C[0].size)
         if len(C) <= size:
             return self._computed(C)
-        tokens = np.empty((len(C), self.n_tokens_, token_dim(C.shape[-1])))
+        tokens = np.empty((len(C), self.n_tokens_, C.shape[-1] * (C.shape[-1] + 1) // 2))
 
         def work(start: int) -> None:
             tokens[start : start + size] = self._computed(C[start : start + size])

@@ -2,108 +2,76 @@
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from spdtokens.errors import NotSPDError
-from spdtokens.geometry.arrays import numpy_too
+from spdtokens.runtime.threads import one_thread
 
 
-def noise_level(d: int, dtype: torch.dtype) -> float:
-    """Rounding error of the eigenvalues of a ``d x d`` matrix, relative to the largest one."""
-    return d * torch.finfo(dtype).eps
+def _array(C: Any) -> NDArray[Any]:
+    """The entries of an array or a tensor."""
+    return np.asarray(C.detach().cpu() if hasattr(C, "detach") else C)
 
 
-def _where(mask: Tensor) -> str:
+def _where(mask: NDArray[np.bool_]) -> str:
     """Name the first matrix that a mask of shape (...) marks, and count the others."""
-    bad = mask.nonzero()
     if mask.ndim == 0:
         return "the matrix"
-    first = ", ".join(str(i) for i in bad[0].tolist())
-    others = len(bad) - 1
-    count = f" (and {others} more of {mask.numel()})" if others else f" (of {mask.numel()})"
-    return f"matrix [{first}]{count}"
+    bad = np.argwhere(mask)
+    count = f"(and {len(bad) - 1} more of {mask.size})" if len(bad) > 1 else f"(of {mask.size})"
+    return f"matrix [{', '.join(map(str, bad[0]))}] {count}"
 
 
-def check_square(C: Tensor) -> None:
+def check_square(C: Any) -> None:
     """Refuse anything but a batch of square matrices of floating point numbers."""
     shape = tuple(C.shape)
-    if C.ndim < 2:
-        raise NotSPDError(
-            f"Expected matrices of shape (..., d, d), got an array of shape {shape}. "
-            "A token is turned back into a matrix by `from_token`."
-        )
-    if shape[-1] != shape[-2] or shape[-1] == 0:
-        hint = (
-            " It looks like raw trials (n, channels, samples): compute covariances first."
-            if C.ndim == 3 and shape[-1] > shape[-2] > 0
-            else ""
-        )
+    if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] == 0:
+        hint = ""
+        if len(shape) == 3 and shape[-1] > shape[-2] > 0:
+            hint = " It looks like raw trials (n, channels, samples): compute covariances first."
         raise NotSPDError(f"Expected square matrices (..., d, d), got shape {shape}.{hint}")
-    if not C.is_floating_point():
+    if "float" not in str(C.dtype):
         raise NotSPDError(
             f"Expected real floating point matrices, got dtype {C.dtype}. Convert them to float64."
         )
 
 
-def check_finite(C: Tensor) -> None:
+def check_finite(C: Any) -> None:
     """Refuse matrices with NaN or infinite entries."""
-    bad = ~torch.isfinite(C)
-    if bool(bad.any()):
-        mask = bad.any(-1).any(-1)
-        entry = bad[mask][0].nonzero()[0].tolist() if mask.ndim else bad.nonzero()[0].tolist()
+    bad = ~np.isfinite(_array(C))
+    if bad.any():
+        row, column = np.argwhere(bad)[0][-2:]
         raise NotSPDError(
-            f"Not finite: {_where(mask)} has NaN or infinity, first at row {entry[0]}, column "
-            f"{entry[1]}. Look for NaN samples or a constant-zero trial in the recording, and drop "
-            "or repair that trial."
+            f"Not finite: {_where(bad.any((-2, -1)))} has NaN or infinity, first at row {row}, "
+            f"column {column}. Look for NaN samples or a constant-zero trial in the recording, and "
+            "drop or repair that trial."
         )
 
 
-def check_symmetric(C: Tensor) -> None:
-    """Refuse matrices that differ from their transpose by more than rounding."""
-    # The absolute limit of a dtype is no limit at all here: entries may be of any unit.
-    asymmetry = (C - C.mT).abs().amax((-2, -1))
-    size = C.abs().amax((-2, -1))
-    tolerance = 4 * noise_level(C.shape[-1], C.dtype)
-    bad = asymmetry > tolerance * size
-    if bool(bad.any()):
-        worst = (asymmetry / size)[bad].flatten()[0].item()
-        raise NotSPDError(
-            f"Not symmetric: {_where(bad)} has entries that differ from their mirror image by "
-            f"{worst:.2g} of the largest entry (rounding allows {tolerance:.1g}). A covariance is "
-            "symmetric by construction; if only rounding is at fault, pass (C + C^T) / 2."
-        )
-
-
-def _refuse_eigenvalues(bad: Tensor, eigenvalues: Tensor, fault: str) -> None:
+def _refuse(bad: NDArray[np.bool_], eigenvalues: NDArray[Any], fault: str) -> None:
     """Raise for the first matrix marked ``bad`` (...), given its eigenvalues (..., d)."""
-    if bool(bad.any()):
+    if bad.any():
         own = eigenvalues[bad].reshape(-1, eigenvalues.shape[-1])[0]
         raise NotSPDError(
-            f"Not positive definite: {_where(bad)} {fault} (eigenvalues from {own[0].item():.3g} "
-            f"to {own[-1].item():.3g}). Remedies: a shrinkage estimator (such as 'oas' or 'lwf'), "
-            "more samples than channels in each window, or dropping flat, duplicated or "
+            f"Not positive definite: {_where(bad)} {fault} (eigenvalues from {own[0]:.3g} to "
+            f"{own[-1]:.3g}). Remedies: a shrinkage estimator (such as 'oas' or 'lwf'), more "
+            "samples than channels in each window, or dropping flat, duplicated or "
             "re-referenced-away channels."
         )
 
 
-def refuse_indefinite(eigenvalues: Tensor, tolerance: float) -> None:
-    """Refuse spectra that are negative beyond rounding, or have nothing positive at all.
-
-    Parameters
-    ----------
-    eigenvalues : Tensor, shape (..., d)
-        In ascending order.
-    tolerance : float
-        Rounding noise relative to the largest eigenvalue.
-    """
-    smallest, largest = eigenvalues[..., 0], eigenvalues[..., -1]
-    _refuse_eigenvalues(largest <= 0, eigenvalues, "has no positive eigenvalue")
-    _refuse_eigenvalues(smallest < -tolerance * largest, eigenvalues, "has a negative eigenvalue")
+def refuse_indefinite(eigenvalues: Any, tolerance: float) -> None:
+    """Refuse ascending spectra (..., d) that are negative beyond rounding, or nowhere positive."""
+    w = _array(eigenvalues)
+    _refuse(np.asarray(w[..., -1] <= 0), w, "has no positive eigenvalue")
+    _refuse(np.asarray(w[..., 0] < -tolerance * w[..., -1]), w, "has a negative eigenvalue")
 
 
-@numpy_too
-def check_spd(C: Tensor) -> None:
+@one_thread()
+def check_spd(C: Any) -> None:
     """Refuse anything but symmetric positive definite matrices.
 
     Positive definite means here: the smallest eigenvalue stands above the rounding noise of the
@@ -118,23 +86,32 @@ def check_spd(C: Tensor) -> None:
     NotSPDError
         Naming the first offending matrix, what is wrong with it, and the remedy.
     """
+    C = _array(C)
     check_square(C)
-    if C.numel() == 0:
-        raise NotSPDError(f"Got no matrices: the array has shape {tuple(C.shape)}.")
+    if C.size == 0:
+        raise NotSPDError(f"Got no matrices: the array has shape {C.shape}.")
     check_finite(C)
-    check_symmetric(C)
-    tolerance = noise_level(C.shape[-1], C.dtype)
-    C = C.double()
-    # A Cholesky decomposition proves it ten times faster than eigenvalues do. The Frobenius norm is
-    # no less than the largest eigenvalue; scaled by it, no entry over- or underflows.
-    norm = torch.linalg.matrix_norm(C)[..., None, None]
-    shifted = C / norm - tolerance * torch.eye(C.shape[-1], dtype=C.dtype, device=C.device)
-    if not bool(torch.linalg.cholesky_ex(shifted).info.any()):
-        return
-    eigenvalues = torch.linalg.eigvalsh(C)
-    refuse_indefinite(eigenvalues, tolerance)
-    _refuse_eigenvalues(
-        eigenvalues[..., 0] <= tolerance * eigenvalues[..., -1],
-        eigenvalues,
-        "is singular to rounding",
-    )
+    d = C.shape[-1]
+    noise = d * float(np.finfo(C.dtype).eps)
+    # The absolute limit of a dtype is no limit at all here: entries may be of any unit.
+    asymmetry = np.abs(C - C.swapaxes(-1, -2)).max((-2, -1))
+    size = np.abs(C).max((-2, -1))
+    bad = np.asarray(asymmetry > 4 * noise * size)
+    if bad.any():
+        raise NotSPDError(
+            f"Not symmetric: {_where(bad)} has entries that differ from their mirror image by "
+            f"{(asymmetry / size)[bad].flat[0]:.2g} of the largest entry (rounding allows "
+            f"{4 * noise:.1g}). A covariance is symmetric by construction; if only rounding is at "
+            "fault, pass (C + C^T) / 2."
+        )
+    C = C.astype(np.float64, copy=False)
+    # A Cholesky decomposition proves it ten times faster than eigenvalues do. d times the largest
+    # entry is no less than the largest eigenvalue; scaled by it, nothing over- or underflows.
+    bound = np.where(size > 0, d * size.astype(np.float64), 1.0)[..., None, None]
+    try:
+        np.linalg.cholesky(C / bound - noise * np.eye(d))
+    except np.linalg.LinAlgError:
+        eigenvalues = np.linalg.eigvalsh(C)
+        refuse_indefinite(eigenvalues, noise)
+        singular = np.asarray(eigenvalues[..., 0] <= noise * eigenvalues[..., -1])
+        _refuse(singular, eigenvalues, "is singular to rounding")

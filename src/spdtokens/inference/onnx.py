@@ -19,9 +19,16 @@ from spdtokens._extras import how_to_install
 from spdtokens._files import written_whole
 from spdtokens.errors import DeployError
 from spdtokens.runtime import Decoder, load_model
-from spdtokens.runtime.networks import Discriminant, Transformers
-from spdtokens.runtime.onnx_network import BIAS, PROBABILITIES, TOKENS, file_digest
-from spdtokens.runtime.transformer import FoldedBlock, FoldedTransformer
+from spdtokens.runtime.networks import (
+    BIAS,
+    PROBABILITIES,
+    TOKENS,
+    Discriminant,
+    FoldedBlock,
+    FoldedTransformer,
+    Transformers,
+    file_digest,
+)
 
 #: The oldest with a layer norm of its own, and the file version that came with it.
 OPSET, IR_VERSION = 17, 8

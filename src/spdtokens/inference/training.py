@@ -28,7 +28,7 @@ from spdtokens.inference.convert import as_decoder
 from spdtokens.reporting.page import write_page
 from spdtokens.reporting.report import report_of
 from spdtokens.runtime import Decoder, model_bytes
-from spdtokens.runtime.claims import names
+from spdtokens.runtime.model_file import names
 
 #: Method of a preset, in the words of ``spdtokens methods``.
 METHODS = {"recommended": "recommended", "paper": "token-log-euclidean"}

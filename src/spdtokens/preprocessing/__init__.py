@@ -1,9 +1,8 @@
 """EEG in, SPD matrices out: filter banks, windows, covariances."""
 
 from spdtokens.preprocessing.bands import Band, resolve_bands, stimulus_bands
-from spdtokens.preprocessing.filterbank import FilterBankCovariances
+from spdtokens.preprocessing.filterbank import FilterBankCovariances, StandardTrials
 from spdtokens.preprocessing.filters import CausalFilter, causal, zero_phase, zero_phase_tensor
-from spdtokens.preprocessing.standard import StandardTrials
 
 __all__ = [
     "Band",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from spdtokens.errors import SignalError
 
@@ -17,12 +18,13 @@ class Band:
     high: float | None
 
     def __str__(self) -> str:
-        if self.low is None and self.high is None:
-            return "unfiltered"
-        if self.low is None:
-            return f"below {self.high:g} Hz"
-        if self.high is None:
-            return f"above {self.low:g} Hz"
+        match self.low, self.high:
+            case None, None:
+                return "unfiltered"
+            case None, high:
+                return f"below {high:g} Hz"
+            case low, None:
+                return f"above {low:g} Hz"
         return f"{self.low:g}-{self.high:g} Hz"
 
 
@@ -71,17 +73,9 @@ def stimulus_bands(
     )
 
 
-def ssvep_bands(frequencies: Sequence[float], seconds: float) -> tuple[Band, ...]:
-    """Bands of two widths around each stimulus frequency and its harmonic, and four wide ones.
-
-    Parameters
-    ----------
-    frequencies : sequence of float
-        Flicker frequencies in Hz.
-    seconds : float
-        Length of the window; bands are a little wider than it resolves.
-    """
-    least = 0.5001 / seconds  # whatever rounding does
+def _ssvep_bands(frequencies: Sequence[float], seconds: float) -> tuple[Band, ...]:
+    """Bands of two widths around each stimulus frequency and its harmonic, and four wide ones."""
+    least = 0.5001 / seconds  # a little wider than the window resolves, whatever rounding does
     widths = dict.fromkeys(max(width, least) for width in SSVEP_HALF_WIDTHS)
     narrow = [stimulus_bands(frequencies, half_width=width) for width in widths]
     return (*(band for bands in narrow for band in bands), *SSVEP_CONTEXT)
@@ -108,34 +102,30 @@ def resolve_bands(
                 raise SignalError(
                     f"bands={bands!r} needs the flicker frequencies: pass stimulus_hz=(13, 17, 21)."
                 )
-            if bands == "ssvep":
-                return ssvep_bands(stimulus_hz, seconds)
-            return stimulus_bands(stimulus_hz)
+            is_narrow = bands == "stimulus"
+            return stimulus_bands(stimulus_hz) if is_narrow else _ssvep_bands(stimulus_hz, seconds)
         if bands in PRESETS:
             return PRESETS[bands]
-        pairs = [part.split("-") for part in bands.split(",")]
-        if not bands[:1].isdigit() or any(len(pair) != 2 for pair in pairs):
+        if not bands[:1].isdigit():
             known = ", ".join([*PRESETS, *OF_STIMULI])
             raise SignalError(
                 f"There are no bands {bands!r}. Choose from {known}, or give edges in Hz such as "
                 "'8-13,13-30'."
             )
-        bands = [(low, high) for low, high in pairs]  # type: ignore[misc]
-    resolved = tuple(band if isinstance(band, Band) else _pair(band) for band in bands)
-    if not resolved:
+        bands = [part.split("-") for part in bands.split(",")]  # type: ignore[misc]
+    if not len(bands):
         raise SignalError("The list of bands is empty; use 'none' for no filtering.")
-    return resolved
+    return tuple(band if isinstance(band, Band) else _pair(band) for band in bands)
 
 
-def _pair(pair: tuple[float | None, float | None]) -> Band:
+def _pair(pair: Any) -> Band:
     try:
-        low, high = pair
-        band = Band(*(None if x is None else float(x) for x in (low, high)))
-    except (TypeError, ValueError) as error:
-        raise SignalError(f"A band is a pair (low, high) in Hz, got {pair!r}.") from error
-    if (band.low or 0.0) < 0 or (band.high is not None and band.high <= (band.low or 0.0)):
-        raise SignalError(f"Band {pair!r}: the low edge must be below the high one, none negative.")
-    return band
+        low, high = (None if x is None else float(x) for x in pair)
+    except (TypeError, ValueError):
+        low = high = -1.0
+    if (low or 0.0) < 0 or (high is not None and not high > (low or 0.0)):
+        raise SignalError(f"A band is (low, high) in Hz with 0 <= low < high, got {pair!r}.")
+    return Band(low, high)
 
 
 def cut_bands(
@@ -215,21 +205,17 @@ def check_band(band: Band, sfreq: float, seconds: float) -> None:
     seconds : float
         Length of the window from which a covariance is computed.
     """
-    nyquist = sfreq / 2
-    if band.high is not None and band.high >= nyquist:
+    nyquist, low, high = sfreq / 2, band.low or 0.0, band.high
+    if low >= nyquist or (high is not None and high >= nyquist):
         raise SignalError(
-            f"Band {band}: at {sfreq:g} samples a second there is nothing above {nyquist:g} Hz. "
-            "Lower the band's upper edge, or use data with a higher sampling rate."
+            f"Band {band}: at {sfreq:g} samples per second there is nothing above {nyquist:g} Hz. "
+            "Lower the band's edges, or use data with a higher sampling rate."
         )
-    if band.low is not None and band.low >= nyquist:
-        raise SignalError(f"Band {band}: it begins above {nyquist:g} Hz, half the sampling rate.")
-    if band.low is not None and band.high is not None:
-        width = band.high - band.low
-        if width * seconds < 1:
-            raise SignalError(
-                f"Band {band} is {width:g} Hz wide, but a window of {seconds:g} s resolves no "
-                f"less than {1 / seconds:.2g} Hz. Widen the band or lengthen the window."
-            )
+    if band.low is not None and high is not None and (high - low) * seconds < 1:
+        raise SignalError(
+            f"Band {band} is {high - low:g} Hz wide, but a window of {seconds:g} s resolves no "
+            f"less than {1 / seconds:.2g} Hz. Widen the band or lengthen the window."
+        )
 
 
 # Which bands and windows of a trial become tokens.
@@ -255,19 +241,16 @@ def resolve_windows(windows: WindowSpec | None, begin: float, end: float) -> tup
     begin, end : float
         The stretch, in seconds.
     """
-    if windows is None or isinstance(windows, str):
-        if windows is not None and windows not in WINDOWS:
-            raise SignalError(
-                f"There are no windows {windows!r}. Choose from {', '.join(WINDOWS)}, or give "
-                "pairs in seconds such as [(0.5, 2.5)]."
-            )
+    if windows is None or (isinstance(windows, str) and windows in WINDOWS):
         parts = WINDOWS[windows or "whole"]
         return tuple((begin + a * (end - begin), begin + b * (end - begin)) for a, b in parts)
     try:
-        return tuple((float(left), float(right)) for left, right in windows)
+        pairs: Any = windows
+        return tuple((float(left), float(right)) for left, right in pairs)
     except (TypeError, ValueError) as error:
         raise SignalError(
-            f"windows must be pairs in seconds such as [(0.5, 2.5)], got {windows!r}."
+            f"windows must be one of {', '.join(WINDOWS)}, or pairs in seconds such as "
+            f"[(0.5, 2.5)], got {windows!r}."
         ) from error
 
 
@@ -327,11 +310,9 @@ def plan_tokens(
     shortest = min((right - left for left, right in chosen), default=0.0)
     if shortest <= 0:
         raise SignalError(f"windows must be one or more, each ending after it begins: {windows!r}.")
-    if bands is None:
-        bands = default_bands(DEFAULT, sfreq, shortest)
-    elif isinstance(bands, str) and bands == "ssvep":
+    if bands is None or (isinstance(bands, str) and bands == "ssvep"):
         # Made for the data by us: what the rate cannot carry is left out.
-        bands = default_bands(bands, sfreq, shortest, stimulus_hz)
+        bands = default_bands(bands or DEFAULT, sfreq, shortest, stimulus_hz)
     resolved = resolve_bands(bands, stimulus_hz, shortest)
     slices = []
     for left, right in chosen:

@@ -1,4 +1,4 @@
-"""From EEG trials to SPD matrices, as a scikit-learn transformer."""
+"""From EEG trials to SPD matrices, or to standard trials, as scikit-learn transformers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from spdtokens._labels import as_groups, as_labels
 from spdtokens.errors import SignalError
-from spdtokens.geometry import check_spd
-from spdtokens.geometry.parallel import share_out
-from spdtokens.geometry.tokens import ArrayOutputMixin
+from spdtokens.geometry.tokens import ArrayOutputMixin, matrix_tags
+from spdtokens.geometry.validation import check_spd
 from spdtokens.preprocessing.bands import (
     Band,
     BandSpec,
@@ -26,24 +25,116 @@ from spdtokens.preprocessing.bands import (
     plan_tokens,
     refuse_short_windows,
 )
-from spdtokens.preprocessing.checks import as_trials, check_duplicates, check_trials
 from spdtokens.preprocessing.covariance import (
     ESTIMATORS,
-    MICROVOLT,
-    PAPER_EPSILON,
     PROTOTYPES,
-    Prototypes,
     estimate,
+    fit_prototype,
+    paper_epsilon,
 )
-from spdtokens.preprocessing.filters import delay_samples, make_front
+from spdtokens.preprocessing.filters import make_front
 from spdtokens.runtime.signals import ESTIMATORS as OF_RUNTIME
 from spdtokens.runtime.signals import Front
-from spdtokens.runtime.threads import one_thread
+from spdtokens.runtime.threads import one_thread, share_out
 
 #: Samples, over all channels and trials, that are filtered at a time.
 CHUNK_SAMPLES = 1 << 18
 Array = NDArray[np.float64]
 Folds = Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]]
+
+
+def as_trials(X: ArrayLike) -> NDArray[Any]:
+    """An array of trials (n, channels, samples) from whatever can be made one.
+
+    Raises
+    ------
+    SignalError
+        For another shape, no trials, or values that are not real numbers.
+    """
+    X = np.asarray(X)
+    if X.dtype.kind in "OUS":
+        try:
+            X = X.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise SignalError(f"Trials must be real numbers, got {X.dtype}: {error}.") from error
+    if X.dtype.kind not in "fiub":
+        raise SignalError(
+            f"Trials must be real numbers, got {X.dtype}. Complex data not supported."
+        )
+    if X.ndim != 3 or 0 in X.shape:
+        raise SignalError(
+            f"Expected trials (n, channels, samples), none of them 0, got shape {X.shape}. Reshape "
+            "your data."
+        )
+    return X
+
+
+def _names(channels: NDArray[np.int64], ch_names: tuple[str, ...] | None) -> str:
+    shown = [ch_names[c] if ch_names else f"number {c}" for c in channels[:5]]
+    more = f" and {len(channels) - 5} more" if len(channels) > 5 else ""
+    return ("channel " if len(channels) == 1 else "channels ") + ", ".join(shown) + more
+
+
+def check_trials(X: NDArray[Any], ch_names: tuple[str, ...] | None = None) -> None:
+    """Refuse trials from which no covariance can be computed.
+
+    Parameters
+    ----------
+    X : ndarray, shape (n, channels, samples)
+    ch_names : tuple of str, optional
+        For the messages.
+
+    Raises
+    ------
+    SignalError
+        For NaN or infinity, a flat channel, a channel that repeats another, or fewer samples than
+        two.
+    """
+    if X.shape[-1] < 2:
+        raise SignalError(f"Trials of {X.shape[-1]} sample have no covariance.")
+    finite = np.isfinite(X)
+    if not finite.all():
+        trial, channel, sample = np.argwhere(~finite)[0]
+        count = int((~finite).any((1, 2)).sum())
+        raise SignalError(
+            f"Trial {trial}, {_names(np.array([channel]), ch_names)}, sample {sample} is not a "
+            f"number (in {count} of {len(X)} trials). Drop these trials or repair them, say by "
+            "interpolation."
+        )
+    spread = np.ptp(X, axis=-1)
+    flat = spread == 0
+    if flat.any():
+        trial = int(np.argwhere(flat)[0][0])
+        raise SignalError(
+            f"Flat: {_names(np.flatnonzero(flat[trial]), ch_names)} in trial {trial}; "
+            f"{int(flat.any(1).sum())} of {len(X)} trials have a flat channel. Drop the channel if "
+            "it is dead, else these trials."
+        )
+
+
+def check_duplicates(C: NDArray[Any], ch_names: tuple[str, ...] | None = None) -> None:
+    """Refuse channels that are multiples of each other, seen in covariances (n, d, d)."""
+    deviation = np.sqrt(np.diagonal(C, axis1=-2, axis2=-1))
+    correlation = np.abs(C) / (deviation[..., :, None] * deviation[..., None, :])
+    lowest = correlation.min(0)  # in every trial
+    same = np.argwhere(np.triu(lowest > 1 - 1e-9, 1))
+    if len(same):
+        raise SignalError(
+            f"In every trial {_names(same[0], ch_names)} carry the same signal. Drop one of them: "
+            "a covariance with both is singular."
+        )
+
+
+def _like_fitted(estimator: Any, X: ArrayLike) -> NDArray[Any]:
+    """Trials of as many channels and samples as a fitted estimator has seen."""
+    check_is_fitted(estimator)
+    X = as_trials(X)
+    if X.shape[1:] != (estimator.n_features_in_, estimator.n_samples_):
+        raise SignalError(
+            f"{type(estimator).__name__} was fitted to trials of {estimator.n_features_in_} "
+            f"channels and {estimator.n_samples_} samples, got {X.shape[1]} and {X.shape[2]}."
+        )
+    return X
 
 
 class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
@@ -163,9 +254,7 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         """Say that input is three-dimensional, and whether labels are needed."""
-        tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = False
-        tags.input_tags.three_d_array = True
+        tags = matrix_tags(super().__sklearn_tags__())
         tags.target_tags.required = self.needs_labels
         return tags
 
@@ -226,14 +315,7 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
         -------
         C : ndarray, shape (n, d, d), or (n, m, d, d) for several bands or windows
         """
-        check_is_fitted(self)
-        X = as_trials(X)
-        if X.shape[1:] != (self.n_features_in_, self.n_samples_):
-            raise SignalError(
-                f"{type(self).__name__} was fitted to trials of {self.n_features_in_} channels and "
-                f"{self.n_samples_} samples, got {X.shape[1]} and {X.shape[2]}."
-            )
-        return self._matrices(X)
+        return self._matrices(_like_fitted(self, X))
 
     def refitted(
         self, X: ArrayLike, y: ArrayLike, folds: Folds, groups: ArrayLike | None = None
@@ -271,10 +353,11 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
         made = []
         others = np.setdiff1d(np.arange(len(y)), train)
         for piece in pieces:
-            prototypes = Prototypes(self.estimator, self.n_filters, self.cross_fit)
-            mine = prototypes.fit(piece[train], y[train], groups)
+            prototype, mine = fit_prototype(
+                piece[train], y[train], self.estimator, self.n_filters, self.cross_fit, groups
+            )
             C = np.empty((len(piece), *mine.shape[1:]))
-            C[train], C[others] = mine, prototypes.transform(piece[others])
+            C[train], C[others] = mine, prototype.covariances(piece[others])
             made.append(C)
         return self._checked(self.front_.regularised(np.stack(made, axis=1)))
 
@@ -298,7 +381,12 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
         if self.filtering not in ("zero-phase", "causal"):
             raise SignalError(f"filtering is 'zero-phase' or 'causal', not {self.filtering!r}.")
         n = X.shape[-1]
-        delays = delay_samples(self.delays, self.sfreq, n)
+        delays = tuple(round(delay * self.sfreq) for delay in self.delays)
+        if not all(1 <= delay < n for delay in delays):
+            raise SignalError(
+                f"delays={self.delays!r} are {delays} samples; each must be at least 1 and below "
+                f"the {n} of a trial."
+            )
         if self.decimate and (delays or self.filtering == "causal"):
             raise SignalError(
                 "decimate=True needs zero-phase filters and no delays, got "
@@ -331,18 +419,9 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
             covariance=kind,
             other=None if kind in OF_RUNTIME else partial(estimate, estimator=kind),
             relative=0.0 if self.estimator == "paper" else float(self.regularisation),
-            absolute=self._paper_epsilon() if self.estimator == "paper" else 0.0,
+            absolute=paper_epsilon(self.unit_in_volts) if self.estimator == "paper" else 0.0,
         )
         return X
-
-    def _paper_epsilon(self) -> float:
-        if self.unit_in_volts is None:
-            raise SignalError(
-                "estimator='paper' adds 1e-6 square microvolts, and the unit of the signal is not "
-                "known. Pass unit_in_volts (1e-6 for microvolts, 1 for volts), or use "
-                "estimator='sample', which adds a share of the variance."
-            )
-        return PAPER_EPSILON * (MICROVOLT / self.unit_in_volts) ** 2
 
     def _fit_averages(
         self, X: NDArray[Any], y: ArrayLike | None, groups: ArrayLike | None
@@ -350,12 +429,13 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
         """Covariances (n, m, d, d) of training trials, while class averages are learnt."""
         y = as_labels(y, len(X), SignalError, f"estimator={self.estimator!r}")
         check_trials(X)
-        together = None if groups is None else np.asarray(groups)
         prototypes, matrices = [], []
         for piece in self.front_.pieces(X):
-            made = Prototypes(self.estimator, self.n_filters, self.cross_fit)
-            matrices.append(made.fit(piece, y, together))
-            prototypes.append(made.prototype())
+            prototype, C = fit_prototype(
+                piece, y, self.estimator, self.n_filters, self.cross_fit, groups
+            )
+            matrices.append(C)
+            prototypes.append(prototype)
         self.front_ = replace(self.front_, prototypes=tuple(prototypes))
         return self._checked(self.front_.regularised(np.stack(matrices, axis=1)))
 
@@ -386,3 +466,91 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
 
     def _single(self, C: Array) -> Array:
         return C[:, 0] if self.n_matrices_ == 1 else C
+
+
+class StandardTrials(ArrayOutputMixin, BaseEstimator):
+    """Filter trials into one band, cut them to one window, standardise every channel.
+
+    Mean and standard deviation of a channel are those of all training trials, so that the strength
+    of a trial is kept and the unit of the signal is not.
+
+    Parameters
+    ----------
+    sfreq : float
+        Sampling rate in Hz.
+    bands : str or sequence of pairs, default=None
+        One band, or ``'none'``; by default that of :class:`~spdtokens.FilterBankCovariances`.
+    windows : sequence of pairs, default=None
+        One window, in seconds on the clock of ``tmin``; the whole trial by default.
+    tmin : float, default=0.0
+        Time of a trial's first sample in seconds.
+
+    Attributes
+    ----------
+    mean_, scale_ : ndarray, shape (channels, 1)
+    n_features_in_ : int
+        Number of channels.
+    n_samples_ : int
+        Samples of a trial, before the window is cut.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens import StandardTrials
+    >>> X = np.random.default_rng(0).standard_normal((10, 4, 500))
+    >>> StandardTrials(250, windows=[(0.5, 1.5)]).fit_transform(X).shape
+    (10, 4, 250)
+    """
+
+    def __init__(
+        self,
+        sfreq: float,
+        *,
+        bands: BandSpec | None = None,
+        windows: WindowSpec | None = None,
+        tmin: float = 0.0,
+    ) -> None:
+        self.sfreq = sfreq
+        self.bands = bands
+        self.windows = windows
+        self.tmin = tmin
+
+    def __sklearn_tags__(self) -> Tags:
+        """Say that input is three-dimensional."""
+        return matrix_tags(super().__sklearn_tags__())
+
+    @one_thread()
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:  # noqa: ARG002
+        """Learn mean and standard deviation of every channel of trials (n, channels, samples)."""
+        X = as_trials(X)
+        plan = plan_tokens(
+            sfreq=self.sfreq,
+            n_samples=X.shape[-1],
+            bands=self.bands,
+            windows=self.windows,
+            tmin=self.tmin,
+        )
+        if len(plan.names) != 1:
+            raise SignalError(
+                f"A network on raw trials takes one band and one window, got {len(plan.names)}: "
+                f"{', '.join(plan.names)}."
+            )
+        check_trials(X)
+        self.n_features_in_, self.n_samples_ = X.shape[1:]
+        self._front = make_front(plan.bands, self.sfreq, X.shape[-1], slices=plan.slices)
+        cut = self._cut(X)
+        self.mean_ = cut.mean((0, 2), keepdims=True)[0]
+        self.scale_ = cut.std((0, 2), keepdims=True)[0]
+        return self
+
+    @one_thread()
+    def transform(self, X: ArrayLike) -> Array:
+        """Standard trials (n, channels, samples of the window)."""
+        X = _like_fitted(self, X)
+        check_trials(X)
+        standard: Array = (self._cut(X) - self.mean_) / self.scale_
+        return standard
+
+    def _cut(self, X: NDArray[Any]) -> Array:
+        (piece,) = self._front.pieces(X)
+        return piece

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.fft
 import scipy.signal
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from spdtokens.errors import SignalError
 from spdtokens.preprocessing.bands import UNFILTERED, Band
-from spdtokens.runtime.signals import Front
+from spdtokens.runtime.signals import Front, response
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 ORDER = 4
 #: What a filter may pass of frequencies that a decimated signal cannot carry.
@@ -30,27 +30,40 @@ FloatArray = NDArray[np.float64]
 
 def butterworth(band: Band, sfreq: float, order: int = ORDER) -> FloatArray:
     """Second-order sections of a Butterworth filter, shape (sections, 6)."""
-    if band.low is not None and band.high is not None:
-        edges: Any = (band.low, band.high)
-        return scipy.signal.butter(order, edges, "bandpass", fs=sfreq, output="sos")
-    if band.low is not None:
-        return scipy.signal.butter(order, band.low, "highpass", fs=sfreq, output="sos")
-    if band.high is not None:
-        return scipy.signal.butter(order, band.high, "lowpass", fs=sfreq, output="sos")
-    return np.array([[1.0, 0, 0, 1, 0, 0]])
-
-
-def _ringing(band: Band, sfreq: float, samples: int) -> int:
-    """Samples to pad at each side: the filter's memory, as far as the signal can supply it."""
-    edges = [f for f in (band.low, band.high) if f is not None]
-    width = edges[1] - edges[0] if len(edges) == 2 else (edges[0] if edges else sfreq)
-    return min(samples - 1, int(np.ceil(3 * sfreq / width)))
+    edges: Any = [edge for edge in (band.low, band.high) if edge is not None]
+    if not edges:
+        return np.array([[1.0, 0, 0, 1, 0, 0]])
+    kind = "lowpass" if band.low is None else "highpass" if band.high is None else "bandpass"
+    edges = edges[0] if len(edges) == 1 else edges
+    return scipy.signal.butter(order, edges, kind, fs=sfreq, output="sos")
 
 
 def reach(bands: Sequence[Band], sfreq: float, samples: int) -> int:
-    """Samples by which trials are continued at each side before they are filtered into bands."""
-    real = [band for band in bands if band != UNFILTERED]
-    return max((_ringing(band, sfreq, samples) for band in real), default=0)
+    """Samples by which trials are continued at each side before they are filtered into bands.
+
+    The filters' memory, as far as a trial can supply it.
+    """
+    edges = [[f for f in (band.low, band.high) if f is not None] for band in bands]
+    widths = [e[1] - e[0] if len(e) == 2 else e[0] for e in edges if e]
+    return min(samples - 1, max((int(np.ceil(3 * sfreq / width)) for width in widths), default=0))
+
+
+def transform_length(samples: int, pad: int) -> int:
+    """Length of the Fourier transform of a trial that is continued by ``pad`` at each side."""
+    return int(scipy.fft.next_fast_len(samples + 3 * pad, real=True))
+
+
+@lru_cache(maxsize=1024)
+def decimated_length(band: Band, sfreq: float, length: int) -> int:
+    """Samples that carry a band, of the ``length`` samples of a transform.
+
+    What the band's filter passes of frequencies above half the new rate is at most
+    :data:`LEAST_GAIN`.
+    """
+    passed = np.flatnonzero(np.abs(response(butterworth(band, sfreq), length)) ** 2 > LEAST_GAIN)
+    # In steps of sqrt 2, so that neighbouring bands have the same length and go together.
+    halvings = max(0, int(2 * np.log2(length / (2 * (int(passed[-1]) + 1))))) / 2
+    return min(length, int(scipy.fft.next_fast_len(int(np.ceil(length / 2**halvings)), real=True)))
 
 
 def make_front(
@@ -85,8 +98,6 @@ def make_front(
         length = transform_length(n_samples, pad)
     else:  # a causal filter has no samples to continue into: room for the products to end
         length = int(scipy.fft.next_fast_len(2 * n_samples, real=True))
-    rest: dict[str, Any] = {"delays": (), "covariance": "sample", "prototypes": ()}
-    rest |= {"relative": 0.0, "absolute": 0.0, "scale": 1.0}
     return Front(
         n_samples=n_samples,
         filtering=filtering,
@@ -96,7 +107,7 @@ def make_front(
         length=length,
         decimated=[decimated_length(band, sfreq, length) for band in bands] if decimate else None,
         slices=((0, n_samples),) if slices is None else slices,
-        **rest | more,
+        **more,
     )
 
 
@@ -143,59 +154,27 @@ def zero_phase_tensor(X: Tensor, bands: Sequence[Band], sfreq: float) -> list[Te
     -------
     filtered : list of Tensor of float64, shape (..., samples)
     """
+    import torch
+
     X = X.double()
-    if all(band == UNFILTERED for band in bands):
+    front = make_front(bands, sfreq, X.shape[-1])
+    if all(gain is None for gain in front.gains):
         return [X for _ in bands]
-    samples = X.shape[-1]
+    n, pad = front.n_samples, front.pad
     # A constant offset passes through reflection untouched but would ring: take it out first.
     offset = X.mean(-1, keepdim=True)
-    pad = reach(bands, sfreq, samples)
-    length = transform_length(samples, pad)
-    spectrum = torch.fft.rfft(_odd_reflection(X - offset, pad), length)
+    Z = X - offset
+    before = 2 * Z[..., :1] - Z[..., 1 : pad + 1].flip(-1)
+    after = 2 * Z[..., -1:] - Z[..., -pad - 1 : -1].flip(-1)
+    spectrum = torch.fft.rfft(torch.cat([before, Z, after], -1), front.length)
     found = []
-    for band in bands:
-        if band == UNFILTERED:
+    for gain, passes in zip(front.gains, front.passes_offset, strict=True):
+        if gain is None:
             found.append(X)
             continue
-        gain = torch.from_numpy(_zero_phase_gain(band, sfreq, length)).to(X.device)
-        out = torch.fft.irfft(spectrum * gain, length)[..., pad : pad + samples]
-        found.append(out + offset if band.low is None else out)
+        out = torch.fft.irfft(spectrum * torch.from_numpy(gain).to(X.device), front.length)
+        found.append(out[..., pad : pad + n] + offset if passes else out[..., pad : pad + n])
     return found
-
-
-def transform_length(samples: int, pad: int) -> int:
-    """Length of the Fourier transform of a trial that is continued by ``pad`` at each side."""
-    return int(scipy.fft.next_fast_len(samples + 3 * pad, real=True))
-
-
-@lru_cache(maxsize=1024)
-def decimated_length(band: Band, sfreq: float, length: int) -> int:
-    """Samples that carry a band, of the ``length`` samples of a transform.
-
-    What the band's filter passes of frequencies above half the new rate is at most
-    :data:`LEAST_GAIN`.
-    """
-    passed = np.flatnonzero(_zero_phase_gain(band, sfreq, length) > LEAST_GAIN)
-    # In steps of sqrt 2, so that neighbouring bands have the same length and go together.
-    halvings = max(0, int(2 * np.log2(length / (2 * (int(passed[-1]) + 1))))) / 2
-    return min(length, int(scipy.fft.next_fast_len(int(np.ceil(length / 2**halvings)), real=True)))
-
-
-@lru_cache(maxsize=1024)
-def _zero_phase_gain(band: Band, sfreq: float, length: int) -> FloatArray:
-    """Gain of the filter applied forwards and backwards, at the frequencies of ``rfft``."""
-    frequencies = np.fft.rfftfreq(length, 1 / sfreq)
-    _, response = scipy.signal.sosfreqz(butterworth(band, sfreq), worN=frequencies, fs=sfreq)
-    gain: FloatArray = np.abs(response) ** 2
-    return gain
-
-
-def _odd_reflection(X: Tensor, pad: int) -> Tensor:
-    """Continue signals past their ends, mirrored in the end points: (..., samples + 2 pad)."""
-    first, last = X[..., :1], X[..., -1:]
-    before = 2 * first - X[..., 1 : pad + 1].flip(-1)
-    after = 2 * last - X[..., -pad - 1 : -1].flip(-1)
-    return torch.cat([before, X, after], -1)
 
 
 class CausalFilter:
@@ -237,24 +216,3 @@ class CausalFilter:
 def causal(X: NDArray[Any], bands: Sequence[Band], sfreq: float) -> list[FloatArray]:
     """Filter whole trials (..., samples) as a live system would; one array a band."""
     return CausalFilter(bands, sfreq).process(X)
-
-
-# Delays of a signal that is put beside its past.
-
-
-def delay_samples(delays: Sequence[float], sfreq: float, n_samples: int) -> tuple[int, ...]:
-    """Delays in samples.
-
-    Raises
-    ------
-    SignalError
-        For a delay that is less than a sample or not shorter than a trial.
-    """
-    samples = tuple(round(delay * sfreq) for delay in delays)
-    for delay, n in zip(delays, samples, strict=True):
-        if not 1 <= n < n_samples:
-            raise SignalError(
-                f"A delay of {delay:g} s is {n} samples; it is at least 1 and less than the "
-                f"{n_samples} of a trial."
-            )
-    return samples

@@ -5,7 +5,7 @@ device on which only Python and NumPy are installed.
 """
 
 from .decoder import Decoder, Session
-from .errors import DecoderError
 from .model_file import load_model, model_bytes
+from .tokens import DecoderError
 
 __all__ = ["Decoder", "DecoderError", "Session", "load_model", "model_bytes"]

@@ -9,13 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import DecoderError
-from .matrices import Array
 from .networks import Network
-from .recentring import moved, seen_from
 from .signals import Front
 from .threads import one_thread
-from .tokens import Tokens
+from .tokens import Array, DecoderError, Tokens, congruence, inverse_root, towards
 
 
 @dataclass(frozen=True)
@@ -169,9 +166,9 @@ class Session:
         if self.reference is None:
             return self.decoder.probabilities(C[None])[0]
         with np.errstate(all="ignore"):
-            seen = seen_from(self.reference, C)
+            seen = congruence(C, inverse_root(self.reference))
             decision = self.decoder.probabilities(seen[None])[0]
             if learn:
-                self.reference = moved(self.reference, C, self.count)
                 self.count += 1
+                self.reference = towards(self.reference, C, 1 / self.count)
         return decision

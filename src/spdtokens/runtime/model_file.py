@@ -1,9 +1,20 @@
-"""A decoder as a file, and back."""
+"""A decoder as a file, and back; read without trust.
+
+Arrays and one JSON text, in the safetensors format: an 8-byte length, a JSON header of that length
+that names each array's dtype, shape and place, and the arrays' bytes. The package ``safetensors``
+reads it too; here NumPy is enough. Our JSON text is in the header's ``__metadata__``, with a
+checksum of all the rest. Nothing in such a file can be executed, and a few bytes must not take
+seconds or fill the memory: sizes are checked before anything of that size is made.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+import math
+import struct
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -11,36 +22,138 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .claims import check_matrices, check_trials, is_tried, names
-from .container import packed, unpacked
 from .decoder import Decoder
-from .errors import DecoderError
-from .networks import Discriminant, Network, Transformers
+from .networks import (
+    Discriminant,
+    FoldedBlock,
+    FoldedTransformer,
+    Network,
+    OnnxNetwork,
+    Transformers,
+    file_digest,
+    stored,
+)
 from .signals import ESTIMATORS, Front, Prototype
-from .tokens import AT_REFERENCE, EMBEDDINGS, FILTERED, PRINCIPAL, Tokens
-from .transformer import FoldedBlock, FoldedTransformer, stored
+from .tokens import AT_REFERENCE, EMBEDDINGS, FILTERED, PRINCIPAL, DecoderError, Tokens
 
 #: Of the file; 2 if bands are decimated, which older versions do not know. Files of another number
 #: are refused: what they mean may have changed.
 FORMATS = (1, 2)
+#: Key of our text in ``__metadata__``, and of the checksum.
+TEXT, CHECKSUM = "spdtokens", "sha256"
+#: Bytes. A header of a real model has some ten thousand; as JSON it may take 20 times its size.
+LARGEST_HEADER = 2_000_000
+DTYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4")}
+#: Samples of a trial with its padding, and numbers of a trial in all bands.
+MOST_SAMPLES, MOST_VALUES = 1 << 18, 30_000_000
+#: Samples times sections of one filter and of all filters, and steps of causal filters.
+MOST_OF_FILTER, MOST_OF_FILTERS, MOST_STEPS = 1 << 21, 1 << 23, 1 << 21
+#: Numbers of a trial's matrices that any file may claim; a larger file so many times its own.
+MATRICES, TIMES_MATRICES = 1 << 20, 4
+#: The same of what is computed for every two tokens.
+PAIRS, TIMES_PAIRS = 1 << 21, 16
+#: Numbers of a made-up trial, and of it in all bands, up to which a model is tried out on one.
+TRIED, TRIED_IN_BANDS = 1 << 19, 1 << 23
+#: What shows when a file does not say what it should.
+FAULTS = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, MemoryError)
+
 Arrays = Mapping[str, NDArray[Any]]
+Shape = tuple[int, ...]
 _BLOCK = ("attend", "mix", "expand", "contract")
+
+
+def packed(text: str, arrays: Arrays) -> bytes:
+    """The bytes of a file with a JSON text and arrays of float32 or float64."""
+    header: dict[str, Any] = {}
+    kinds = {dtype: name for name, dtype in DTYPES.items()}
+    blocks, place = [], 0
+    for name, array in sorted(arrays.items()):
+        # Not ascontiguousarray, which gives a single number an axis.
+        block = np.asarray(array, order="C").tobytes()
+        header[name] = {
+            "dtype": kinds[array.dtype.newbyteorder("<")],
+            "shape": list(array.shape),
+            "data_offsets": [place, place + len(block)],
+        }
+        blocks.append(block)
+        place += len(block)
+    data = b"".join(blocks)
+    header["__metadata__"] = {TEXT: text, CHECKSUM: _checksum(text, header, data)}
+    encoded = json.dumps(header, sort_keys=True).encode()
+    encoded += b" " * (-len(encoded) % 8)  # arrays begin at a multiple of 8, as the format wants
+    return struct.pack("<Q", len(encoded)) + encoded + data
+
+
+def unpacked(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Our JSON text, parsed, and the arrays of a model file.
+
+    Raises
+    ------
+    DecoderError
+        For anything that is not a whole, unchanged file of ours.
+    OSError
+        If there is no such file, or it may not be read.
+    """
+    size = path.stat().st_size
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            if not 2 <= length <= min(LARGEST_HEADER, size - 8):
+                raise ValueError("its header is longer than the file, or than any of ours")
+            header, data = json.loads(file.read(length)), file.read()
+        metadata = header.pop("__metadata__")
+        arrays = _arrays(header, data)
+        if metadata[CHECKSUM] != _checksum(metadata[TEXT], header, data):
+            raise ValueError("its checksum is not that of its contents")
+        config = json.loads(metadata[TEXT])
+        if not isinstance(config, dict):
+            raise ValueError("its text is not a JSON object")
+    # Text that is nested too deep ends in a RecursionError.
+    except (struct.error, RecursionError, *FAULTS) as error:
+        raise DecoderError(
+            f"{path} is not a whole model file of spdtokens ({type(error).__name__}: {error}). "
+            "Nothing of it was used; copy it again, or make it anew with `spdtokens train`."
+        ) from error
+    return config, arrays
+
+
+def _checksum(text: str, header: Mapping[str, Any], data: bytes) -> str:
+    places = {name: value for name, value in header.items() if name != "__metadata__"}
+    digest = hashlib.sha256(json.dumps([text, places], sort_keys=True).encode())
+    digest.update(data)
+    return digest.hexdigest()
+
+
+def _arrays(header: Mapping[str, Any], data: bytes) -> dict[str, NDArray[Any]]:
+    arrays: dict[str, NDArray[Any]] = {}
+    end = 0
+    for name, entry in sorted(header.items(), key=lambda item: tuple(item[1]["data_offsets"])):
+        dtype, shape = DTYPES[entry["dtype"]], tuple(entry["shape"])
+        first, last = entry["data_offsets"]
+        whole = all(type(n) is int and n >= 0 for n in (*shape, first, last))
+        # One after another without holes, as the format demands: no bytes hide in between.
+        if not whole or first != end or last - first != math.prod(shape) * dtype.itemsize:
+            raise ValueError(f"its array {name!r} is not where its header says")
+        arrays[name] = np.frombuffer(data[first:last], dtype).reshape(shape)
+        end = last
+    if end != len(data):
+        raise ValueError("it is longer or shorter than its arrays")
+    return arrays
 
 
 def model_bytes(decoder: Decoder) -> bytes:
     """The contents of a model file."""
     arrays: dict[str, NDArray[Any]] = {}
+    front = decoder.front
     config = {
-        "format": FORMATS[decoder.front is not None and decoder.front.decimated is not None],
+        "format": FORMATS[front is not None and front.decimated is not None],
         "classes": names(list(decoder.classes), "class"),
         "ch_names": names(list(decoder.ch_names), "channel"),
         "sfreq": decoder.sfreq,
         "tmin": decoder.tmin,
         "unit_in_volts": decoder.unit_in_volts,
         "shape": list(decoder.shape),
-        "front": None
-        if decoder.front is None
-        else _front_out(decoder.front, arrays, len(decoder.ch_names), decoder.shape),
+        "front": None if front is None else _front_out(front, arrays, decoder),
         "tokens": _tokens_out(decoder.tokens, arrays),
         "network": _network_out(decoder.network, arrays),
         "recentred": decoder.recentring is not None,
@@ -88,74 +201,127 @@ def load_model(
         )
     try:
         with np.errstate(all="ignore"):  # what comes out is looked at
-            decoder = _decoder(config, _Used(arrays))
+            decoder = _decoder(config, arrays)
             _try_out(decoder)
-    except DecoderError as error:
-        raise DecoderError(f"{path} does not describe a model that works: {error}") from error
-    # Whatever else is wrong with what a file says shows as one of these.
-    except (
-        *(KeyError, IndexError, AttributeError, TypeError, ValueError),
-        *(ArithmeticError, MemoryError),
-    ) as error:
+    except FAULTS as error:
         raise DecoderError(
             f"{path} does not describe a model that works ({type(error).__name__}: {error}). "
             "Nothing of it was used; make it anew with `spdtokens train`."
         ) from error
     if onnx is None:
         return decoder
-    from .onnx_network import OnnxNetwork, file_digest
-
-    network = OnnxNetwork(
-        Path(onnx), decoder.network, file_digest(path), decoder.classes, onnx_threads
-    )
+    digest = file_digest(path)
+    network = OnnxNetwork(Path(onnx), decoder.network, digest, decoder.classes, onnx_threads)
     return replace(decoder, network=network)
 
 
-class _Used(dict[str, NDArray[Any]]):
-    """Arrays of a file, all of which must be finite."""
+def names(values: Any, what: str) -> tuple[str, ...]:
+    """Names as a model file can have them: different, and printable.
 
-    def __init__(self, arrays: Arrays) -> None:
-        super().__init__(arrays)
-        for name, array in arrays.items():
-            if not np.isfinite(array).all():
-                raise DecoderError(f"its array {name!r} has values that are not numbers.")
+    Nothing that a terminal would take for a command, or could not show.
+
+    Parameters
+    ----------
+    values : list of str
+    what : str
+        For the message: ``'class'`` or ``'channel'``.
+
+    Raises
+    ------
+    DecoderError
+    """
+    if not isinstance(values, list) or not values:
+        raise DecoderError(f"There must be {what} names, got {values!r}.")
+    wrong = [v for v in values if not isinstance(v, str) or not v.isprintable()]
+    wrong = wrong or [value for value, count in Counter(values).items() if count > 1]
+    if wrong:
+        raise DecoderError(
+            f"Every {what} must have a printable name of its own, got {wrong[0]!r}. Rename it."
+        )
+    return tuple(values)
+
+
+def _require(fits: object, what: str) -> None:
+    if not fits:
+        raise DecoderError(what)
+
+
+def _one_of(value: Any, known: Sequence[str]) -> str:
+    _require(isinstance(value, str) and value in known, f"{value!r} is none of {', '.join(known)}")
+    return str(value)
+
+
+def _count(value: Any, least: int = 1) -> int:
+    _require(type(value) is int and value >= least, f"{value!r} is no whole number from {least}")
+    return int(value)
+
+
+def _number(value: Any, least: float = -math.inf) -> float:
+    fits = type(value) in (int, float) and math.isfinite(value) and value >= least
+    _require(fits, f"{value!r} is not a number that can stand there")
+    return float(value)
+
+
+def _positive(value: Any) -> float:
+    return _number(value, math.ulp(0.0))
+
+
+def _shaped(array: NDArray[Any], shape: tuple[int | None, ...]) -> NDArray[Any]:
+    fits = array.ndim == len(shape) and all(
+        want in (None, n) for want, n in zip(shape, array.shape, strict=True)
+    )
+    _require(fits, f"an array has shape {array.shape}")
+    return array
 
 
 def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
+    for name, array in arrays.items():
+        _require(np.isfinite(array).all(), f"its array {name!r} has values that are not numbers")
     classes, ch_names = names(config["classes"], "class"), names(config["ch_names"], "channel")
-    shape = tuple(_count(n) for n in config["shape"])
-    if len(classes) < 2 or len(shape) != 3 or shape[1] != shape[2]:
-        raise DecoderError("it has fewer than two classes, or matrices that are not square.")
+    m, d, _ = shape = tuple(_count(n) for n in config["shape"])
     tokens = _tokens_in(config["tokens"], arrays, shape)
     network = _network_in(config["network"], arrays)
     # What is told three times must agree before anything of that size is computed.
-    d = shape[1]
-    if network.shape != (shape[0] * len(tokens.embeddings), d * (d + 1) // 2, len(classes)):
-        raise DecoderError("its parts do not fit together.")
-    check_matrices(shape, network, sum(array.size for array in arrays.values()))
+    told = (m * len(tokens.embeddings), d * (d + 1) // 2, len(classes))
+    _require(
+        network.shape == told and d == shape[2] and len(classes) > 1,
+        "its classes, matrices and network do not fit together",
+    )
+    held, pairs = sum(array.size for array in arrays.values()), 0
+    if isinstance(network, Transformers):
+        first = network.members[0]
+        pairs = network.shape[0] ** 2 * max(first.n_heads, d * d // 2 if first.needs_bias else 0)
+    _require(
+        m * d * d <= max(MATRICES, TIMES_MATRICES * held)
+        and pairs <= max(PAIRS, TIMES_PAIRS * held),
+        f"{m} matrices of {d} rows are more than its {held} numbers are for",
+    )
     front = config["front"]
     if front is not None:
         front = _front_in(front, arrays, len(ch_names), shape)
     sfreq, unit = (
-        _number(config[k], positive=True, may_miss=True) for k in ("sfreq", "unit_in_volts")
+        None if config[name] is None else _positive(config[name])
+        for name in ("sfreq", "unit_in_volts")
     )
-    recentring = _shaped(arrays["recentring"], shape) if config["recentred"] is True else None
     about, steps = config["about"], config.get("steps", [])  # which version 0.1 did not write
-    if not isinstance(steps, list) or not all(isinstance(step, dict) for step in steps):
-        raise DecoderError("its steps are not those of a pipeline.")
-    if (front is None) != (sfreq is None) or not isinstance(about, dict):
-        raise DecoderError("it says neither of which signals nor of which matrices it is.")
+    _require(
+        (front is None) == (sfreq is None)
+        and isinstance(about, dict)
+        and isinstance(steps, list)
+        and all(isinstance(step, dict) for step in steps),
+        "its sampling rate, steps or description are not those of a model",
+    )
     return Decoder(
         classes=classes,
         ch_names=ch_names,
         sfreq=sfreq,
-        tmin=_number(config["tmin"]),  # type: ignore[arg-type]
+        tmin=_number(config["tmin"]),
         unit_in_volts=unit,
         front=front,
         tokens=tokens,
         network=network,
-        shape=shape,
-        recentring=recentring,
+        shape=(m, d, d),
+        recentring=_shaped(arrays["recentring"], shape) if config["recentred"] is True else None,
         about=about,
         steps=steps,
     )
@@ -167,109 +333,125 @@ def _try_out(decoder: Decoder) -> None:
     The shapes of all parts have been checked. Trials that are very long are not made up; the model
     is then tried out from the covariances on.
     """
-    C = np.broadcast_to(np.eye(decoder.shape[-1]), (1, *decoder.shape))
-    front, channels = decoder.front, len(decoder.ch_names)
-    if front and is_tried(front.length, channels * (1 + len(front.delays)), decoder.shape):
-        rng = np.random.default_rng(0)
-        C = decoder.covariances(rng.standard_normal((1, channels, front.n_samples)))
+    shape, front, channels = decoder.shape, decoder.front, len(decoder.ch_names)
+    C = np.broadcast_to(np.eye(shape[-1]), (1, *shape))
+    if front is not None:
+        rows = channels * (1 + len(front.delays))
+        in_bands = front.length * max(rows, shape[0] * shape[1])
+        if front.length * rows <= TRIED and in_bands <= TRIED_IN_BANDS:
+            rng = np.random.default_rng(0)
+            C = decoder.covariances(rng.standard_normal((1, channels, front.n_samples)))
     found = decoder.session().decide(C[0])
-    if C.shape[1:] != decoder.shape or found.shape != (len(decoder.classes),):
-        raise DecoderError("its parts do not fit together.")
-    if not abs(found.sum() - 1) < 1e-3:
-        raise DecoderError("its probabilities are none.")
+    _require(
+        C.shape[1:] == shape
+        and found.shape == (len(decoder.classes),)
+        and abs(found.sum() - 1) < 1e-3,
+        "its parts do not fit together, or its probabilities are none",
+    )
 
 
-def _front_out(
-    front: Front, arrays: dict[str, NDArray[Any]], channels: int, shape: tuple[int, ...]
-) -> dict[str, Any]:
+def _check_size(
+    n_samples: int,
+    length: int,
+    filtering: str,
+    sections: Sequence[NDArray[Any] | None],
+    rows: int,
+    shape: Shape,
+) -> None:
+    """Refuse trials (``rows`` with delayed channels) and filters that are too large."""
+    orders = [0 if sos is None else len(sos) for sos in sections]
+    steps = n_samples * sum(orders) if filtering == "causal" else 0
+    _require(
+        length <= MOST_SAMPLES
+        and length * max(orders) <= MOST_OF_FILTER
+        and length * sum(orders) <= MOST_OF_FILTERS
+        and length * max(rows, shape[0] * shape[1]) <= MOST_VALUES
+        and steps <= MOST_STEPS,
+        f"Trials of {n_samples} samples ({length} with padding), {rows} rows and {len(sections)} "
+        "bands are more than a model file may describe. Train on shorter trials, or at a lower "
+        "sampling rate.",
+    )
+
+
+def _front_out(front: Front, arrays: dict[str, NDArray[Any]], decoder: Decoder) -> dict[str, Any]:
     # What could not be read is not written.
-    rows = channels * (1 + len(front.delays))
-    check_trials(front.n_samples, front.length, front.filtering, front.sections, rows, shape)
-    if front.other is not None:
-        raise DecoderError(
-            f"A model with estimator={front.covariance!r} cannot be saved: model files have "
-            f"{', '.join(ESTIMATORS)}."
-        )
+    rows, sections = len(decoder.ch_names) * (1 + len(front.delays)), front.sections
+    _check_size(front.n_samples, front.length, front.filtering, sections, rows, decoder.shape)
+    _require(
+        front.other is None,
+        f"A model with estimator={front.covariance!r} cannot be saved: model files have "
+        f"{', '.join(ESTIMATORS)}.",
+    )
     fields = asdict(front)
     del fields["other"]
-    for i, sos in enumerate(front.sections):
+    for i, sos in enumerate(sections):
         if sos is not None:
             arrays[f"filter.{i}"] = sos
     for i, prototype in enumerate(front.prototypes):
         arrays[f"prototype.{i}.averages"] = prototype.averages
         if prototype.filters is not None:
             arrays[f"prototype.{i}.filters"] = prototype.filters
-    fields["sections"] = [sos is not None for sos in front.sections]
+    fields["sections"] = [sos is not None for sos in sections]
     fields["prototypes"] = [prototype.scale for prototype in front.prototypes]
     return fields
 
 
-def _front_in(
-    fields: dict[str, Any], arrays: Arrays, channels: int, shape: tuple[int, ...]
-) -> Front:
-    n = _count(fields["n_samples"])
-    pad, length = _count(fields["pad"], 0), _count(fields["length"])
+def _front_in(fields: dict[str, Any], arrays: Arrays, channels: int, shape: Shape) -> Front:
+    n, length, pad = _count(fields["n_samples"]), _count(fields["length"]), _count(fields["pad"], 0)
     filtering = _one_of(fields["filtering"], ("zero-phase", "causal"))
-    least = n + 2 * pad if filtering == "zero-phase" else n
-    if not (pad < n and least <= length <= 10 * n + 1000):
-        raise DecoderError("its trials or filters have an impossible length.")
-    decimated = fields.get("decimated")
-    if decimated is not None:
-        decimated = [_count(new) for new in decimated]
-        if filtering == "causal" or len(decimated) != len(fields["sections"]):
-            raise DecoderError("its decimated bands do not fit its filters.")
-        if max(decimated) > length:
-            raise DecoderError("its trials or filters have an impossible length.")
+    covariance = _one_of(fields["covariance"], ESTIMATORS)
     slices = tuple((_count(a, 0), _count(b)) for a, b in fields["slices"])
     delays = tuple(_count(delay) for delay in fields["delays"])
-    covariance = _one_of(fields["covariance"], ESTIMATORS)
-    # Of one sample there is no sample covariance.
-    least = 2 if covariance == "sample" else 1
-    if any(not a + least <= b <= n for a, b in slices) or any(delay >= n for delay in delays):
-        raise DecoderError("its windows or delays lie outside its trials.")
+    decimated = fields.get("decimated")  # which format 1 has not
+    zero_phase = filtering == "zero-phase"
+    shortest = 2 if covariance == "sample" else 1  # of one sample there is no sample covariance
+    _require(
+        pad < n
+        and (n + 2 * pad if zero_phase else n) <= length <= 10 * n + 1000
+        and all(a + shortest <= b <= n for a, b in slices)
+        and max(delays, default=0) < n
+        and (decimated is None or (zero_phase and max(map(_count, decimated)) <= length)),
+        "its trials, filters, windows or delays have an impossible length",
+    )
     sections = [
         _shaped(arrays[f"filter.{i}"], (None, 6)) if filtered is True else None
         for i, filtered in enumerate(fields["sections"])
     ]
-    passes_offset = [passes is True for passes in fields["passes_offset"]]
-    scales = [_number(scale, positive=True) for scale in fields["prototypes"]]
-    rows = channels * (1 + len(delays))
-    prototypes = tuple(
-        _prototype(arrays, i, float(scale), rows, slices[i % len(slices)])
-        for i, scale in enumerate(scales)
-        if scale is not None
+    bands, rows = len(sections), channels * (1 + len(delays))
+    n_matrices = bands * len(slices)
+    prototypes = []
+    for i, scale in enumerate(fields["prototypes"]):
+        start, stop = slices[i % len(slices)]
+        averages = _shaped(arrays[f"prototype.{i}.averages"], (None, stop - start))
+        filters = arrays.get(f"prototype.{i}.filters")
+        filters = None if filters is None else _shaped(filters, (None, rows))
+        prototypes.append(Prototype(averages, filters, _positive(scale)))
+    sizes = {prototype.size(rows) for prototype in prototypes} or {rows}
+    _require(
+        len(prototypes) == (n_matrices if covariance in ("erp", "xdawn") else 0)
+        and (n_matrices, sizes) == (shape[0], {shape[1]})
+        and len(fields["passes_offset"]) == bands == len(decimated or sections),
+        "its bands, windows, class averages and matrices do not fit together",
     )
-    n_matrices = len(sections) * len(slices)
-    if len(prototypes) != (n_matrices if covariance in ("erp", "xdawn") else 0):
-        raise DecoderError("its class averages are not one a matrix.")
-    sizes = {p.size(rows) for p in prototypes} or {rows}
-    if n_matrices != shape[0] or sizes != {shape[1]} or len(passes_offset) != len(sections):
-        raise DecoderError("its parts do not fit together.")
-    check_trials(n, length, filtering, sections, rows, shape)
-    return Front(
+    _check_size(n, length, filtering, sections, rows, shape)
+    front = Front(
         n_samples=n,
         filtering=filtering,
         sections=sections,
-        passes_offset=passes_offset,
+        passes_offset=[passes is True for passes in fields["passes_offset"]],
         pad=pad,
         length=length,
         slices=slices,
         delays=delays,
         covariance=covariance,
-        prototypes=prototypes,
-        relative=_number(fields["relative"], least=0),  # type: ignore[arg-type]
-        absolute=_number(fields["absolute"], least=0),  # type: ignore[arg-type]
-        scale=_number(fields["scale"], positive=True),  # type: ignore[arg-type]
+        prototypes=tuple(prototypes),
+        relative=_number(fields["relative"], 0),
+        absolute=_number(fields["absolute"], 0),
+        scale=_positive(fields["scale"]),
         decimated=decimated,
     )
-
-
-def _prototype(
-    arrays: Arrays, i: int, scale: float, rows: int, window: tuple[int, int]
-) -> Prototype:
-    averages = _shaped(arrays[f"prototype.{i}.averages"], (None, window[1] - window[0]))
-    filters = arrays.get(f"prototype.{i}.filters")
-    return Prototype(averages, None if filters is None else _shaped(filters, (None, rows)), scale)
+    _require(front.gains, "it has no bands")  # raises if a filter is not stable
+    return front
 
 
 def _tokens_out(tokens: Tokens, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
@@ -281,26 +463,22 @@ def _tokens_out(tokens: Tokens, arrays: dict[str, NDArray[Any]]) -> dict[str, An
     return fields
 
 
-def _tokens_in(fields: dict[str, Any], arrays: Arrays, shape: tuple[int, ...]) -> Tokens:
+def _tokens_in(fields: dict[str, Any], arrays: Arrays, shape: Shape) -> Tokens:
     embeddings = tuple(_one_of(name, EMBEDDINGS) for name in fields["embeddings"])
-    seen = any(name in AT_REFERENCE for name in embeddings)
-    along = PRINCIPAL in embeddings
+    whitened, filters = not set(AT_REFERENCE).isdisjoint(embeddings), None
+    if FILTERED in embeddings:
+        filters = _shaped(arrays["filters"], (shape[0], None, shape[2]))
+        _require(1 <= filters.shape[1] <= shape[2], f"an array has shape {filters.shape}")
     return Tokens(
         embeddings=embeddings,
         isometric=fields["isometric"] is True,
-        relative=_number(fields["relative"], least=0),  # type: ignore[arg-type]
-        absolute=_number(fields["absolute"], least=0),  # type: ignore[arg-type]
-        scale=_number(fields["scale"], positive=True),  # type: ignore[arg-type]
-        whiteners=_shaped(arrays["whiteners"], shape) if seen else None,
-        axes=_shaped(arrays["axes"], shape) if along else None,
-        filters=_filters_in(arrays["filters"], shape) if FILTERED in embeddings else None,
+        relative=_number(fields["relative"], 0),
+        absolute=_number(fields["absolute"], 0),
+        scale=_positive(fields["scale"]),
+        whiteners=_shaped(arrays["whiteners"], shape) if whitened else None,
+        axes=_shaped(arrays["axes"], shape) if PRINCIPAL in embeddings else None,
+        filters=filters,
     )
-
-
-def _filters_in(filters: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    if not 1 <= _shaped(filters, (shape[0], None, shape[2])).shape[1] <= shape[2]:
-        raise DecoderError(f"an array has shape {filters.shape}.")
-    return filters
 
 
 def _network_out(network: Network, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
@@ -330,37 +508,28 @@ def _network_in(fields: dict[str, Any], arrays: Arrays) -> Network:
     if _one_of(fields["kind"], ("discriminant", "transformers")) == "discriminant":
         weight = _shaped(arrays["weight"], (None, None, None))
         return Discriminant(weight, _shaped(arrays["bias"], weight.shape[2:]))
-    eps = [tuple(_number(e, least=0) for e in pair) for pair in fields["eps"]]
-    heads = _count(fields["n_heads"])
-    members = tuple(
-        _transformer(f"{i}.", eps, heads, fields["geometric"] is True, arrays)
-        for i in range(_count(fields["members"]))
-    )
-    if len({(m.n_tokens, m.n_features, m.n_classes) for m in members}) > 1:
-        raise DecoderError("its networks are not alike.")
-    return Transformers(members, _number(fields["alpha"]))  # type: ignore[arg-type]
+    members = [_transformer(f"{i}.", fields, arrays) for i in range(_count(fields["members"]))]
+    alike = {(m.n_tokens, m.n_features, m.n_classes) for m in members}
+    _require(len(alike) == 1, "its networks are not alike")
+    return Transformers(tuple(members), _number(fields["alpha"]))
 
 
-def _transformer(
-    prefix: str, eps: list[Any], n_heads: int, geometric: bool, arrays: Arrays
-) -> FoldedTransformer:
-    dtype = arrays[prefix + "project"].dtype
+def _transformer(prefix: str, fields: dict[str, Any], arrays: Arrays) -> FoldedTransformer:
+    dtype, n_heads = arrays[prefix + "project"].dtype, _count(fields["n_heads"])
 
     def taken(name: str, *shape: int | None) -> NDArray[Any]:
         array = _shaped(arrays[prefix + name], shape)
-        if array.dtype != dtype:
-            raise DecoderError("its numbers are of several kinds.")
+        _require(array.dtype == dtype, "its numbers are of several kinds")
         return stored(array, dtype)
 
     project = taken("project", None, None)
     d = len(project)
+    _require(d % n_heads == 0, "its width is no multiple of its heads")
     offsets = taken("offsets", d, None)
-    if d % n_heads:
-        raise DecoderError("its width is no multiple of its heads.")
     several = offsets.shape[1] > 1
     hidden = len(arrays[f"{prefix}0.expand"])
     blocks = []
-    for j, (first, second) in enumerate(eps):
+    for j, (first, second) in enumerate(fields["eps"]):
         # The first mix of a single token is part of the projection.
         mixes = several or j > 0
         blocks.append(
@@ -369,38 +538,8 @@ def _transformer(
                 mix=taken(f"{j}.mix", d, 2 * d + 1 if several else d + 1) if mixes else None,
                 expand=taken(f"{j}.expand", hidden, d + 1),
                 contract=taken(f"{j}.contract", d, d + 1 + hidden),
-                eps=(first, second),
+                eps=(_number(first, 0), _number(second, 0)),
             )
         )
-    head = taken("head", None, d + 1)
+    head, geometric = taken("head", None, d + 1), fields["geometric"] is True
     return FoldedTransformer(project, offsets, tuple(blocks), head, n_heads, geometric)
-
-
-def _one_of(value: Any, known: tuple[str, ...]) -> str:
-    if not isinstance(value, str) or value not in known:
-        raise DecoderError(f"{value!r} is none of {', '.join(known)}.")
-    return value
-
-
-def _count(value: Any, least: int = 1) -> int:
-    if type(value) is not int or value < least:
-        raise DecoderError(f"{value!r} is no whole number from {least}.")
-    return value
-
-
-def _number(
-    value: Any, *, least: float | None = None, positive: bool = False, may_miss: bool = False
-) -> float | None:
-    if value is None and may_miss:
-        return None
-    fits = type(value) in (int, float) and np.isfinite(value)
-    if not fits or (least is not None and value < least) or (positive and value <= 0):
-        raise DecoderError(f"{value!r} is not a number that can stand there.")
-    return float(value)
-
-
-def _shaped(array: NDArray[Any], shape: tuple[int | None, ...]) -> NDArray[Any]:
-    wrong = any(want is not None and want != n for want, n in zip(shape, array.shape, strict=False))
-    if array.ndim != len(shape) or wrong:
-        raise DecoderError(f"an array has shape {array.shape}.")
-    return array

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import cycle
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import DecoderError
-from .matrices import Array
+from .tokens import Array, DecoderError
 
 #: Estimators of covariance that this runtime knows; the last two have class averages.
 ESTIMATORS = ("sample", "scm", "oas", "erp", "xdawn")
@@ -97,25 +97,26 @@ class Front:
     pad: int
     length: int
     slices: Sequence[tuple[int, int]]
-    delays: Sequence[int]
-    covariance: str
-    prototypes: Sequence[Prototype]
-    relative: float
-    absolute: float
-    scale: float
+    delays: Sequence[int] = ()
+    covariance: str = "sample"
+    prototypes: Sequence[Prototype] = ()
+    relative: float = 0.0
+    absolute: float = 0.0
+    scale: float = 1.0
     decimated: Sequence[int] | None = None
     other: Callable[[Array], Array] | None = None
 
-    def __post_init__(self) -> None:
+    @cached_property
+    def gains(self) -> list[NDArray[Any] | None]:
+        """What the spectrum of a trial is multiplied with, one per band; None where unfiltered."""
         gains = [None if sos is None else self._gain(sos) for sos in self.sections]
         if not all(gain is None or np.isfinite(gain).all() for gain in gains):
             raise DecoderError("A filter of the model is not stable.")
-        object.__setattr__(self, "_gains", gains)
+        return gains
 
     def _gain(self, sos: Array) -> NDArray[Any]:
-        """What the spectrum of a trial is multiplied with."""
         if self.filtering == "zero-phase":
-            return np.abs(_response(sos, self.length)) ** 2
+            return np.abs(response(sos, self.length)) ** 2
         return np.fft.rfft(_impulse_response(sos, self.n_samples), self.length)
 
     def covariances(self, X: NDArray[Any]) -> Array:
@@ -127,7 +128,11 @@ class Front:
     def estimate(self, X: NDArray[Any]) -> Array:
         """The same of trials that are known to be usable, all at once."""
         pieces = self.pieces(X)
-        made = self._beside_averages(pieces) if self.prototypes else self._in_batches(pieces)
+        if self.prototypes:
+            pairs = zip(pieces, self.prototypes, strict=True)
+            made = [prototype.covariances(piece) for piece, prototype in pairs]
+        else:
+            made = self._in_batches(pieces)
         return self.regularised(np.stack(made, axis=1))
 
     def regularised(self, C: Array) -> Array:
@@ -144,10 +149,6 @@ class Front:
             late = with_delays(band, self.delays)
             for start, stop in self.slices:
                 yield late[..., round(start * rate) : round(stop * rate)]
-
-    def _beside_averages(self, pieces: Iterator[Array]) -> list[Array]:
-        pairs = zip(pieces, self.prototypes, strict=True)
-        return [prototype.covariances(piece) for piece, prototype in pairs]
 
     def _in_batches(self, pieces: Iterator[Array]) -> list[Array]:
         """Covariances (n, d, d) of every piece; of few trials several at a time, to save calls."""
@@ -170,11 +171,13 @@ class Front:
         if self.other is not None:
             C = self.other(X)
         else:
-            C = oas(X, samples) if self.covariance == "oas" else _ESTIMATES[self.covariance](X)
+            C = oas(X, samples) if self.covariance == "oas" else scm(X)
+            if self.covariance == "sample":
+                C *= X.shape[-1] / (X.shape[-1] - 1)
         return [C] if len(pieces) == 1 else np.split(C, len(pieces))
 
     def _filtered(self, X: Array) -> Iterator[Array]:
-        gains = self._gains  # type: ignore[attr-defined]
+        gains = self.gains
         if all(gain is None for gain in gains):
             yield from (X for _ in gains)
             return
@@ -230,11 +233,6 @@ def scm(X: Array) -> Array:
     return Z @ Z.swapaxes(-1, -2) / X.shape[-1]
 
 
-def sample(X: Array) -> Array:
-    """Sample covariances, divided by the number of samples less one."""
-    return scm(X) * (X.shape[-1] / (X.shape[-1] - 1))
-
-
 def oas(X: Array, samples: int | None = None) -> Array:
     """Covariances with oracle approximating shrinkage (Chen et al. 2010), as scikit-learn's.
 
@@ -257,10 +255,7 @@ def oas(X: Array, samples: int | None = None) -> Array:
     return (1 - share) * C + share * mean[:, None, None] * np.eye(d)
 
 
-_ESTIMATES = {"sample": sample, "scm": scm}
-
-
-def _response(sos: Array, length: int) -> NDArray[np.complex128]:
+def response(sos: Array, length: int) -> NDArray[np.complex128]:
     """Frequency response at the frequencies of ``rfft`` of so many samples."""
     z = np.exp(-2j * np.pi * np.fft.rfftfreq(length))
     powers = np.stack([np.ones_like(z), z, z * z])

@@ -3,7 +3,7 @@
 Matrices of a few dozen rows gain nothing from a second thread of BLAS or OpenMP. The threads wait
 for each other after every product, and where other programs use the cores a fit takes ten times as
 long. So the estimators and decoders work inside :func:`one_thread`. Large batches are shared out as
-a whole instead (``spdtokens.geometry.parallel``), among :func:`usable_threads` threads.
+a whole instead (:func:`share_out`), among :func:`usable_threads` threads.
 
 The order of every sum is then that of one thread: results do not depend on the number of threads.
 
@@ -13,10 +13,14 @@ setting: set ``OPENBLAS_NUM_THREADS=1`` there.
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import ContextDecorator
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ContextDecorator, ExitStack
+from functools import cache
+from typing import Any
 
 try:
     from threadpoolctl import ThreadpoolController
@@ -28,6 +32,7 @@ _lock = threading.Lock()
 
 class _Local(threading.local):
     depth = 0  # blocks in which this thread is
+    shares = False  # whether it works at what was shared out
 
 
 _local = _Local()
@@ -67,6 +72,50 @@ def usable_threads() -> int:
     """
     threads = _torch if _local.depth else _torch_threads()
     return threads or 1
+
+
+@cache
+def _helpers() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="spdtokens")
+
+
+@one_thread()
+def share_out(work: Callable[[Any], None], tasks: Sequence[Any]) -> None:
+    """Call ``work(task)`` for every task, each on one thread, several at a time.
+
+    The calling thread works too and never waits for a helper that has not begun: where other
+    programs use the cores, it does all the work itself and loses little. The first exception ends
+    the others after their current task and is raised here.
+    """
+    todo = iter(tasks)
+    torch = sys.modules.get("torch")
+    inference = torch is not None and torch.is_inference_mode_enabled()
+
+    @one_thread()
+    def loop() -> None:
+        outer, _local.shares = _local.shares, True
+        try:
+            with ExitStack() as stack:
+                if torch is not None:  # a thread starts with gradients on, outside that mode
+                    stack.enter_context(torch.inference_mode(inference))
+                    stack.enter_context(torch.no_grad())
+                for task in todo:
+                    work(task)
+        except BaseException:
+            list(todo)  # leaves nothing to the others
+            raise
+        finally:
+            _local.shares = outer
+
+    n = 0 if _local.shares else min(usable_threads(), len(tasks)) - 1
+    helpers = [_helpers().submit(loop) for _ in range(n)]
+    try:
+        loop()
+    finally:
+        begun = [helper for helper in helpers if not helper.cancel()]
+        errors = [helper.exception() for helper in begun]
+    for error in filter(None, errors):
+        raise error
 
 
 def _enter() -> None:

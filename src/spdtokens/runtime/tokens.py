@@ -1,17 +1,25 @@
-"""From covariance matrices to tokens."""
+"""From covariance matrices to tokens, and other functions of SPD matrices, in float64."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import DecoderError
-from .matrices import Array, check_finite, congruence, eigen
+try:
+    from spdtokens.errors import DecoderError
+except ImportError:  # copied to a machine without spdtokens
 
+    class DecoderError(ValueError):  # type: ignore[no-redef]
+        """A model file, or data that its model cannot be used with."""
+
+
+Array = NDArray[np.float64]
+_EPS = float(np.finfo(np.float64).eps)
 #: Functions of eigenvalues; seen from the reference for the last two.
 SPECTRAL = {
     "log_euclidean": np.log,
@@ -26,6 +34,86 @@ FILTERED = "class_filters"
 EMBEDDINGS = (*SPECTRAL, "euclidean", *TRIANGULAR, FILTERED)
 
 
+def softmax(scores: NDArray[Any]) -> NDArray[Any]:
+    """Probabilities of scores (..., classes)."""
+    p = np.exp(scores - np.maximum.reduce(scores, -1, keepdims=True))
+    p /= np.add.reduce(p, -1, keepdims=True)
+    return p
+
+
+def _check_finite(C: Array) -> None:
+    if not np.isfinite(C).all():
+        raise DecoderError(
+            "A covariance matrix has NaN or infinite entries. Look for NaN samples or values that "
+            "are far too large in the recording, and leave that trial out."
+        )
+
+
+def _not_positive(why: object) -> DecoderError:
+    return DecoderError(
+        f"A covariance matrix is not positive definite ({why}). Look for channels that are flat or "
+        "carry the same signal."
+    )
+
+
+def eigen(C: Array, relative: float = 1e-12, absolute: float = 0.0) -> tuple[Array, Array]:
+    """Eigenvalues (..., d), none below the floor, and eigenvectors (..., d, d).
+
+    Parameters
+    ----------
+    C : ndarray, shape (..., d, d)
+    relative, absolute : float
+        The least eigenvalue: relative to the mean of a matrix's eigenvalues, and in its unit.
+
+    Raises
+    ------
+    DecoderError
+        For matrices that are not finite or not positive definite.
+    """
+    S = C + C.swapaxes(-1, -2)
+    S *= 0.5
+    try:
+        w, V = np.linalg.eigh(S)
+    except np.linalg.LinAlgError as error:
+        _check_finite(C)
+        raise _not_positive(error) from error
+    least, most = w[..., 0], w[..., -1]
+    slope = max(relative, _EPS) if relative else 0.0
+    # Nearly always all is well, which this tells at once: the mean is below the largest, and what
+    # is not a number is above nothing.
+    if (least > slope * most).all() and (not absolute or (least > absolute).all()):
+        return w, V
+    _check_finite(C)
+    if (most <= 0).any() or (least < -w.shape[-1] * _EPS * most).any():
+        raise _not_positive(f"least eigenvalue {least.min():.3g}")
+    floor = np.maximum(slope * np.abs(w).mean(-1, keepdims=True), absolute)
+    return np.maximum(w, floor), V
+
+
+def _with_values(V: Array, values: Array) -> Array:
+    """Symmetric matrices of eigenvectors (..., d, d) and eigenvalues (..., d)."""
+    return (V * values[..., None, :]) @ V.swapaxes(-1, -2)
+
+
+def congruence(C: Array, W: Array) -> Array:
+    """``W C W'``, symmetric to the last bit."""
+    moved = W @ C @ W.swapaxes(-1, -2)
+    return 0.5 * (moved + moved.swapaxes(-1, -2))
+
+
+def inverse_root(C: Array) -> Array:
+    """Inverse square roots of matrices (..., d, d), which whiten them."""
+    w, V = eigen(C)
+    return _with_values(V, 1 / np.sqrt(w))
+
+
+def towards(A: Array, B: Array, share: float) -> Array:
+    """The point so far along the geodesic from matrices A to B (..., d, d): 0 is A, 1 is B."""
+    w, V = eigen(A)
+    seen, U = eigen(congruence(B, _with_values(V, 1 / np.sqrt(w))))
+    return congruence(_with_values(U, seen**share), _with_values(V, np.sqrt(w)))
+
+
 @dataclass(frozen=True)
 class Tokens:
     """Tokens of a trial's matrices: those of the first embedding, then of the second.
@@ -37,7 +125,7 @@ class Tokens:
     isometric : bool
         Off-diagonal entries times sqrt 2.
     relative, absolute : float
-        The least eigenvalue: see :func:`~spdtokens.runtime.matrices.eigen`.
+        The least eigenvalue: see :func:`eigen`.
     scale : float
         What matrices are divided by.
     whiteners : ndarray, shape (matrices, d, d), or None
@@ -53,7 +141,7 @@ class Tokens:
     relative: float
     absolute: float
     scale: float
-    whiteners: Array | None
+    whiteners: Array | None = None
     axes: Array | None = None
     filters: Array | None = None
 
@@ -65,22 +153,20 @@ class Tokens:
         found: dict[bool, tuple[Array, Array]] = {}  # of matrices, plain and seen from references
         tokens = []
         for name in self.embeddings:
-            if name not in EMBEDDINGS:
-                raise DecoderError(f"There is no embedding {name!r}: {', '.join(EMBEDDINGS)}.")
             if name in SPECTRAL:
                 whitened = name in AT_REFERENCE
                 if whitened not in found:
                     seen = congruence(C, self.whiteners) if whitened else C  # type: ignore[arg-type]
                     found[whitened] = eigen(seen, self.relative, self.absolute)
                 w, V = found[whitened]
-                M = (V * SPECTRAL[name](w)[..., None, :]) @ V.swapaxes(-1, -2)
+                M = _with_values(V, SPECTRAL[name](w))
             elif name == FILTERED:
                 M = np.zeros_like(C)
                 k = self.filters.shape[-2]  # type: ignore[union-attr]
                 w, V = eigen(congruence(C, self.filters), self.relative, self.absolute)  # type: ignore[arg-type]
-                M[..., :k, :k] = (V * np.log(w)[..., None, :]) @ V.swapaxes(-1, -2)
+                M[..., :k, :k] = _with_values(V, np.log(w))
             else:
-                check_finite(C)
+                _check_finite(C)
                 along = congruence(C, self.axes) if name == PRINCIPAL else C  # type: ignore[arg-type]
                 M = 0.5 * (along + along.swapaxes(-1, -2))
                 if name in TRIANGULAR:
@@ -102,10 +188,7 @@ def _upper(C: Array, name: str) -> Array:
     try:
         U = np.linalg.cholesky(C).swapaxes(-1, -2)
     except np.linalg.LinAlgError as error:
-        raise DecoderError(
-            "A covariance matrix is not positive definite. Look for channels that are flat or "
-            "carry the same signal."
-        ) from error
+        raise _not_positive(error) from error
     if name == "cholesky":
         return np.asarray(U)
     logs = np.log(np.einsum("...ii->...i", U))

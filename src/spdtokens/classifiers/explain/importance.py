@@ -13,7 +13,7 @@ from spdtokens.classifiers import TokenDiscriminantClassifier, TokenTransformerC
 from spdtokens.classifiers.nn import TrialTransformer, channel_saliency
 from spdtokens.errors import ReportError
 from spdtokens.geometry import Embedding
-from spdtokens.geometry.embeddings import Several
+from spdtokens.geometry.embeddings import StackedEmbedding
 from spdtokens.preprocessing.covariance import PROTOTYPES
 from spdtokens.runtime.threads import one_thread
 
@@ -189,7 +189,7 @@ class _Linear(nn.Module):
 class _Scores(nn.Module):
     """Covariances (n, m, d, d) to the scores of whatever takes their tokens."""
 
-    def __init__(self, embedding: Embedding | Several, network: nn.Module) -> None:
+    def __init__(self, embedding: Embedding | StackedEmbedding, network: nn.Module) -> None:
         super().__init__()
         self.embedding, self.network = embedding, network
 

@@ -38,8 +38,7 @@ from spdtokens.classifiers.nn.layers import (
 )
 from spdtokens.classifiers.nn.recipe import Recipe
 from spdtokens.errors import ModelError
-from spdtokens.geometry.parallel import share_out
-from spdtokens.runtime.threads import usable_threads
+from spdtokens.runtime.threads import share_out, usable_threads
 
 # Random numbers of a run: its own, whatever trains beside it.
 
@@ -627,7 +626,7 @@ class Training:
                     listener(len(group))
             group.release()
 
-        share_out(train, self._groups, usable_threads())
+        share_out(train, self._groups)
         self.epochs = numbers.stop
 
     def results(self) -> list[TrainedRun]:

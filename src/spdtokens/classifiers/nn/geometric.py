@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from spdtokens.geometry import sqrtm
-from spdtokens.geometry.parallel import in_parts
+from spdtokens.geometry.matrix_functions import in_parts
 
 
 def geometric_bias(C: Tensor, alpha: float = 0.5) -> Tensor:
@@ -52,4 +52,4 @@ def _fidelity(root: Tensor, C: Tensor) -> Tensor:
         eigenvalues = torch.linalg.eigvalsh(0.5 * (product + product.mT))
         return (eigenvalues.clamp_min(0).sqrt().sum(-1),)
 
-    return in_parts(kernel, root, C, shared_from=1 << 15)[0]
+    return in_parts(kernel, root, C)[0]

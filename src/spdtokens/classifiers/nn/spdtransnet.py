@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from spdtokens.classifiers.nn.transformer import UndrawnLinear, reset_linear
 from spdtokens.errors import ModelError
 from spdtokens.geometry import LOG, invsqrtm, matrix_dim, spectral_token, token_dim
-from spdtokens.geometry.arrays import numpy_too
+from spdtokens.geometry.matrix_functions import numpy_too
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike, NDArray
 from torch import Tensor, nn
 
 from spdtokens.errors import ModelError
-from spdtokens.runtime.transformer import Array, FoldedBlock, FoldedTransformer, stored
+from spdtokens.runtime.networks import Array, FoldedBlock, FoldedTransformer, stored
 
 # Shapes of the networks, as plain values.
 

@@ -14,7 +14,7 @@ from spdtokens.classifiers.nn.geometric import geometric_bias
 from spdtokens.classifiers.nn.transformer import STANDARD, SPDTokenTransformer, TransformerConfig
 from spdtokens.errors import ModelError
 from spdtokens.geometry import Embedding, Floor, TokenEmbedding, get_embedding, token_dim
-from spdtokens.geometry.embeddings import Several
+from spdtokens.geometry.embeddings import StackedEmbedding
 from spdtokens.preprocessing.bands import (
     BandSpec,
     TokenPlan,
@@ -173,7 +173,7 @@ class TrialTransformer(nn.Module):
             Naming the step through which no gradient can be taken.
         """
         check_is_fitted(embedding)
-        if isinstance(embedding.embedding_, Several):
+        if isinstance(embedding.embedding_, StackedEmbedding):
             raise ModelError(
                 f"There are {len(embedding.names)} embeddings of each matrix, and a module has "
                 "one: pass the name of one, not a list."
