@@ -112,7 +112,7 @@ MISTAKES: list[tuple[str, str]] = [
     ),
     (
         long(protocols="folds = 2.5"),
-        "[[protocols]]: Protocol blocks: folds is a whole number of at least 2, not 2.5.",
+        "[[protocols]]: Protocol blocks: folds must be a whole number >= 2, got 2.5.",
     ),
     # Names.
     (

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from spdtokens.evaluation.show import PERCENT
+from spdtokens.evaluation.summary import PERCENT
 from spdtokens.reporting.facts import Facts
 from spdtokens.reporting.numbers import metric_title
 from spdtokens.reporting.style import GREY, INK, legend_name, looks, plain

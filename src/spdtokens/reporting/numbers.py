@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from spdtokens.evaluation.metrics import METRICS
-from spdtokens.evaluation.show import PERCENT
+from spdtokens.evaluation.summary import PERCENT
 
 UNKNOWN = "-"
 MINUS = "\N{MINUS SIGN}"

@@ -14,8 +14,8 @@ import numpy as np
 from spdtokens._tables import counted
 from spdtokens.evaluation.difference_plots import critical_difference, paired_differences
 from spdtokens.evaluation.metrics import METRICS
-from spdtokens.evaluation.show import PERCENT
 from spdtokens.evaluation.statistics import rank_methods
+from spdtokens.evaluation.summary import PERCENT
 from spdtokens.reporting.deciding import what_decides
 from spdtokens.reporting.facts import Facts
 from spdtokens.reporting.figures import MOST_NAMED, dots, train_against_test, width

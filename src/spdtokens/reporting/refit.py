@@ -70,7 +70,7 @@ def refit(run: RunResult, source: Source) -> Refitted:
         _, rest = split_front(estimator)
         model = with_seed(rest, spec.seed)
         fit_together([model], [opened.data], [opened.params(rest)])
-        test = opened.parts.test
+        test = opened.parts["test"]
         probabilities = model.predict_proba(test.X)
     return Refitted(
         model,

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spdtokens.evaluation.show import TESTS, chance_said, classes_said
-from spdtokens.evaluation.summary import Row
+from spdtokens.evaluation.summary import TESTS, Row, chance_said, classes_said
 from spdtokens.experiments.comparison import Comparisons
 from spdtokens.reporting.facts import Facts
 from spdtokens.reporting.numbers import (
@@ -64,7 +63,7 @@ def methods_table(facts: Facts) -> Table:
             _score(row.train_score, metric),
             tested_cell(row, best=row.method == best),
             _score(row.std, metric),
-            Cell(row.spread_over or "-"),
+            Cell(row.std_over or "-"),
             _score(row.chance, metric),
             _score(row.chance_bound, metric),
             Cell(str(row.n_test), row.n_test),
