@@ -344,9 +344,12 @@ def _row(metric: str, method: str, runs: Sequence[RunResult], pair: Pair | None)
     y = np.concatenate([run.y for run in once])
     counts = np.bincount(y, minlength=n_classes)
     independent, bound = None, NAN
-    if all(run.stretch is not None for run in once):
+    known = [run.stretch for run in once if run.stretch is not None]
+    if len(known) == len(once):
         # Numbers are of one table of trials; every subject may have its own.
-        stretch = [f"{run.spec.subject} {n}" for run in once for n in np.array(run.stretch)]
+        place = subjects.index.get_indexer([run.spec.subject for run in once])
+        span = 1 + max(int(numbers.max()) for numbers in known)
+        stretch = np.concatenate([span * i + n for i, n in zip(place, known, strict=True)])
         independent = independent_counts(metric, y, stretch, n_classes)
         bound = BOUNDS[metric](independent, 0.05) if metric in BOUNDS else NAN
     error, loss, confidence = _calibration(scores, runs)
@@ -367,7 +370,7 @@ def _row(metric: str, method: str, runs: Sequence[RunResult], pair: Pair | None)
         log_loss=loss,
         confidence=confidence,
         n_train=float(np.mean([run.sizes["train"] for run in runs])),
-        n_test=len({(run.spec.subject, trial) for run in once for trial in run.ids}),
+        n_test=len({(run.spec.subject, trial) for run in once for trial in run.ids.tolist()}),
         n_independent=None if independent is None else round(independent.sum()),
         n_runs=len(runs),
         n_subjects=len(subjects),
