@@ -1,39 +1,32 @@
+"""What a user gets of an evaluation, against scikit-learn and SciPy on its own predictions."""
+
 from __future__ import annotations
 
+import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
+from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 from spdtokens.classifiers.methods import Settings
 from spdtokens.classifiers.nn.recipe import STABILITY_SEEDS
 from spdtokens.datasets import Dataset, Recording, Selection, from_arrays, load_dataset
 from spdtokens.errors import DataError, EvaluationError, SignalError
-from spdtokens.evaluation import Choice, Question, evaluate
-from spdtokens.evaluation.answer import answer, by_choice, evaluation_of
+from spdtokens.evaluation import Choice, Evaluation, Question, evaluate
+from spdtokens.evaluation.answer import answer, evaluation_of
 from spdtokens.evaluation.plan import Source, plan
-from tests.evaluation.made import SAMPLES, SETTINGS, choices, covariances, evaluated, signals
+from tests.evaluation.recordings import SAMPLES, SETTINGS, choices, covariances, evaluated, signals
+from tests.golden.sets import IMAGERY
 
-REAL = Path(__file__).parents[3] / "shared" / "data" / "bci2a-a09-covariances"
-QUICK = ("token-log-euclidean", "mdm", "ts-lr", "spd-token-mlp")
-
-
-def test_one_row_a_method_and_every_run_kept() -> None:
-    found = evaluated(covariances(), *QUICK, seeds=(1, 2))
-    assert [row.method for row in found.rows] == list(QUICK)
-    for row in found.rows:
-        results = found.results[row.method]
-        seeds = 1 if row.method in ("mdm", "ts-lr") else 2
-        assert len(results) == row.n_runs == 2 * seeds
-        assert row.score == pytest.approx(np.mean([r.test["accuracy"] for r in results]))
-        assert row.train_score == pytest.approx(np.mean([r.train["accuracy"] for r in results]))
-        assert row.n_test == 48
-        assert {r.spec.subject for r in results} == {"1", "10"}
-    assert all(row.score > row.chance_bound for row in found.rows if row.method in ("mdm", "ts-lr"))
+RECORDINGS = Path(__file__).parents[3] / "shared" / "data"
+real = pytest.mark.skipif(not RECORDINGS.is_dir(), reason="no shared/data beside this checkout")
 
 
 def test_the_metric_is_that_of_the_paradigm_or_asked_for() -> None:
@@ -42,7 +35,7 @@ def test_the_metric_is_that_of_the_paradigm_or_asked_for() -> None:
     assert evaluated(signals(), "mdm").rows[0].metric == "accuracy"
     row = evaluated(signals(), "mdm", metric="kappa").rows[0]
     assert (row.metric, row.chance) == ("kappa", 0)
-    with pytest.raises(EvaluationError, match="no metric 'auc'"):
+    with pytest.raises(EvaluationError, match="'auc'"):
         evaluated(signals(), "mdm", metric="auc")
 
 
@@ -157,16 +150,6 @@ def test_choices_that_mean_the_same_share_their_runs() -> None:
     assert comparison.p_value == 1
 
 
-def test_settings_that_matter_are_told_apart() -> None:
-    source = Source({"made-up": signals()})
-    other = replace(SETTINGS, bands="broadband")
-    question = Question("made-up", (Choice("mdm", SETTINGS), Choice("mdm", other, "wide")))
-    dataset = source.dataset("made-up", question.selection)
-    named = by_choice(question, dataset, plan(question, source))
-    assert [len(specs) for specs in named.values()] == [2, 2]
-    assert not {s.key for s in named["mdm"]} & {s.key for s in named["wide"]}
-
-
 def test_a_leak_that_is_asked_for_is_marked() -> None:
     def segments(recording: Recording) -> Recording:
         return replace(recording, group=np.arange(24) // 4)
@@ -259,14 +242,6 @@ def test_arrays_are_a_data_set_of_one_recording() -> None:
     assert evaluate((C.X, C.y), "mdm", "blocks").rows[0].n_test == len(C.y)
 
 
-def test_groups_of_arrays_are_never_split() -> None:
-    trials = signals().load("1", "a")
-    groups = np.array([f"block {i // 4}" for i in range(len(trials.y))])
-    found = evaluate((trials.X, trials.y, groups), "ts-lr", "k-fold", sfreq=100.0)
-    tested = [set(groups[[int(i.split("/")[-1]) for i in r.ids]]) for r in found.results["ts-lr"]]
-    assert sum(map(len, tested)) == len(np.unique(groups))
-
-
 @pytest.mark.parametrize(
     ("data", "more", "culprit"),
     [
@@ -295,13 +270,311 @@ def test_arrays_that_are_not_trials_are_refused(data: Any, more: Any, culprit: s
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not REAL.is_dir(), reason="the real recordings are not beside this checkout")
+@real
 def test_the_papers_configuration_on_the_papers_data() -> None:
     """Near 99 / 72, 77 / 62 and 76 / 60, within what five seeds tell."""
     methods = ["token-log-euclidean", "token-bures-wasserstein", "token-euclidean", "ts-lr"]
-    found = evaluate(load_dataset(REAL), choices(*methods, settings=Settings()))
+    found = evaluate(
+        load_dataset(RECORDINGS / "bci2a-a09-covariances"), choices(*methods, settings=Settings())
+    )
     rows = {row.method: row for row in found.rows}
     assert rows["token-log-euclidean"].train_score > 0.9
     for method in methods[:3]:
         assert 0.5 < rows[method].score < rows["ts-lr"].score  # classical wins
         assert rows[method].train_score - rows[method].score > 0.1  # and so does memory
+
+
+POINTS = 0.015
+
+
+def scores(name: str, methods: list[str], protocol: str, **more) -> dict[str, float]:
+    found = evaluate(RECORDINGS / name, methods, protocol, **more)
+    return {row.method: row.score for row in found.rows}
+
+
+@real
+def test_bci2a_subject_9() -> None:
+    found = scores("bci2a-a09-covariances", ["ts-lr", "fgmdm", "mdm"], "session-transfer")
+    assert found["ts-lr"] == pytest.approx(0.781, abs=POINTS)
+    assert found["fgmdm"] == pytest.approx(0.840, abs=POINTS)
+    assert found["mdm"] == pytest.approx(0.743, abs=POINTS)
+
+
+@real
+def test_p300() -> None:
+    found = evaluate(
+        RECORDINGS / "brain-invaders-p300",
+        ["xdawn-ts-lr"],
+        "blocks",
+        selection=Selection(paradigm="erp"),
+    )
+    assert found.rows[0].metric == "roc_auc"
+    assert found.rows[0].score == pytest.approx(0.916, abs=POINTS)
+
+
+@real
+def test_motor_imagery() -> None:
+    chosen = Selection(
+        paradigm="mi", classes=("left_fist", "right_fist"), where=(("imagined", "1"),)
+    )
+    found = scores("physionet-eegmmi-s001", ["ts-lr"], "leave-one-run-out", selection=chosen)
+    assert found["ts-lr"] == pytest.approx(0.80, abs=POINTS)
+
+
+@real
+@pytest.mark.slow
+def test_ssvep() -> None:
+    """Its reference standardised the features, which costs 4 points: docs/methods.md."""
+    found = scores("ssvep-exoskeleton", ["ts-lr"], "leave-one-session-out")
+    assert found["ts-lr"] > 0.766
+
+
+RUN = ["method", "subject", "fold", "seed"]
+
+
+def recomputed(trials: pd.DataFrame, score: Any) -> pd.Series:
+    """A score of each run, averaged over seeds, then folds, then subjects."""
+    found = trials.groupby(RUN, dropna=False, sort=False).apply(score)
+    for level in (["method", "subject", "fold"], ["method", "subject"], ["method"]):
+        found = found.groupby(level=level, sort=False).mean()
+    return found
+
+
+def accuracy(trials: pd.DataFrame) -> float:
+    return float(accuracy_score(trials["truth"], trials["predicted"]))
+
+
+@pytest.fixture(scope="module")
+def several() -> Evaluation:
+    """Three classes, two subjects, one fold each; one method has seeds."""
+    choices = [Choice("ts-lr"), Choice("token-log-euclidean", SETTINGS), Choice("mdm")]
+    return evaluate(IMAGERY, choices, seeds=(1, 2))
+
+
+@pytest.fixture(scope="module")
+def session() -> Evaluation:
+    """One subject and one test session."""
+    return evaluated(noisy(), "ts-lr", "mdm", "fb-ts-lr", subjects=("1",))
+
+
+@pytest.fixture(scope="module")
+def folds() -> Evaluation:
+    return evaluated(noisy(), "ts-lr", "mdm", "fb-ts-lr", subjects=("1",), protocol="blocks")
+
+
+def noisy() -> Any:
+    """So noisy that methods differ."""
+
+    def change(recording: Recording) -> Recording:
+        rng = np.random.default_rng(len(recording.session))
+        return replace(recording, X=recording.X + 4 * rng.standard_normal(recording.X.shape))
+
+    return signals(change=change, n=60)
+
+
+def test_scores_are_those_of_the_predictions(several: Evaluation) -> None:
+    frame, trials = several.to_frame(), several.predictions()
+    assert list(frame.index) == ["ts-lr", "token-log-euclidean", "mdm"]
+    assert list(frame["n_seeds"]) == [1, 2, 1]
+    scores = recomputed(trials, accuracy)
+    pd.testing.assert_series_equal(frame["score"], scores, check_names=False)
+    columns = [f"p({name})" for name in IMAGERY.classes]
+    losses = recomputed(trials, lambda run: log_loss(run["truth"], run[columns]))
+    pd.testing.assert_series_equal(frame["log_loss"], losses, check_names=False)
+    assert frame["score"].nunique() > 1
+
+
+def test_areas_are_those_of_the_predictions() -> None:
+    dataset = signals(paradigm="erp", filtered=(1.0, 40.0))
+    found = evaluated(dataset, "xdawn-ts-lr", "ts-lr")
+    areas = recomputed(
+        found.predictions(), lambda run: roc_auc_score(run["truth"] == "b", run["p(b)"])
+    )
+    assert set(found.to_frame()["metric"]) == {"roc_auc"}
+    pd.testing.assert_series_equal(found.to_frame()["score"], areas, check_names=False)
+
+
+def test_a_frame_has_the_values_of_the_command_line(several: Evaluation) -> None:
+    frame = several.to_frame()
+    for row in [row.values() for row in several.rows]:
+        mine = frame.loc[row.pop("method")]
+        assert set(mine.index) == set(row)
+        for name, value in row.items():
+            assert pd.isna(mine[name]) if value is None else mine[name] == value
+
+
+def test_an_unknown_number_is_still_a_number() -> None:
+    frame = evaluated(covariances(), "mdm", subjects=("1",)).to_frame()
+    for name in ("validation_score", "std", "p_value", "p_holm"):
+        assert frame[name].dtype == np.float64
+        assert frame[name].isna().all()
+
+
+def test_every_test_trial_once_per_run(several: Evaluation) -> None:
+    trials = several.predictions()
+    columns = [f"p({name})" for name in IMAGERY.classes]
+    assert list(trials) == [*RUN, "trial", "truth", "predicted", *columns]
+    np.testing.assert_allclose(trials[columns].sum(axis=1), 1)
+    best = trials[columns].idxmax(axis=1)
+    assert (best == "p(" + trials["predicted"] + ")").all()
+    for title, runs in several.results.items():
+        for run in runs:
+            seed = (
+                trials["seed"].isna() if run.spec.seed is None else trials["seed"] == run.spec.seed
+            )
+            mine = trials[
+                (trials["method"] == title) & (trials["subject"] == run.spec.subject) & seed
+            ]
+            np.testing.assert_array_equal(mine[columns], run.probabilities)
+            labels: dict[str, str] = {}
+            for s in IMAGERY.index[run.spec.subject]:
+                y = IMAGERY.load(run.spec.subject, s).y
+                labels |= {
+                    f"{run.spec.subject}/{s}/{i}": IMAGERY.classes[k] for i, k in enumerate(y)
+                }
+            assert list(mine["truth"]) == [labels[name] for name in mine["trial"]]
+    assert len(trials) == sum(len(run.y) for runs in several.results.values() for run in runs)
+
+
+def test_classes_are_named_as_selected() -> None:
+    trials = evaluate(IMAGERY, "mdm", classes=IMAGERY.classes[:0:-1]).predictions()
+    assert list(trials)[-2:] == [f"p({name})" for name in IMAGERY.classes[:0:-1]]
+    assert set(trials["truth"]) == set(IMAGERY.classes[1:])
+    assert accuracy(trials) > 0.5
+
+
+def holm_by_hand(p: pd.Series) -> list[float]:
+    """Holm (1979), one hypothesis after another."""
+    adjusted, largest = [0.0] * len(p), 0.0
+    for rank, place in enumerate(np.argsort(p.to_numpy())):
+        largest = max(largest, min(1.0, (len(p) - rank) * p.iloc[place]))
+        adjusted[place] = largest
+    return adjusted
+
+
+def check_pairs(found: Evaluation, test: str) -> pd.DataFrame:
+    """All pairs, each later minus earlier, with differences of the scores."""
+    pairs, score = found.compare(), found.to_frame()["score"]
+    titles = list(score.index)
+    assert list(zip(pairs["method"], pairs["reference"], strict=True)) == [
+        (titles[1], titles[0]),
+        (titles[2], titles[0]),
+        (titles[2], titles[1]),
+    ]
+    difference = score.loc[pairs["method"]].to_numpy() - score.loc[pairs["reference"]].to_numpy()
+    np.testing.assert_allclose(pairs["difference"], difference, atol=1e-12)
+    assert np.abs(difference).max() > 0
+    assert set(pairs["test"]) == {test}
+    np.testing.assert_allclose(pairs["p_holm"], holm_by_hand(pairs["p_value"]))
+    return pairs
+
+
+def test_pairs_of_one_session_by_mcnemars_test(session: Evaluation) -> None:
+    trials = session.predictions()
+    right = {m: (t["truth"] == t["predicted"]).to_numpy() for m, t in trials.groupby("method")}
+    for _, pair in check_pairs(session, "mcnemar").iterrows():
+        a, b = right[pair["method"]], right[pair["reference"]]
+        only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
+        assert only_a + only_b
+        assert pair["p_value"] == pytest.approx(stats.binomtest(only_a, only_a + only_b).pvalue)
+        assert pair["n"] == len(a)
+
+
+def test_pairs_of_folds_by_the_corrected_t_test(folds: Evaluation) -> None:
+    trials = folds.predictions()
+    scores = {m: t.groupby("fold").apply(accuracy) for m, t in trials.groupby("method")}
+    n_test = len(trials) / 3 / len(scores["mdm"])
+    n_train = folds.to_frame().loc["mdm", "n_train"]
+    for _, pair in check_pairs(folds, "corrected_resampled_t").iterrows():
+        d = (scores[pair["method"]] - scores[pair["reference"]]).to_numpy()
+        t = d.mean() / np.sqrt((1 / len(d) + round(n_test) / round(n_train)) * d.var(ddof=1))
+        assert pair["p_value"] == pytest.approx(2 * stats.t.sf(abs(t), len(d) - 1))
+
+
+def test_pairs_of_subjects_by_all_sign_flips(several: Evaluation) -> None:
+    trials = several.predictions()
+    by_run = trials.groupby(RUN, dropna=False).apply(accuracy)
+    scores = by_run.groupby(level=["method", "subject"]).mean()
+    for _, pair in check_pairs(several, "permutation").iterrows():
+        d = (scores[pair["method"]] - scores[pair["reference"]]).to_numpy()
+        flipped = [abs(np.dot(signs, d)) for signs in product((1, -1), repeat=len(d))]
+        assert pair["p_value"] == np.mean(np.array(flipped) >= abs(d.sum()) - 1e-9)
+
+
+@pytest.mark.parametrize("reference", ["ts-lr", "fb-ts-lr"])
+def test_all_against_one(session: Evaluation, reference: str) -> None:
+    found, everything = session.compare(reference), session.compare()
+    assert list(found["method"]) == [m for m in session.results if m != reference]
+    assert set(found["reference"]) == {reference}
+    for _, pair in found.iterrows():
+        same = everything[
+            everything["method"].isin([pair["method"], reference])
+            & everything["reference"].isin([pair["method"], reference])
+        ].iloc[0]
+        sign = 1 if same["reference"] == reference else -1
+        assert pair["difference"] == pytest.approx(sign * same["difference"])
+        assert pair["p_value"] == same["p_value"]
+    np.testing.assert_allclose(found["p_holm"], holm_by_hand(found["p_value"]))
+    first = session.to_frame().loc[found["method"]]
+    if reference == "ts-lr":  # the first, with which tables compare
+        np.testing.assert_array_equal(found["p_holm"], first["p_holm"])
+
+
+def test_an_unknown_reference_is_refused(session: Evaluation) -> None:
+    with pytest.raises(EvaluationError, match=r"reference.*ts-lr, mdm, fb-ts-lr.*'svm'"):
+        session.compare("svm")
+
+
+def test_other_folds_are_not_compared(folds: Evaluation) -> None:
+    fewer = {**folds.results, "mdm": folds.results["mdm"][:-1]}
+    pairs = replace(folds, results=fewer).compare().set_index(["method", "reference"])
+    assert list(pairs["no_p_because"].notna()) == [True, False, True]
+    assert pairs.loc[("mdm", "ts-lr"), "no_p_because"] == "not the same folds"
+    assert pairs.loc[("mdm", "ts-lr"), ["difference", "p_value", "p_holm"]].isna().all()
+    # One test is left, which needs no correction.
+    left = pairs.loc[("fb-ts-lr", "ts-lr")]
+    assert left["p_holm"] == left["p_value"]
+
+
+def test_printed_it_is_a_few_lines(several: Evaluation) -> None:
+    head, about, *lines = repr(several).splitlines()
+    assert head == "Evaluation of golden-mi: session-transfer, target access train"
+    assert about.startswith(
+        "Accuracy, 3 subjects, 3 folds, 90 test trials. Chance level 33.3 % (95"
+    )
+    assert max(map(len, (head, *lines))) <= 100
+    for line, (title, row) in zip(lines, several.to_frame().iterrows(), strict=True):
+        verdict = "above" if row["score"] > row["chance_bound"] else "not above"
+        test, train = 100 * row["score"], 100 * row["train_score"]
+        assert (
+            line.split()
+            == f"{title} test {test:.1f} %, train {train:.1f} %: {verdict} chance".split()
+        )
+    assert str(several) == repr(several)
+
+
+def test_a_notebook_shows_a_table() -> None:
+    choices = [Choice("mdm", label="<b>mine</b> & yours"), Choice("ts-lr")]
+    found = evaluate(signals(), choices, subjects="1", metric="kappa")
+    page = ET.fromstring(f"<div>{found._repr_html_()}</div>")
+    head = [cell.text for cell in page.iter("th")]
+    assert head == ["method", "train", "test", "±", "chance", "n", "runs", "p", "verdict"]
+    cells = [[cell.text for cell in row.iter("td")] for row in page.iter("tr")][1:]
+    assert [row[0] for row in cells] == ["<b>mine</b> & yours", "ts-lr"]
+    assert [row[4] for row in cells] == [".000", ".000"]
+    assert cells[0][7] == "-" != cells[1][7]
+    caption = page.findall("p")[-1].text
+    assert caption is not None
+    assert caption.endswith("Only the test score measures generalisation.")
+    assert "[" not in caption
+
+
+def test_without_runs_frames_are_empty(session: Evaluation) -> None:
+    """As in a study that has not begun."""
+    empty = Evaluation(session.question, {"mdm": []}, [], session.classes)
+    assert list(empty.to_frame()) == list(session.to_frame())
+    assert list(empty.predictions()) == list(session.predictions())
+    assert list(empty.compare()) == list(session.compare())
+    assert not len(empty.to_frame()) + len(empty.predictions()) + len(empty.compare())
+    assert repr(empty).endswith("No runs.")
+    assert "No runs." in empty._repr_html_()

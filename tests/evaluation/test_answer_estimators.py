@@ -21,7 +21,6 @@ from sklearn.metrics import accuracy_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import FunctionTransformer
-from sklearn.svm import SVC
 from sklearn.utils.validation import check_is_fitted
 
 from spdtokens import (
@@ -40,10 +39,12 @@ from spdtokens.errors import EvaluationError, UserError
 from spdtokens.evaluation import Choice, evaluate
 from spdtokens.evaluation.runs import RunResult
 from spdtokens.geometry.tokens import TokenEmbedding
-from tests.evaluation.made import SAMPLES, SETTINGS, SFREQ, covariances, signals
+from tests.evaluation.recordings import SAMPLES, SETTINGS, SFREQ, covariances, signals
 from tests.golden.sets import FLICKER, GROUPED, IMAGERY, MATRICES, POTENTIALS
 
 TINY: dict[str, Any] = {**SETTINGS.changes, "epochs": 2}
+
+
 WINDOW: dict[str, Any] = {"tmin": -0.5, "windows": [(0.5, 2.0)]}
 
 
@@ -304,13 +305,6 @@ def test_an_estimator_is_named_by_its_last_step() -> None:
         evaluate(signals(), [two[1], make_pipeline(Covariances("lwf"), MDM())])
 
 
-def test_integer_subjects() -> None:
-    found = evaluate(signals(), outsiders(), subjects=[10, 1])
-    assert [run.spec.subject for run in found.results["LogisticRegression"]] == ["1", "10"]
-    (run,) = evaluate(signals(), outsiders(), subjects=10).results["LogisticRegression"]
-    assert run.spec.subject == "10"
-
-
 @pytest.mark.parametrize("matrices", [False, True], ids=["signals", "matrices"])
 def test_arrays_with_groups(matrices: bool) -> None:
     recording = (covariances if matrices else signals)().load("1", "a")
@@ -365,35 +359,6 @@ def test_predictions_are_enough(kind: type[Parity]) -> None:
     assert run.test["accuracy"] == accuracy_score(other.y, predicted)
     assert len(np.unique(predicted)) > 1
     assert evaluate(IMAGERY, kind()).to_frame()["score"].notna().all()
-
-
-def test_support_vector_machines_of_pairs() -> None:
-    """Of four classes they have six decision values."""
-
-    def four(recording: Recording) -> Recording:
-        X = recording.X.copy()
-        y = np.arange(len(X)) % 4
-        X[np.arange(len(X)), y] *= 2
-        return replace(recording, X=X, y=y)
-
-    dataset = signals(change=four, classes=("a", "b", "c", "d"), n=48)
-    svm = make_pipeline(Covariances(), TangentSpace(), SVC(decision_function_shape="ovo"))
-    (run,) = runs_of(dataset, svm)
-    one, other = (dataset.load("1", session) for session in "ab")
-    np.testing.assert_array_equal(
-        run.probabilities.argmax(1), svm.fit(one.X, one.y).predict(other.X)
-    )
-    assert run.test["accuracy"] > 0.5
-
-
-def test_a_class_without_training_trials_is_refused() -> None:
-    def only_two(recording: Recording) -> Recording:
-        y = recording.y * 2 if recording.session == "a" else np.arange(len(recording)) % 3
-        return replace(recording, y=y)
-
-    dataset = signals(change=only_two, classes=("a", "b", "c"))
-    with pytest.raises(EvaluationError, match="b"):
-        evaluate(dataset, outsiders())
 
 
 def test_the_unit_of_the_papers_estimator_is_filled_in() -> None:
@@ -453,18 +418,6 @@ def test_functions_that_cannot_be_named_are_other_runs() -> None:
         (run,) = found.results[title]
         np.testing.assert_array_equal(run.probabilities, by_hand(estimator, signals()))
     assert found.to_frame().loc["loud", "score"] > found.to_frame().loc["quiet", "score"]
-
-
-def test_random_states_are_copied() -> None:
-    def forest(seed: int) -> Pipeline:
-        state = np.random.RandomState(seed)
-        return make_pipeline(*outsiders()[:-1], RandomForestClassifier(5, random_state=state))
-
-    methods = {"one": forest(0), "other": forest(1)}
-    found = evaluate(signals(), methods, subjects=1)
-    for title, seed in (("one", 0), ("other", 1)):
-        (run,) = found.results[title]
-        np.testing.assert_array_equal(run.probabilities, by_hand(forest(seed), signals()))
 
 
 # ------------------------------------------------------------------ alignment
@@ -528,11 +481,6 @@ def test_signals_can_be_aligned_whatever_the_bands(bands: Any) -> None:
     assert np.isfinite(run.probabilities).all()
 
 
-def test_what_is_no_map_of_signals_is_refused() -> None:
-    with pytest.raises(EvaluationError, match=r"mine.*rescale"):
-        evaluate(signals(), {"mine": outsiders()}, alignment="rescale", access="unlabeled_full")
-
-
 # ------------------------------------------------------------------ what is refused, before work
 
 
@@ -549,6 +497,7 @@ def test_what_is_no_map_of_signals_is_refused() -> None:
         (signals, make_decoder("mi", sfreq=250), "250"),
         (signals, make_decoder("mi", sfreq=SFREQ, tmin=-0.25, window=(0.25, 1.0)), "tmin=-0.25"),
         (signals, make_pipeline(StandardTrials(99), MDM()), "99"),
+        (signals, GridSearchCV(make_decoder("mi", sfreq=128), {}), "128"),
         (signals, NetworkClassifier("eegnet", sfreq=50), "50"),
         (signals, NetworkClassifier("eegnett", sfreq=SFREQ), "eegnett"),
         (covariances, make_decoder("mi", sfreq=SFREQ), "FilterBankCovariances"),

@@ -1,6 +1,8 @@
+"""Runs are those of the estimators by hand, and nothing fitted knows a test trial."""
+
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from typing import Any
@@ -17,22 +19,20 @@ from spdtokens import (
     StandardTrials,
     TokenTransformerClassifier,
 )
-from spdtokens.classifiers import classical
-from spdtokens.classifiers.methods import Settings
-from spdtokens.classifiers.nn import Pool, RunPlan, SPDTokenTransformer, train_runs
-from spdtokens.classifiers.nn.recipe import Recipe
-from spdtokens.classifiers.nn.transformer import TransformerConfig
-from spdtokens.datasets import Dataset
+from spdtokens.datasets import Dataset, Recording
 from spdtokens.errors import EvaluationError
 from spdtokens.evaluation.execute import class_probabilities, execute, open_fold
 from spdtokens.evaluation.metrics import all_scores
-from spdtokens.evaluation.plan import Choice, Source
+from spdtokens.evaluation.plan import Source
 from spdtokens.evaluation.runs import RunResult
-from spdtokens.geometry import TokenEmbedding
-from tests.evaluation.made import SETTINGS, covariances, planned, signals
+from tests.evaluation.recordings import SETTINGS, planned, same, signals
 
-METHODS = ("ts-lr", "eegnet", "spdnet", "token-affine-invariant", "spd-token-mlp")
+KINDS = ("ts-lr", "eegnet", "spdnet", "token-affine-invariant", "spd-token-mlp")
+
+
 WINDOWS: dict[str, Any] = {"sfreq": 100.0, "windows": [(0.0, 1.2)]}
+
+
 SMALL = SETTINGS.changes
 
 
@@ -73,7 +73,7 @@ def threads(n: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", KINDS)
 def test_a_run_is_the_same_alone_and_in_company_with_any_threads(method: str) -> None:
     specs, source = planned(
         signals(), method, seeds=(1, 2), alignment="recentre", access="unlabeled_20p"
@@ -88,37 +88,6 @@ def test_a_run_is_the_same_alone_and_in_company_with_any_threads(method: str) ->
     for one, other in zip(together, backwards, strict=True):
         assert one.spec == other.spec
         assert_same_bits(one, other)
-
-
-@pytest.mark.parametrize("embedding", ["log_euclidean", "affine_invariant"])
-def test_token_runs_are_those_of_the_classifier(embedding: str) -> None:
-    dataset = signals()
-    specs, source = planned(dataset, f"token-{embedding.replace('_', '-')}", seeds=(5,))
-    result = execute(specs, source)[0]
-    classifier = decoder(TokenTransformerClassifier(embedding, **SMALL, epochs=2, random_state=5))
-    X, y = whole(dataset, "a")
-    classifier.fit(X, y)
-    X_test, y_test = whole(dataset, "b")
-    expected = classifier.predict_proba(X_test)
-    np.testing.assert_array_equal(result.probabilities, expected)
-    assert result.test == all_scores(y_test, expected)
-    assert result.train == all_scores(y, classifier.predict_proba(X))
-    for name, curve in result.curves.items():
-        np.testing.assert_array_equal(curve, classifier["classifier"].history_[name][0])
-
-
-def test_classical_runs_are_those_of_the_pipeline() -> None:
-    dataset = signals()
-    specs, source = planned(dataset, "ts-lr")
-    result = execute(specs, source)[0]
-    pipeline = classical.ts_lr(WINDOWS | {"bands": [(8.0, 30.0)], "estimator": "oas"})
-    X, y = whole(dataset, "a")
-    pipeline.fit(X, y)
-    X_test, y_test = whole(dataset, "b")
-    np.testing.assert_array_equal(result.probabilities, pipeline.predict_proba(X_test))
-    assert result.test["accuracy"] == pipeline.score(X_test, y_test)
-    assert result.train["accuracy"] == pipeline.score(X, y)
-    assert (result.epoch, dict(result.curves)) == (None, {})
 
 
 @pytest.mark.parametrize("method", ["eegnet", "spdnet"])
@@ -172,37 +141,12 @@ def test_the_validating_session_chooses_the_epoch(method: str) -> None:
     assert result.test == all_scores(whole(dataset, "c")[1], p)
 
 
-def test_the_validating_session_is_that_of_the_engine() -> None:
-    dataset = signals({"1": ("a", "b", "c")})
-    specs, source = planned(dataset, "token-euclidean", protocol="session-split", settings=BEST)
-    (result,) = execute(specs, source)
-    (X, y), (V, v), (T, _) = (whole(dataset, session) for session in "abc")
-    C = [FilterBankCovariances(**WINDOWS).fit_transform(part) for part in (X, V, T)]
-    embedding = TokenEmbedding("euclidean", unit_free=True).fit(C[0])
-    tokens = [torch.from_numpy(embedding.tokens(part)) for part in C]
-    pool = Pool(torch.cat(tokens[:2]).float(), torch.from_numpy(np.concatenate([y, v])))
-    model = SPDTokenTransformer(10, 1, 2, TransformerConfig(8, 1, 2, 16))
-    recipe = Recipe(epochs=6, batch_size=16, keep="best", learning_rate=0.05)
-    (run,) = train_runs(model, pool, [RunPlan(1, np.arange(24), np.arange(24, 48))], recipe)
-    p = run.model.double()(tokens[2]).softmax(-1).detach().numpy()
-    np.testing.assert_allclose(result.probabilities, p, rtol=1e-10)
-
-
 def test_token_recipes_that_choose_hold_trials_back() -> None:
     specs, source = planned(signals(), "token-euclidean", settings=BEST)
     result = execute(specs[:1], source)[0]
     assert result.sizes == {"train": 21, "validation": 3, "calibration": 0, "test": 24}
     assert result.validation.keys() == result.train.keys()
     assert result.epoch == int(np.nanargmin(result.curves["validation loss"])) + 1
-
-
-@pytest.mark.parametrize("method", ["ts-lr", "spd-token-mlp", "spdnet", "token-cholesky"])
-def test_covariances_are_enough(method: str) -> None:
-    specs, source = planned(covariances(), method)
-    results = execute(specs, source)
-    assert [r.spec.subject for r in results] == ["1", "10"]
-    for result in results:
-        np.testing.assert_allclose(result.probabilities.sum(1), 1, rtol=1e-6)
 
 
 def test_nothing_is_left_empty() -> None:
@@ -265,19 +209,120 @@ def test_runs_that_cannot_be_done() -> None:
         execute(specs[:1], Source({"made-up": louder}))
 
 
-def test_settings_survive_the_way_to_a_worker() -> None:
-    bands = Settings(bands=[(8.0, 13.0), (13.0, 30.0)])
-    specs, source = planned(signals(), choices=(Choice("ts-lr", bands),))
-    result = execute(specs[:1], source)[0]
-    X, y = whole(signals(), "a")
-    pipeline = classical.ts_lr(WINDOWS | {"bands": bands.bands, "estimator": "oas"}).fit(X, y)
-    expected = pipeline.predict_proba(whole(signals(), "b")[0])
-    np.testing.assert_array_equal(result.probabilities, expected)
-
-
 def test_progress_adds_up_to_the_runs() -> None:
     for method in ("mdm", "token-euclidean"):
         specs, source = planned(signals(), method)
         told: list[float] = []
         execute(specs, source, told.append)
         assert sum(told) == pytest.approx(len(specs))
+
+
+METHODS = ("ts-lr", "mdm", "eegnet", "token-affine-invariant", "spd-token-mlp")
+
+
+#: Of these test trials the signals stay: the probe by which two trained models are compared.
+PROBE = 4
+
+
+INDEX = {"1": ("a", "b"), "2": ("a", "b")}
+
+
+def replaced(numbers: np.ndarray, session: str) -> Callable[[Recording], Recording]:
+    """Much louder noise in the place of some trials of subject 1, labels turned round."""
+
+    def change(recording: Recording) -> Recording:
+        if (recording.subject, recording.session) != ("1", session):
+            return recording
+        X, y = recording.X.copy(), recording.y.copy()
+        X[numbers] = 40 * np.random.default_rng(9).standard_normal(X[numbers].shape)
+        y[numbers] = 1 - y[numbers]
+        return replace(recording, X=X, y=y)
+
+    return change
+
+
+def done(dataset: Dataset, method: str, fold: int, **question: Any) -> RunResult:
+    specs, source = planned(dataset, method, subjects=("1",), **question)
+    (result,) = execute(specs[fold : fold + 1], source)
+    return result
+
+
+def assert_trained_the_same(before: RunResult, after: RunResult) -> None:
+    assert before.spec.data_hash != after.spec.data_hash  # the trials are others
+    np.testing.assert_array_equal(before.ids, after.ids)
+    assert before.train == after.train
+    assert before.validation == after.validation
+    assert before.epoch == after.epoch
+    assert list(before.curves) == list(after.curves)
+    for name in before.curves:
+        np.testing.assert_array_equal(before.curves[name], after.curves[name])
+
+
+def compared(method: str, **question: Any) -> tuple[RunResult, RunResult]:
+    """With the last session as it is, and with all but the first of its trials replaced."""
+    before, after = (
+        done(signals(INDEX, change=change), method, 0, **question)
+        for change in (same, replaced(np.arange(PROBE, 24), "b"))
+    )
+    assert_trained_the_same(before, after)
+    return before, after
+
+
+@pytest.mark.parametrize(
+    ("question", "probe_stays"),
+    [
+        ({}, True),
+        ({"alignment": "recentre", "access": "online"}, True),  # knows no future
+        ({"alignment": "recentre", "domain": "subject"}, True),  # by its training trials
+        # The reference of the target is that of all its trials, as the access says.
+        ({"alignment": "recentre", "access": "unlabeled_full"}, False),
+    ],
+    ids=["none", "online", "known", "full"],
+)
+@pytest.mark.parametrize("method", METHODS)
+def test_nothing_fitted_knows_the_tested_session(
+    method: str, question: dict[str, Any], probe_stays: bool
+) -> None:
+    before, after = compared(method, **question)
+    same_probe = np.array_equal(before.probabilities[:PROBE], after.probabilities[:PROBE])
+    assert same_probe == probe_stays
+    assert not np.array_equal(before.probabilities[PROBE:], after.probabilities[PROBE:])
+
+
+@pytest.mark.parametrize("method", [*METHODS, "xdawn-ts-lr"])
+def test_nothing_fitted_knows_the_tested_block(method: str) -> None:
+    """Within a session, whose covariances are computed at once and kept."""
+    erp: dict[str, Any] = {"paradigm": "erp", "filtered": (1.0, 40.0)}
+    more = erp if method == "xdawn-ts-lr" else {}
+    question: dict[str, Any] = {"protocol": "blocks", "protocol_options": {"folds": 3}}
+    before, after = (
+        done(signals({"1": ("a",)}, change=change, **more), method, 1, **question)
+        for change in (same, replaced(np.arange(8 + PROBE, 16), "a"))
+    )
+    assert before.ids.tolist() == [f"1/a/{i}" for i in range(8, 16)]
+    assert_trained_the_same(before, after)
+    np.testing.assert_array_equal(before.probabilities[:PROBE], after.probabilities[:PROBE])
+
+
+def test_the_training_trials_do_matter() -> None:
+    """The other way round, or the tests above could not fail."""
+    for method in METHODS:
+        before, after = (
+            done(signals(INDEX, change=change), method, 0)
+            for change in (same, replaced(np.arange(20, 24), "a"))
+        )
+        assert not np.array_equal(before.probabilities, after.probabilities)
+
+
+def test_other_subjects_are_trained_on_and_the_target_is_not() -> None:
+    everybody = np.arange(24)
+    question: dict[str, Any] = {"protocol": "leave-one-subject-out"}
+    results = []
+    for change in (same, replaced(everybody, "a")):
+        specs, source = planned(signals(INDEX, change=change), "ts-lr", **question)
+        results.append(execute(specs, source))
+    (tested, trained), (tested_other, trained_other) = results
+    assert tested.spec.subject == "1"
+    assert tested.train == tested_other.train
+    np.testing.assert_array_equal(tested.probabilities[24:], tested_other.probabilities[24:])
+    assert not np.array_equal(trained.probabilities, trained_other.probabilities)

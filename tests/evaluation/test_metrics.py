@@ -1,32 +1,45 @@
+"""Metrics against scikit-learn, and chance bounds by counting and simulation."""
+
 from __future__ import annotations
 
+import runpy
 import warnings
+from itertools import product
+from math import comb
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.stats import binom, norm
 from sklearn import metrics as sk
 
 from spdtokens.errors import EvaluationError
+from spdtokens.evaluation.chance import (
+    BOUNDS,
+    accuracy_bound,
+    auc_bound,
+    balanced_accuracy_bound,
+    chance_level,
+    independent_counts,
+)
 from spdtokens.evaluation.metrics import (
     METRICS,
-    accuracy,
     all_scores,
-    balanced_accuracy,
     calibration_error,
     confusion,
     default_metric,
-    f1,
     get_metric,
     itr,
-    kappa,
     log_loss,
-    roc_auc,
 )
 
 Trials = tuple[NDArray[np.int64], NDArray[np.float64]]
+
+
+f1, roc_auc = METRICS["f1"], METRICS["roc_auc"]
 
 
 def trials(seed: int, n: int, n_classes: int, coarse: bool = False) -> Trials:
@@ -136,8 +149,9 @@ def test_many_confusion_matrices_are_scored_as_one_by_one(case: Trials) -> None:
     shuffled = [np.roll(p, shift, axis=0) for shift in range(3)]
     counts = np.stack([confusion(y, q) for q in shuffled])
     for name, metric in METRICS.items():
+        each = [metric(y, q) for q in shuffled]
+        assert each == pytest.approx([all_scores(y, q)[name] for q in shuffled]), name
         if metric.of_counts is not None:
-            each = [metric(y, q) for q in shuffled]
             np.testing.assert_allclose(metric.of_counts(counts), each, err_msg=name)
 
 
@@ -168,8 +182,9 @@ def test_cohens_own_example() -> None:
     table = np.array([[88, 14, 18], [10, 40, 10], [2, 6, 12]])
     y = np.repeat(np.arange(3), table.sum(1))
     predicted = np.concatenate([np.repeat(np.arange(3), row) for row in table])
-    assert accuracy(y, np.eye(3)[predicted]) == pytest.approx(0.70)
-    assert kappa(y, np.eye(3)[predicted]) == pytest.approx((0.70 - 0.41) / 0.59)
+    scores = all_scores(y, np.eye(3)[predicted])
+    assert scores["accuracy"] == pytest.approx(0.70)
+    assert scores["kappa"] == pytest.approx((0.70 - 0.41) / 0.59)
 
 
 def test_a_missing_class_is_nan_and_no_warning() -> None:
@@ -183,7 +198,6 @@ def test_a_missing_class_is_nan_and_no_warning() -> None:
     assert {name for name, value in three.items() if np.isnan(value)} == missing - {"kappa"}
     # Class 0 is not the one whose F1 is asked for.
     assert f1([1, 1], [[0.2, 0.8], [0.7, 0.3]]) == pytest.approx(2 / 3)
-    assert np.isnan(balanced_accuracy([1, 1], [[0.2, 0.8], [0.7, 0.3]]))
 
 
 def test_itr_by_wolpaws_formula() -> None:
@@ -215,32 +229,202 @@ def test_defaults_and_names() -> None:
         assert default_metric(paradigm, [25, 75]) == "balanced_accuracy"
         assert default_metric(paradigm, [37, 21, 21, 21]) == "accuracy"
         assert default_metric(paradigm, [39, 21, 20, 20]) == "balanced_accuracy"
-    with pytest.raises(EvaluationError, match=r"no metric 'auc'.*roc_auc"):
+    with pytest.raises(EvaluationError, match=r"'auc'.*roc_auc"):
         get_metric("auc")
 
 
 @pytest.mark.parametrize(
-    ("y", "p", "message"),
+    ("y", "p", "culprit"),
     [
-        ([0, 1], [[0.5, 0.5]], "shape"),
-        ([], np.empty((0, 2)), "shape"),
-        ([0], [[1.0]], "classes from 2"),
-        ([0.0], [[0.5, 0.5]], "whole numbers"),
-        ([2], [[0.5, 0.5]], "classes 0 to 1"),
+        ([0, 1], [[0.5, 0.5]], "probabilities"),
+        ([], np.empty((0, 2)), "probabilities"),
+        ([0], [[1.0]], "classes >= 2"),
+        ([0.0], [[0.5, 0.5]], "float64"),
+        ([2], [[0.5, 0.5]], "to 2"),
         ([-1], [[0.5, 0.5]], "from -1"),
-        ([0, 1], [[0.5, 0.5], [3.0, -2.0]], "number 1.*softmax"),
+        ([0, 1], [[0.5, 0.5], [3.0, -2.0]], "number 1"),
         ([0], [[np.nan, 0.5]], "1 of 1 trials"),
     ],
 )
-def test_what_does_not_fit_is_refused(y: list[int], p: list[list[float]], message: str) -> None:
-    with pytest.raises(EvaluationError, match=message):
+def test_what_does_not_fit_is_refused(y: list[int], p: list[list[float]], culprit: str) -> None:
+    with pytest.raises(EvaluationError, match=culprit):
         all_scores(y, p)
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [((70, 4), "divide percent"), ((0.7, 1), "2 classes"), ((0.7, 2, 0.0), "seconds")],
-)
-def test_itr_refuses(args: tuple[float, ...], message: str) -> None:
-    with pytest.raises(EvaluationError, match=message):
+@pytest.mark.parametrize("args", [(70, 4), (np.nan, 4), (0.7, 1), (0.7, 2, 0.0)])
+def test_itr_refuses(args: tuple[float, ...]) -> None:
+    with pytest.raises(EvaluationError, match=f"accuracy={args[0]}, n_classes={args[1]}"):
         itr(*args)  # type: ignore[arg-type]
+
+
+def hits(counts: tuple[int, ...], guesses: tuple[float, ...]) -> NDArray[np.float64]:
+    """Exact distribution of the hits of a guesser with these frequencies, shape (n + 1,)."""
+    distribution = np.ones(1)
+    for n, q in zip(counts, guesses, strict=True):
+        distribution = np.convolve(distribution, binom.pmf(np.arange(n + 1), n, q))
+    return distribution
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 4, 5])
+@pytest.mark.parametrize("alpha", [0.05, 0.01])
+def test_equally_frequent_classes_as_in_moabb(n_classes: int, alpha: float) -> None:
+    moabb = pytest.importorskip("moabb.analysis.chance_level")
+    for n in (5, 20, 100, 288):
+        theirs = moabb.adjusted_chance_level(n_classes, n, alpha)
+        assert accuracy_bound(n, n_classes, alpha=alpha) == theirs
+
+
+@pytest.mark.parametrize(("n", "n_classes"), [(20, 2), (40, 2), (100, 2), (100, 4)])
+def test_bound_by_counting_lucky_guesses(n: int, n_classes: int) -> None:
+    def ways(beyond: int) -> float:
+        of = (comb(n, k) * (n_classes - 1) ** (n - k) for k in range(beyond + 1, n + 1))
+        return sum(of) / n_classes**n
+
+    hits = next(k for k in range(n + 1) if ways(k) <= 0.05)
+    assert accuracy_bound(n, n_classes) == hits / n
+
+
+@pytest.mark.parametrize("counts", [(20, 20), (30, 10), (36, 4), (12, 12, 12), (24, 8, 4)])
+def test_no_guesser_exceeds_the_accuracy_bound_too_often(counts: tuple[int, ...]) -> None:
+    n = sum(counts)
+    bound = accuracy_bound(n, len(counts), priors=np.array(counts) / n)
+    assert bound >= max(counts) / n  # what always saying the most frequent class reaches
+    k = round(bound * n)
+    worst = 0.0
+    for q in product(np.linspace(0, 1, 21), repeat=len(counts) - 1):
+        if sum(q) <= 1 + 1e-9:
+            tail = hits(counts, (*q, max(0.0, 1 - sum(q))))[k + 1 :].sum()
+            worst = max(worst, tail)
+    assert worst <= 0.05
+
+
+def test_the_bound_of_equal_classes_would_call_the_majority_a_decoder() -> None:
+    assert accuracy_bound(100, 2) < 0.8 <= BOUNDS["accuracy"](np.array([80, 20]), 0.05) < 0.95
+
+
+def test_auc_bound_by_the_variance_of_every_ordering() -> None:
+    # All ways to place 4 positives among 9 ranks.
+    n_pos, n_neg = 4, 5
+    areas = []
+    for places in product((0, 1), repeat=9):
+        if sum(places) == n_pos:
+            ranks = np.flatnonzero(places) + 1
+            areas.append((ranks.sum() - n_pos * (n_pos + 1) / 2) / (n_pos * n_neg))
+    expected = 0.5 + norm.isf(0.05) * np.std(areas)
+    assert auc_bound((n_neg, n_pos)) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("counts", [(20, 20, 20), (30, 10), (40, 15, 5), (50, 5, 5, 5)])
+def test_bounds_hold_in_simulation(counts: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(1)
+    k, y = len(counts), np.repeat(np.arange(len(counts)), counts)
+    area, balanced = auc_bound(counts), balanced_accuracy_bound(counts)
+    beyond = np.zeros(2)
+    for _ in range(1500):
+        p = rng.dirichlet(np.ones(k), len(y))
+        beyond += (METRICS["roc_auc"](y, p) > area, METRICS["balanced_accuracy"](y, p) > balanced)
+    # Three standard errors of 1500 draws, and the normal approximation.
+    assert (beyond / 1500 < 0.05 + 0.022).all()
+    if k == 2:  # one area only, so nothing is cautious about it
+        assert beyond[0] / 1500 > 0.03
+
+
+@pytest.mark.parametrize("counts", [(30, 10), (40, 15, 5), (50, 5, 5, 5), (60, 20, 10, 10)])
+def test_no_guesser_has_a_larger_variance_of_balanced_accuracy(counts: tuple[int, ...]) -> None:
+    k, n = len(counts), np.array(counts)
+    q = np.random.default_rng(0).dirichlet(np.ones(k), 4000)
+    spreads = np.sqrt((q * (1 - q) / n).sum(1)) / k
+    taken = (balanced_accuracy_bound(counts) - 1 / k) / norm.isf(0.05)
+    assert spreads.max() <= taken + 1e-12
+    assert spreads.max() == pytest.approx(taken, rel=0.03)
+
+
+def test_metrics_that_are_accuracy_on_another_scale_agree_with_it() -> None:
+    bounds = {name: bound(np.full(4, 10), 0.05) for name, bound in BOUNDS.items()}
+    accuracy = accuracy_bound(40, 4)
+    assert bounds["accuracy"] == bounds["balanced_accuracy"] == accuracy
+    assert bounds["kappa"] == pytest.approx((accuracy - 0.25) / 0.75)
+    assert bounds["itr"] == itr(accuracy, 4)
+
+
+def test_what_cannot_be_said_is_nan_or_missing() -> None:
+    assert set(METRICS) - set(BOUNDS) == {"f1"}
+    assert np.isnan(BOUNDS["kappa"](np.array([30, 10]), 0.05))
+    for name in ("roc_auc", "balanced_accuracy"):
+        assert np.isnan(BOUNDS[name](np.array([9, 0]), 0.05))
+    # Two trials cannot show anything.
+    assert auc_bound([1, 1]) > 1
+    assert accuracy_bound(2, 2) == 1
+
+
+@given(st.lists(st.integers(0, 2), min_size=3, max_size=60))
+def test_independent_trials_have_the_bound_of_their_numbers(labels: list[int]) -> None:
+    y = np.array(labels)
+    counts = np.bincount(y, minlength=3)
+    for metric, bound in BOUNDS.items():
+        found = independent_counts(metric, y, np.arange(len(y)), 3)
+        np.testing.assert_array_equal(found, counts)
+        np.testing.assert_array_equal(bound(found, 0.05), bound(counts, 0.05))
+
+
+def test_equal_stretches_count_as_one_trial_each() -> None:
+    y = np.repeat([0, 1, 0, 1, 1], 7)
+    stretch = np.repeat([5, 3, 9, 1, 2], 7)
+    np.testing.assert_allclose(independent_counts("accuracy", y, stretch, 2), [2, 3])
+    np.testing.assert_allclose(independent_counts("roc_auc", y, stretch, 2), [2, 3])
+    mixed, pairs = np.tile([0, 1], 10), np.arange(20) // 2
+    np.testing.assert_allclose(independent_counts("accuracy", mixed, pairs, 2), [5, 5])
+    np.testing.assert_allclose(independent_counts("roc_auc", mixed, pairs, 2), [10, 10])
+
+
+def test_one_large_stretch_outweighs_many_small_ones() -> None:
+    """A mean of which nine tenths are one decision is hardly surer than that decision."""
+    y = np.zeros(100, dtype=int)
+    stretch = np.append(np.zeros(90, dtype=int), np.arange(1, 11))
+    rng = np.random.default_rng(0)
+    hits = rng.random((20_000, 11)) < 0.5
+    spread = (hits @ np.array([90, *[1] * 10]) / 100).var()
+    (n, _) = independent_counts("balanced_accuracy", y, stretch, 2)
+    assert n == 1 == int(0.25 / spread)
+    assert independent_counts("accuracy", y, stretch, 2).sum() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "balanced_accuracy", "roc_auc"])
+def test_decisions_repeated_many_times_exceed_their_bound_once_in_20(metric: str) -> None:
+    rng, n, copies = np.random.default_rng(5), 80, 10
+    stretch = np.repeat(np.arange(n), copies)
+    beyond = np.zeros(2)
+    for _ in range(400):
+        y = np.repeat(rng.permutation(np.arange(n) % 2), copies)
+        guess = np.repeat(rng.random(n), copies) + rng.normal(0, 0.02, n * copies)
+        p = np.clip(guess, 0, 1)
+        score = METRICS[metric](y, np.stack([1 - p, p], axis=1))
+        counts = [independent_counts(metric, y, units, 2) for units in (stretch, np.arange(len(y)))]
+        beyond += [score > BOUNDS[metric](found, 0.05) for found in counts]
+    assert 0.02 <= beyond[0] / 400 <= 0.07
+    assert beyond[1] / 400 > 0.2  # as if every copy were another decision
+
+
+@pytest.mark.slow
+def test_noise_in_overlapping_windows_exceeds_the_bound_once_in_20() -> None:
+    """Through the real path: the simulation that docs/evaluation.md shows."""
+    script = runpy.run_path(str(Path(__file__).parents[2] / "studies" / "chance_bound.py"))
+    _, n_test, n_independent, share, naive = script["exceeded"](script["HEAVY"], 300)
+    assert (n_test, n_independent) == (800, 80)
+    assert 0.02 <= share <= 0.07
+    assert naive > 0.2
+
+
+def test_levels_and_refusals() -> None:
+    assert chance_level(4) == 0.25
+    refused = [
+        (lambda: chance_level(1), "got 1"),
+        (lambda: accuracy_bound(0, 2), "n_trials"),
+        (lambda: accuracy_bound(10, 2, priors=[0.5, 0.6]), "priors"),
+        (lambda: accuracy_bound(10, 2, priors=[1.0]), "priors"),
+        (lambda: accuracy_bound(10, 2, alpha=5), "alpha"),
+        (lambda: auc_bound([3]), "counts"),
+    ]
+    for call, culprit in refused:
+        with pytest.raises(EvaluationError, match=culprit):
+            call()

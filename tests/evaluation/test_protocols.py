@@ -1,7 +1,9 @@
-"""Every protocol, on tables of trials of all kinds."""
+"""Protocols and access: who is trained on and tested, and which folds are refused."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -9,12 +11,188 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from moabb.evaluations.protocols import CrossSubjectMode
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
-from spdtokens.errors import EvaluationError
-from spdtokens.evaluation.protocols import PROTOCOLS, Fold, check_fold, get_protocol
+from spdtokens import evaluation
+from spdtokens.datasets import Recording
+from spdtokens.errors import EvaluationError, LeakError
+from spdtokens.evaluation.protocols import (
+    ACCESS,
+    PROTOCOLS,
+    Access,
+    Fold,
+    calibration_split,
+    check_fold,
+    get_access,
+    get_protocol,
+)
 from spdtokens.evaluation.trials import TrialTable
-from tests.evaluation.made import table, trials
+from tests.evaluation.recordings import planned, signals, table, trials
+
+CALIBRATING = [name for name, access in ACCESS.items() if access.calibrates]
+
+
+def test_same_as_moabb() -> None:
+    """Names, shares and labels; trialwise prediction changes nothing for methods like ours."""
+    moabb = {
+        mode.value.removeprefix("train_and_target_"): (
+            mode.calibration_size,
+            mode.calibration_labeled,
+        )
+        for mode in CrossSubjectMode
+        if not mode.trialwise
+    }
+    ours = {a.name: (a.share, a.labelled) for a in ACCESS.values() if not a.online}
+    assert ours == moabb
+
+
+def test_own_access_passes_through() -> None:
+    mine = Access("labeled_10p", 0.1, True, False, "the first tenth")
+    assert get_access(mine) is mine
+    calibration, _ = calibration_split(np.arange(30), np.arange(30), mine)
+    assert calibration.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("n", "name", "seen"),
+    [
+        (10, "unlabeled_20p", 2),
+        (288, "labeled_50p", 144),
+        (9, "labeled_20p", 1),
+        (3, "labeled_20p", 1),
+    ],
+)
+def test_first_in_time(n: int, name: str, seen: int) -> None:
+    order = np.random.default_rng(0).permutation(n)
+    calibration, test = calibration_split(order, np.arange(n), name)
+    assert order[calibration].tolist() == list(range(seen))
+    assert order[test].tolist() == list(range(seen, n))
+
+
+@pytest.mark.parametrize("name", ["train", "unlabeled_full", "online"])
+def test_others_score_everything(name: str) -> None:
+    order = np.array([3, 1, 2, 0])
+    calibration, test = calibration_split(order, np.zeros(4), name)
+    assert len(calibration) == 0
+    assert test.tolist() == [3, 1, 2, 0]
+
+
+def test_straddling_group_is_scored() -> None:
+    group = np.array(["a", "a", "b", "b", "b", "c", "c", "c", "d", "d"])
+    calibration, test = calibration_split(np.arange(10), group, "unlabeled_50p")
+    assert calibration.tolist() == [0, 1, 2, 3, 4]
+    calibration, test = calibration_split(np.arange(8), group[:8], "unlabeled_50p")
+    assert calibration.tolist() == [0, 1]
+    assert test.tolist() == [2, 3, 4, 5, 6, 7]
+
+
+@pytest.mark.parametrize("name", CALIBRATING)
+@given(group=st.lists(st.integers(0, 5), min_size=1, max_size=25), seed=st.integers(0, 99))
+def test_split_is_a_partition_by_groups(name: str, group: list[int], seed: int) -> None:
+    groups = np.array(group)
+    order = np.random.default_rng(seed).permutation(len(group))
+    if len(set(group)) == 1:
+        with pytest.raises(EvaluationError, match=f"{name} leaves no trial.*are of group"):
+            calibration_split(order, groups, name)
+        return
+    calibration, test = calibration_split(order, groups, name)
+    assert sorted([*calibration, *test]) == list(range(len(group)))
+    assert not set(groups[calibration]) & set(groups[test])
+    first = groups[order.argmin()]
+    within_share = len(calibration) <= ACCESS[name].share * len(group)
+    assert len(calibration)
+    assert within_share or set(groups[calibration]) == {first}
+
+
+EIGHT = trials(
+    table([("1", "a"), ("1", "b")], [8, 8], group=[0, 0, 1, 1, 2, 2, 3, 3, *range(4, 12)])
+)
+
+
+def fold_of(train: list[int], test: list[int], **more: list[int]) -> Fold:
+    parts = {name: np.array(rows) for name, rows in more.items()}
+    return Fold("1", "f", np.array(train), np.array(test), **parts)
+
+
+def test_an_honest_fold_passes() -> None:
+    honest = fold_of([0, 1, 2, 3], [8, 9], validation=[4, 5], calibration=[6, 7])
+    check_fold(honest, EIGHT)
+    np.testing.assert_array_equal(honest.rows, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9])
+
+
+@pytest.mark.parametrize(
+    ("leak", "message"),
+    [
+        (fold_of([0, 1, 8], [8, 9]), "train and test .* 1/b/0"),
+        (fold_of([0, 1], [8, 9], validation=[9]), "validation and test .* 1/b/1"),
+        (fold_of([0, 1], [8], validation=[1]), "train and validation .* 1/a/1"),
+        (fold_of([0, 1], [8], calibration=[8]), "calibration and test .* 1/b/0"),
+        (fold_of([0, 1, 2], [3]), "train and test share groups.* 1/a/2"),
+        (fold_of([0, 1], [3], validation=[2]), "validation and test share groups.* 1/a/2"),
+        (fold_of([0, 1], [3], calibration=[2]), "calibration and test share groups.* 1/a/2"),
+        (fold_of(list(range(8)), list(range(8))), r"1/a/0, 1/a/1, 1/a/2, 1/a/3, 1/a/4, \.\.\."),
+    ],
+)
+def test_shared_trials_and_groups_are_refused(leak: Fold, message: str) -> None:
+    with pytest.raises(LeakError, match=f"Subject 1, fold f: .*{message}"):
+        check_fold(leak, EIGHT)
+
+
+def test_marked_folds_may_share_groups_but_never_trials() -> None:
+    check_fold(replace(fold_of([0, 1, 2], [3]), leaky="said so"), EIGHT)
+    with pytest.raises(LeakError, match="1/a/2"):
+        check_fold(replace(fold_of([0, 1, 2], [2]), leaky="said so"), EIGHT)
+
+
+@pytest.mark.parametrize("part", ["train", "validation", "calibration"])
+def test_shared_samples_are_refused(part: str) -> None:
+    start = [*range(0, 80, 10), *range(0, 80, 10)]
+    apart, close = (
+        trials(table([("1", "a"), ("1", "b")], [8, 8], start=start, length=length))
+        for length in (10, 11)
+    )
+    leak = fold_of(test=[5, 6], **({"train": [0, 1]} | {part: [4, 3]}))
+    check_fold(leak, apart)
+    with pytest.raises(LeakError, match=rf"{part} and test .* in time: 1/a/4\. "):
+        check_fold(leak, close)
+    # The same samples of another recording are others.
+    check_fold(fold_of([4, 3], [13, 14]), close)
+
+
+def test_onsets_count_from_the_beginning_of_each_run() -> None:
+    def by_run(recording: Recording) -> Recording:
+        onset = np.tile(np.arange(len(recording) // 2) * 120, 2)
+        return replace(recording, about={"onset": onset})
+
+    def in_one_run(recording: Recording) -> Recording:
+        return replace(by_run(recording), run=np.full(len(recording), "r1"))
+
+    specs, _ = planned(signals(change=by_run), "ts-lr", protocol="leave-one-run-out")
+    assert len(specs) == 8
+    planned(signals(change=by_run), "ts-lr", protocol="k-fold")
+    with pytest.raises(LeakError, match="in time: 1/a/"):
+        planned(signals(change=in_one_run), "ts-lr", protocol="k-fold")
+
+
+def test_one_recording_in_two_runs_is_refused_by_its_content() -> None:
+    def twice(recording: Recording) -> Recording:
+        X = recording.X.copy()
+        X[12:] = X[:12]
+        return replace(recording, X=X, about={"onset": np.tile(np.arange(12) * 120, 2)})
+
+    with pytest.raises(LeakError, match=r"train and test .*: 1/a/12 and 1/a/0, "):
+        planned(signals(change=twice), "ts-lr", protocol="leave-one-run-out")
+
+
+def test_what_cannot_be_trained_on() -> None:
+    with pytest.raises(EvaluationError, match="no trials to train on"):
+        check_fold(fold_of([], [1]), EIGHT)
+    with pytest.raises(EvaluationError, match="no trials to test on"):
+        check_fold(fold_of([1], []), EIGHT)
+    with pytest.raises(EvaluationError, match="no trial of b to train on"):
+        check_fold(fold_of([0, 2], [8, 9]), EIGHT)
+    check_fold(fold_of([0, 1], [8, 10]), EIGHT)  # a test without a class is a test
 
 
 @st.composite
@@ -151,14 +329,6 @@ def test_70_15_15(per_part: int, classes: int, ungrouped: bool) -> None:
     assert fold.leaky == ""  # no group has two trials
 
 
-@given(st.integers(40, 400), st.integers(2, 4))
-def test_70_15_15_of_any_size(n: int, classes: int) -> None:
-    t = table([("1", "a")], [n], y=np.random.default_rng(n).integers(0, classes, n).tolist())
-    (fold,) = folds("split-70-15-15", t, "1")
-    assert abs(len(fold.train) - 0.7 * n) <= 2.5
-    assert abs(len(fold.test) - 0.15 * n) <= 2
-
-
 @settings(max_examples=20)
 @given(tables(least=10))
 def test_ungrouped_is_marked_leaky_exactly_if_a_group_is_split(t: TrialTable) -> None:
@@ -212,34 +382,47 @@ def test_stratified_as_scikit_learn_does_it() -> None:
             np.testing.assert_array_equal(fold.test, test)
 
 
-def test_splits_are_the_same_every_time() -> None:
-    t = table([("1", "a"), ("2", "a")], [40, 40])
-    for name in ("k-fold", "split-70-15-15"):
-        one, again = PROTOCOLS[name].folds(t, "2"), PROTOCOLS[name].folds(t, "2")
-        for a, b in zip(one, again, strict=True):
-            np.testing.assert_array_equal(a.train, b.train)
-
-
 ONE = table([("1", "a")], [12])
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: get_protocol("kfold"), "no protocol 'kfold'. Did you mean 'k-fold'?.*blocks"),
-        (lambda: PROTOCOLS["k-fold"].folds(ONE, "1", k=3), "no option 'k'; it has folds"),
-        (lambda: PROTOCOLS["session-split"].folds(ONE, "1", k=3), "it has none"),
-        (lambda: PROTOCOLS["k-fold"].folds(ONE, "1", folds=1), "at least 2, not 1"),
-        (lambda: PROTOCOLS["k-fold"].folds(ONE, "1", folds=True), "at least 2, not True"),
-        (lambda: PROTOCOLS["split-70-15-15"].folds(ONE, "1", ungrouped=1), "true or false, not 1"),
-        (lambda: PROTOCOLS["split-70-15-15"].folds(ONE, "1"), "has 12 trials .* few for 20 parts"),
-        (lambda: PROTOCOLS["blocks"].folds(ONE, "1", folds=13), "too few for 13 parts"),
+        (lambda: get_protocol("kfold"), "'kfold'.*'k-fold'?.*blocks"),
+        (lambda: PROTOCOLS["k-fold"].folds(ONE, "1", k=3), "k-fold 'k'.*folds"),
+        (lambda: PROTOCOLS["session-split"].folds(ONE, "1", k=3), "session-split 'k'.*none"),
+        (lambda: PROTOCOLS["k-fold"].folds(ONE, "1", folds=1), "folds.*got 1"),
+        (lambda: PROTOCOLS["k-fold"].folds(ONE, "1", folds=True), "folds.*got True"),
+        (lambda: PROTOCOLS["split-70-15-15"].folds(ONE, "1", ungrouped=1), "ungrouped.*got 1"),
+        (lambda: PROTOCOLS["split-70-15-15"].folds(ONE, "1"), "12 trials .* 20 parts"),
+        (lambda: PROTOCOLS["blocks"].folds(ONE, "1", folds=13), "13 parts"),
         (lambda: PROTOCOLS["session-transfer"].folds(ONE, "1"), r"1 session \(a\).*blocks"),
-        (lambda: PROTOCOLS["session-split"].folds(ONE, "1"), "needs three"),
-        (lambda: PROTOCOLS["leave-one-run-out"].folds(ONE, "1"), "one run only"),
+        (lambda: PROTOCOLS["session-split"].folds(ONE, "1"), "3 or more"),
+        (lambda: PROTOCOLS["leave-one-run-out"].folds(ONE, "1"), "Subject 1 has one run"),
         (lambda: PROTOCOLS["leave-one-subject-out"].folds(ONE, "1"), "1 is the only subject"),
+        (lambda: calibration_split([0, 1, 2], [0, 1], "train"), r"\(3,\) and \(2,\)"),
+        (lambda: calibration_split([], [], "train"), r"\(0,\)"),
+        (lambda: get_access("some"), "'some'.*train, unlabeled_20p.*online"),
     ],
 )
 def test_mistakes_are_told(call: Callable[[], object], message: str) -> None:
     with pytest.raises(EvaluationError, match=message):
         call()
+
+
+def test_the_tables_wait_for_no_heavy_package() -> None:
+    """`spdtokens protocols` answers at once."""
+    code = """
+import sys
+from rich.console import Console
+import spdtokens.evaluation
+from spdtokens.evaluation.protocols import access_table, protocols_table
+Console(width=200).print(protocols_table(), access_table())
+heavy = {"torch", "sklearn", "scipy", "mne", "pandas", "pyriemann"} & set(sys.modules)
+sys.exit(f"imported: {heavy}" if heavy else 0)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert not done.stderr
+    for name in (*PROTOCOLS, *ACCESS):
+        assert name in done.stdout
+    assert not hasattr(evaluation, "nothing")

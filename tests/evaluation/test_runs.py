@@ -1,16 +1,36 @@
+"""A run as plain values, and where a result comes from."""
+
 from __future__ import annotations
 
 import json
+import platform
+import re
+import subprocess
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
+from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
+import spdtokens
 from spdtokens.classifiers.methods import Settings
 from spdtokens.datasets import Selection
+from spdtokens.evaluation import runs as module
 from spdtokens.evaluation.estimators import describe
 from spdtokens.evaluation.plan import Source
-from spdtokens.evaluation.runs import RunSpec, as_text
-from tests.evaluation.made import SETTINGS, planned, signals
+from spdtokens.evaluation.runs import (
+    RunSpec,
+    as_text,
+    code_digest,
+    git_revision,
+    origin,
+    peak_memory,
+)
+from tests.evaluation.recordings import SETTINGS, planned, signals
+from tests.test_rooms import FILES, imported_rooms, room_of
 
 
 def test_specs_survive_json() -> None:
@@ -47,3 +67,73 @@ def test_text_is_one_whatever_the_order_and_kind_of_sequence() -> None:
     assert as_text({"b": (1, 2.5), "a": None}) == as_text({"a": None, "b": [1, 2.5]})
     with pytest.raises(ValueError, match="Out of range"):
         as_text(float("nan"))
+
+
+def test_a_result_tells_where_it_comes_from() -> None:
+    found = origin()
+    assert found["spdtokens"] == spdtokens.__version__
+    assert found["python"] == platform.python_version()
+    assert found["numpy"] == np.__version__
+    assert found["torch"] == torch.__version__ or torch.__version__.startswith(found["torch"])
+    for name in ("scipy", "scikit-learn", "pyriemann"):
+        assert found[name] == version(name)
+    assert re.fullmatch("[0-9a-f]{16}", found["code"])
+    assert abs(datetime.fromisoformat(found["time"]) - datetime.now(UTC)) < timedelta(minutes=1)
+    assert all(isinstance(value, str) for value in found.values())
+
+
+def test_git_revision_is_that_of_git() -> None:
+    home = Path(spdtokens.__file__).parents[2]
+    if not (home / ".git").exists():
+        pytest.skip("not a checkout")
+    command = ["git", "-C", str(home), "rev-parse", "HEAD"]
+    head = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    found = git_revision()
+    assert head.startswith(found.removesuffix("+"))
+    assert len(found.removesuffix("+")) >= 12
+
+
+def test_a_package_in_somebody_elses_repository_has_no_revision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    inside = tmp_path / "site-packages" / "spdtokens"
+    inside.mkdir(parents=True)
+    monkeypatch.setattr(module.spdtokens, "__file__", str(inside / "__init__.py"))
+    assert git_revision.__wrapped__() == ""
+    monkeypatch.setattr(module.spdtokens, "__file__", str(tmp_path / "gone" / "__init__.py"))
+    assert git_revision.__wrapped__() == ""
+
+
+def test_code_digest_is_of_what_results_depend_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module.spdtokens, "__file__", str(tmp_path / "__init__.py"))
+    digest = code_digest.__wrapped__
+    for room in ("geometry", "evaluation", "cli"):
+        (tmp_path / room).mkdir()
+        (tmp_path / room / "a.py").write_text("x = 1")
+    before = digest()
+    (tmp_path / "cli" / "a.py").write_text("x = 2")
+    assert digest() == before
+    (tmp_path / "evaluation" / "a.py").rename(tmp_path / "evaluation" / "b.py")
+    renamed = digest()
+    assert renamed != before
+    (tmp_path / "geometry" / "a.py").write_text("x = 2")
+    assert digest() not in (before, renamed)
+
+
+def test_the_digest_is_of_all_that_evaluations_import() -> None:
+    """Covariances are estimated by the runtime: a change there must not pass for the same code."""
+    needed, new = set(), {"evaluation"}
+    while new:
+        needed |= new
+        files = [path for path in FILES if room_of(path) in new]
+        new = {room for path in files for room in imported_rooms(path)} - needed
+    assert set(module.ROOMS) == needed
+
+
+def test_peak_memory_never_falls() -> None:
+    before = peak_memory()
+    np.ones(8 << 20).sum()  # 64 MB
+    assert peak_memory() >= before > 10

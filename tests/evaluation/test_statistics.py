@@ -1,3 +1,5 @@
+"""Tests of differences against SciPy, published examples and all permutations."""
+
 from __future__ import annotations
 
 from itertools import product
@@ -8,28 +10,43 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import gamma
+from scipy.stats import friedmanchisquare, rankdata
+from sklearn import metrics as sk
 
 from spdtokens.errors import EvaluationError
 from spdtokens.evaluation.statistics import (
     TESTS,
     compare,
     corrected_resampled_t,
+    critical_difference_of,
     effect_size,
+    friedman,
     holm,
     mcnemar,
     paired_t,
     permutation,
+    rank_methods,
+    trial_permutation,
     wilcoxon,
 )
 
 # Student (1908), hours of sleep gained with two drugs.
 DRUG_1 = [0.7, -1.6, -0.2, -1.2, -0.1, 3.4, 3.7, 0.8, 0.0, 2.0]
+
+
 DRUG_2 = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
+
+
 # Hollander and Wolfe (1973), depression before and after.
 BEFORE = [1.83, 0.50, 1.62, 2.48, 1.68, 1.88, 1.55, 3.06, 1.30]
+
+
 AFTER = [0.878, 0.647, 0.598, 2.05, 1.06, 1.29, 1.06, 3.14, 1.29]
+
+
 # Darwin's maize, crossed less self-fertilised, in eighths of an inch (Fisher 1935).
 MAIZE = [49, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]
+
 
 # Hundredths, for ties and zeros as in accuracies.
 pairs = st.lists(
@@ -37,6 +54,8 @@ pairs = st.lists(
     min_size=2,
     max_size=9,
 ).map(lambda rows: tuple(np.array(rows).T))
+
+
 OPTIONS = {"corrected_resampled_t": {"n_train": 80, "n_test": 20}}
 
 
@@ -242,14 +261,14 @@ def test_mcnemar() -> None:
     assert ratings.p_value == pytest.approx(stats.chi2.sf(chi, 1), rel=0.25)
 
 
-def test_refusals() -> None:
+def test_refused_scores() -> None:
     refused = [
-        (lambda: compare([1, 2], [1, 2], "t"), "no test 't'.*paired_t"),
+        (lambda: compare([1, 2], [1, 2], "t"), "'t'.*paired_t"),
         (lambda: compare([1, 2], [1, 2, 3]), r"\(2,\) and \(3,\)"),
         (lambda: compare([[1, 2]], [[1, 2]]), "shape"),
         (lambda: compare([1, np.inf], [1, 2]), "finite"),
-        (lambda: compare([1, 2], [1, 2], "corrected_resampled_t"), "needs n_train"),
-        (lambda: corrected_resampled_t([1, 2], [1, 3], n_train=0, n_test=1), "from 1"),
+        (lambda: compare([1, 2], [1, 2], "corrected_resampled_t"), "n_train"),
+        (lambda: corrected_resampled_t([1, 2], [1, 3], n_train=0, n_test=1), "n_train"),
         (lambda: holm([0.5, 1.2]), "0 to 1"),
         (lambda: mcnemar([1, 0], [True, False]), "bool"),
         (lambda: mcnemar([True], [True, False]), "same shape"),
@@ -257,3 +276,242 @@ def test_refusals() -> None:
     for call, message in refused:
         with pytest.raises(EvaluationError, match=message):
             call()
+
+
+# Demsar (2006), table 5(a): q at 0.05 for 2 to 10 classifiers.
+Q = (1.960, 2.343, 2.569, 2.728, 2.850, 2.949, 3.031, 3.102, 3.164)
+
+
+# His table 6: AUC of four variants of C4.5 on 14 data sets. He ranks 0.975 and 0.975 on the 13th
+# as 2 and 3, so they differ in a digit not printed.
+C45 = [
+    0.763, 0.599, 0.954, 0.628, 0.882, 0.936, 0.661, 0.583, 0.775, 1.000, 0.940, 0.619, 0.972,
+    0.957,
+]  # fmt: skip
+
+
+M = [
+    0.768, 0.591, 0.971, 0.661, 0.888, 0.931, 0.668, 0.583, 0.838, 1.000, 0.962, 0.666, 0.981,
+    0.978,
+]  # fmt: skip
+
+
+CF = [
+    0.771, 0.590, 0.968, 0.654, 0.886, 0.916, 0.609, 0.563, 0.866, 1.000, 0.965, 0.614, 0.9751,
+    0.946,
+]  # fmt: skip
+
+
+M_CF = [
+    0.798, 0.569, 0.967, 0.657, 0.898, 0.931, 0.685, 0.625, 0.875, 1.000, 0.962, 0.669, 0.975,
+    0.970,
+]  # fmt: skip
+
+
+DEMSAR = {"C4.5": C45, "C4.5+m": M, "C4.5+cf": CF, "C4.5+m+cf": M_CF}
+
+
+def test_demsars_table_of_critical_values() -> None:
+    for k, q in enumerate(Q, start=2):
+        # His third digits are off by one in two places: exact are 2.3437 and 2.9483.
+        unit = np.sqrt(k * (k + 1) / (6 * 14))
+        assert critical_difference_of(k, 14) / unit == pytest.approx(q, abs=8e-4)
+
+
+def test_demsars_example() -> None:
+    ranking = rank_methods(DEMSAR)
+    assert ranking.names == ("C4.5+m+cf", "C4.5+m", "C4.5+cf", "C4.5")
+    assert ranking.ranks == pytest.approx((1.964, 2.000, 2.893, 3.143), abs=5e-4)
+    assert ranking.n == 14
+    assert ranking.critical_difference == pytest.approx(1.25, abs=0.005)
+    # He finds a difference by Friedman's test but none between pairs at 0.05.
+    assert ranking.p_value < 0.05
+    assert ranking.groups == ((0, 3),)
+    # At 0.10 the critical difference is 1.12, and C4.5 is worse than both with m.
+    loose = rank_methods(DEMSAR, alpha=0.1)
+    assert loose.critical_difference == pytest.approx(1.12, abs=0.005)
+    assert loose.groups == ((0, 2), (2, 3))
+
+
+@given(st.integers(0, 2**32), st.integers(3, 8), st.integers(2, 20), st.integers(2, 30))
+def test_friedman_is_that_of_scipy(seed: int, k: int, n: int, levels: int) -> None:
+    scores = np.random.default_rng(seed).integers(0, levels, (k, n))
+    ranks = rankdata(-scores, axis=0)
+    if (ranks == ranks[0, 0]).all():
+        assert friedman(ranks) == 1
+    else:
+        assert friedman(ranks) == pytest.approx(friedmanchisquare(*scores).pvalue)
+
+
+def test_two_methods_are_a_sign_test() -> None:
+    # Without ties Friedman's chi-square of two methods is that of wins against losses.
+    ranking = rank_methods({"a": [1, 1, 1, 1, 1, 1, 0], "b": [0, 0, 0, 0, 0, 0, 1]})
+    assert ranking.ranks == pytest.approx((8 / 7, 13 / 7))
+    assert ranking.p_value == pytest.approx(0.0588, abs=1e-4)  # (6 - 1)**2 / 7 = 3.57
+    assert ranking.groups == ((0, 1),)
+
+
+def test_overlapping_groups_and_loners() -> None:
+    # The same order on 40 data sets: neighbours are one rank apart.
+    steady = {name: np.full(40, -i) for i, name in enumerate("abcdef")}
+    assert critical_difference_of(6, 40) == pytest.approx(1.19, abs=0.01)
+    ranking = rank_methods(steady)
+    assert ranking.names == tuple("abcdef")
+    assert ranking.groups == ((0, 1), (1, 2), (2, 3), (3, 4), (4, 5))
+    assert (
+        rank_methods({k: v[:, None].repeat(3, 1).ravel() for k, v in steady.items()}).groups == ()
+    )
+
+
+def test_nothing_found_joins_all_and_ties_are_seen_through_rounding() -> None:
+    tied = rank_methods({"a": [0.3, 0.3], "b": [0.1 + 0.2, 0.3], "c": [0.3, 0.3]})
+    assert tied.ranks == (2, 2, 2)
+    assert tied.p_value == 1
+    assert tied.groups == ((0, 2),)
+
+
+def test_pairs_are_looked_at_only_after_friedmans_test_finds_something() -> None:
+    scores = {
+        "a": [90, 80, 46, 114, 84, 107],
+        "b": [42, 31, 48, 15, 26, 10],
+        "c": [69, 49, 97, 5, 26, 48],
+        "d": [59, 3, 22, 26, 31, 64],
+    }
+    ranking = rank_methods(scores)
+    assert ranking.ranks[-1] - ranking.ranks[0] > ranking.critical_difference
+    assert ranking.p_value > 0.05
+    assert ranking.groups == ((0, 3),)
+
+
+@pytest.mark.parametrize(
+    ("scores", "message"),
+    [
+        ({"a": [1, 2]}, "methods"),
+        ({"a": [1, 2], "b": [1, 2, 3]}, r"'b' have shape \(3,\)"),
+        ({"a": [1], "b": [1]}, "2 or more"),
+        ({"a": [1, 2], "b": [1, np.nan]}, "'b' has no score at place 1"),
+    ],
+)
+def test_refused_rankings(scores: dict[str, list[float]], message: str) -> None:
+    with pytest.raises(EvaluationError, match=message):
+        rank_methods(scores)
+
+
+def columns(*scores: np.ndarray) -> np.ndarray:
+    """Runs (runs, n, 2) of the probability of class 1."""
+    return np.stack([np.stack([1 - score, score], axis=1) for score in scores])
+
+
+def by_trying_all_swaps(metric: str, y: np.ndarray, a: np.ndarray, b: np.ndarray, unit: np.ndarray):
+    """The p-value from its definition, with scikit-learn's metrics; ranks where order counts."""
+    score = {
+        "accuracy": lambda p: sk.accuracy_score(y, p.argmax(1)),
+        "balanced_accuracy": lambda p: sk.balanced_accuracy_score(y, p.argmax(1)),
+        "kappa": lambda p: sk.cohen_kappa_score(y, p.argmax(1)),
+        "f1": lambda p: sk.f1_score(y, p.argmax(1), average="macro", zero_division=0.0),
+        "roc_auc": lambda p: np.mean([sk.roc_auc_score(y == k, p[:, k]) for k in range(3)]),
+    }[metric]
+    if metric == "roc_auc":
+        a, b = (stats.rankdata(p, axis=-2) for p in (a, b))
+    names = np.unique(unit)
+
+    def difference(swap: tuple[int, ...]) -> float:
+        moved = np.isin(unit, names[np.array(swap, dtype=bool)])[:, None]
+        pairs = list(zip(a, b, strict=True))
+        one = [score(np.where(moved, q, p)) for p, q in pairs]
+        other = [score(np.where(moved, p, q)) for p, q in pairs]
+        return float(np.mean(one) - np.mean(other))
+
+    observed = difference((0,) * len(names))
+    all_ = [difference(swap) for swap in product((0, 1), repeat=len(names))]
+    return observed, np.mean(np.abs(all_) >= abs(observed) - 1e-9)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "balanced_accuracy", "kappa", "f1", "roc_auc"])
+@pytest.mark.parametrize("runs", [1, 2])
+def test_permutation_over_trials_by_trying_all_swaps(metric: str, runs: int) -> None:
+    rng = np.random.default_rng(runs)
+    y = rng.permutation(np.arange(18) % 3)
+    unit = np.arange(18) // 3 * 5  # of three trials each, of several classes
+    p = rng.dirichlet(np.ones(3), (2, runs, 18)) + [[[[0]]], [[[0.4]]]] * np.eye(3)[y]
+    p[0] = np.round(p[0], 1)  # with ties
+    a, b = p / p.sum(-1, keepdims=True)
+    found = trial_permutation(metric, y, a, b, unit)
+    observed, wanted = by_trying_all_swaps(metric, y, a, b, unit)
+    assert (found.n, found.test) == (6, "trial_permutation")
+    assert found.mean_difference == pytest.approx(observed)
+    assert found.p_value == pytest.approx(wanted)
+    back = trial_permutation(metric, y, b, a, unit)
+    assert (back.mean_difference, back.p_value) == pytest.approx((-observed, wanted))
+
+
+def test_permutation_of_accuracy_over_single_trials_is_mcnemars() -> None:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 60)
+    a, b = columns(rng.random(60)), columns(np.where(rng.random(60) < 0.75, y, rng.random(60)))
+    found = trial_permutation("accuracy", y, a, b, np.arange(60))
+    wanted = mcnemar(a[0].argmax(1) == y, b[0].argmax(1) == y)
+    assert found.mean_difference == pytest.approx(wanted.mean_difference)
+    # Four standard errors of 10,000 random swaps.
+    p = wanted.p_value
+    assert found.p_value == pytest.approx(p, abs=4 * np.sqrt(p * (1 - p) / 10_000) + 1e-4)
+
+
+def delong(y: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
+    """P-value of DeLong, DeLong and Clarke-Pearson (1988), from every pair of trials."""
+    parts = []
+    for score in (a, b):
+        above = score[y == 1][:, None] - score[y == 0]
+        kernel = (np.sign(above) + 1) / 2
+        parts.append((kernel.mean(1), kernel.mean(0)))
+    (a10, a01), (b10, b01) = parts
+    variance = (a10 - b10).var(ddof=1) / len(a10) + (a01 - b01).var(ddof=1) / len(a01)
+    return float(2 * stats.norm.sf(abs(a10.mean() - b10.mean()) / np.sqrt(variance)))
+
+
+def test_permutation_of_areas_agrees_with_delong_whatever_the_scale() -> None:
+    rng = np.random.default_rng(3)
+    found, wanted = [], []
+    for _ in range(30):
+        y = (rng.random(150) < 0.3).astype(int)
+        common = rng.standard_normal(150)
+        one, other = (common + rng.standard_normal(150) + y for _ in range(2))
+        # A steep and a flat probability, of the same order as before.
+        a, b = 1 / (1 + np.exp(-5 * one)), 0.5 + 1e-6 * np.tanh(other)
+        found.append(
+            trial_permutation("roc_auc", y, columns(a), columns(b), np.arange(150)).p_value
+        )
+        wanted.append(delong(y, a, b))
+    np.testing.assert_allclose(found, wanted, atol=0.04)
+
+
+@pytest.mark.parametrize("metric", ["balanced_accuracy", "roc_auc"])
+def test_permutation_over_trials_keeps_its_level(
+    metric: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equally good methods of different scales; groups of four trials that say the same."""
+    monkeypatch.setattr("spdtokens.evaluation.statistics.RANDOM_FLIPS", 500)
+    rng = np.random.default_rng(0)
+    unit, n, sets = np.repeat(np.arange(40), 4), 160, 400
+    by_unit = by_trial = 0
+    for _ in range(sets):
+        y = np.repeat(rng.random(40) < 0.4, 4).astype(int)
+        noise = np.repeat(rng.standard_normal((2, 40)), 4, axis=1) + rng.normal(0, 0.2, (2, n))
+        one, other = 1 / (1 + np.exp(-(noise + y - 0.5) * [[8], [0.1]]))
+        a, b = columns(one), columns(other)
+        by_unit += trial_permutation(metric, y, a, b, unit).p_value < 0.05
+        by_trial += trial_permutation(metric, y, a, b, np.arange(n)).p_value < 0.05
+    # Within three standard errors of 400 draws; as if all were independent, far too often.
+    assert 0.017 < by_unit / sets < 0.083
+    assert by_trial / sets > 0.2
+
+
+def test_permutation_over_trials_says_why_it_cannot_be_done() -> None:
+    y, p = np.array([0, 1, 0, 1]), columns(np.array([0.1, 0.8, 0.3, 0.4]))
+    one = trial_permutation("accuracy", y, p, p, np.zeros(4))
+    assert np.isnan(one.p_value)
+    assert one.why_not
+    missing = trial_permutation("roc_auc", np.zeros(4, int), p, p, np.arange(4))
+    assert np.isnan(missing.p_value)
+    assert missing.why_not
+    assert trial_permutation("f1", y, p, p, np.arange(4)).p_value == 1

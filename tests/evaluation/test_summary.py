@@ -1,7 +1,8 @@
-"""Rows against direct arithmetic, on made-up results."""
+"""Rows against direct arithmetic, on made-up results, and as tables."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -9,24 +10,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Console
 from scipy import stats
 
 from spdtokens.evaluation.chance import BOUNDS
 from spdtokens.evaluation.metrics import METRICS
+from spdtokens.evaluation.plan import Question
 from spdtokens.evaluation.runs import RunResult, RunSpec
-from spdtokens.evaluation.summary import summarise, unit_scores
+from spdtokens.evaluation.summary import ROW, Row, summarise, summary_table, unit_scores
 
-KEYS = [
-    "method",
-    "metric",
-    "score",
-    "std",
-    "train_score",
-    "chance",
-    "n_test",
-    "n_runs",
-    "p_value",
-]
 SPEC = RunSpec(
     dataset="d",
     selection={},
@@ -97,7 +89,7 @@ def test_means_and_spreads(data: st.DataObject) -> None:
     for name, expected in spread.items():
         assert getattr(row, f"std_{name}") == pytest.approx(expected, nan_ok=True)
     known = [name for name, expected in spread.items() if np.isfinite(expected)]
-    assert row.spread_over == (known[0] if known else "")
+    assert row.std_over == (known[0] if known else "")
     assert row.std == pytest.approx(spread[known[0]] if known else np.nan, nan_ok=True)
     assert (row.n_subjects, row.n_folds, row.n_seeds) == (shape[0], shape[0] * shape[1], shape[2])
     assert (row.n_runs, row.n_test) == (scores.size, shape[0] * shape[1] * 10)
@@ -107,55 +99,6 @@ def test_means_and_spreads(data: st.DataObject) -> None:
     assert row.n_independent == row.n_test
     assert row.comparison is None
     assert row.no_p_because == ""
-
-
-@settings(max_examples=25)
-@given(st.data())
-def test_subjects_are_compared_by_permutation(data: st.DataObject) -> None:
-    a, b = drawn(data, 6, 2, 2), drawn(data, 6, 2, 2)
-    rows = summarise({"a": runs(a), "b": runs(b)}, "accuracy")
-    d = (b - a).mean((1, 2))
-    expected = stats.permutation_test(
-        (d,), np.mean, permutation_type="samples", n_resamples=np.inf, vectorized=False
-    )
-    assert rows[1].comparison is not None
-    assert rows[1].comparison.test == "permutation"
-    assert rows[1].comparison.mean_difference == pytest.approx(d.mean())
-    assert rows[1].comparison.p_value == pytest.approx(expected.pvalue, abs=1e-9)
-    assert rows[1].p_holm == rows[1].comparison.p_value  # one comparison needs no correction
-
-
-def test_folds_are_compared_by_nadeau_and_bengio() -> None:
-    rng = np.random.default_rng(0)
-    a, b = rng.random((2, 1, 5, 2))
-    rows = summarise({"a": runs(a), "b": runs(b)}, "accuracy")
-    d = (b - a).mean(2)[0]
-    t = d.mean() / np.sqrt((1 / 5 + 10 / 30) * d.var(ddof=1))
-    found = rows[1].comparison
-    assert found is not None
-    assert found.test == "corrected_resampled_t"
-    assert found.p_value == pytest.approx(2 * stats.t.sf(abs(t), 4))
-
-
-def test_trials_are_compared_by_mcnemar() -> None:
-    rows = summarise({"a": [run(1, 1, 1, 0.2, n=40)], "b": [run(1, 1, 1, 0.5, n=40)]}, "accuracy")
-    found = rows[1].comparison
-    assert found is not None
-    assert found.test == "mcnemar"
-    # 12 trials only b has right, none only a.
-    assert found.p_value == pytest.approx(stats.binomtest(12, 12).pvalue)
-
-
-def test_p_values_are_corrected_for_their_number() -> None:
-    rng = np.random.default_rng(1)
-    base = rng.random((6, 1, 1)) / 2
-    methods = {"a": base, "b": base + 0.3, "c": base + rng.random((6, 1, 1)) / 3, "d": base}
-    rows = summarise({name: runs(scores) for name, scores in methods.items()}, "accuracy")
-    p = np.array([row.comparison.p_value for row in rows[1:] if row.comparison])
-    order = np.argsort(p)
-    expected = np.minimum(1, np.maximum.accumulate(p[order] * [3, 2, 1]))
-    np.testing.assert_allclose([rows[1 + i].p_holm for i in order], expected)
-    assert np.isnan(rows[0].p_holm)
 
 
 def test_methods_of_different_folds_are_not_compared() -> None:
@@ -174,7 +117,7 @@ def test_plain_values() -> None:
     rows = summarise({"a": runs(np.full((3, 1, 1), 0.5)), "b": [run(0, 0, 1, 0.7)]}, "accuracy")
     for row in rows:
         values = row.values()
-        assert list(values)[: len(KEYS)] == KEYS
+        assert tuple(values) == ROW
         for name in ("score", "train_score", "chance"):
             assert 0 <= values[name] <= 1
         assert values["p_value"] is None
@@ -184,14 +127,6 @@ def test_plain_values() -> None:
     assert (rows[0].values()["std"], rows[0].values()["std_over"]) == (0.0, "subjects")
     assert (rows[1].values()["std"], rows[1].values()["std_over"]) == (None, None)
     assert (rows[0].values()["n_test"], rows[0].values()["n_runs"]) == (30, 3)
-
-
-def test_one_leaky_fold_marks_the_row() -> None:
-    mine = runs(np.full((2, 2, 1), 0.5))
-    mine[3] = replace(mine[3], leaky="segments")
-    rows = summarise({"a": runs(np.full((2, 2, 1), 0.5)), "b": mine}, "accuracy")
-    assert [row.leaky for row in rows] == ["", "segments"]
-    assert [row.values()["leaky"] for row in rows] == [None, "segments"]
 
 
 def test_a_fold_without_the_metric_is_left_out_of_the_mean() -> None:
@@ -263,3 +198,97 @@ def test_calibration_is_of_all_folds_of_a_subject() -> None:
     values = row.values()
     assert values["calibration_error"] == row.calibration_error
     assert values["log_loss"] == row.log_loss
+
+
+QUESTION = Question("d", (), "blocks", access="online", alignment="recentre")
+
+
+LEAK = "segments of one trial are in more than one part of the split"
+
+
+def shown(found: list[Row], *, styled: bool = False) -> str:
+    console = Console(width=200, force_terminal=styled, color_system="standard" if styled else None)
+    with console.capture() as capture:
+        console.print(summary_table(found, QUESTION, "my [data]"))
+    return " ".join(capture.get().split())
+
+
+def two_rows() -> list[Row]:
+    rng = np.random.default_rng(0)
+    scores = rng.random((3, 2, 2))
+    return summarise(
+        {"first": runs(0.2 * scores), "se[x]ond": runs(0.8 + 0.2 * scores)}, "accuracy"
+    )
+
+
+def test_table() -> None:
+    text = shown(two_rows())
+    assert "my [data]: blocks, target access online, recentre by session" in text
+    for row in two_rows():
+        cells = (
+            f"{row.method} {100 * row.train_score:.1f} {100 * row.score:.1f} {100 * row.std:.1f}"
+        )
+        assert f"{cells} 50.0 60 12" in text
+    assert "se[x]ond" in text  # brackets of a name are not markup
+    assert (
+        "Accuracy in percent: mean over seeds, then folds, then subjects (2 seeds, 6 folds" in text
+    )
+    assert "3 subjects; 30 training trials per run, n test trials). ± standard deviation" in text
+    assert "p against first by a sign-flip permutation test over subjects, Holm-corrected" in text
+    bound = 100 * two_rows()[0].chance_bound
+    assert f"Chance level 50.0 % (95th percentile for n = 60: {bound:.1f} %)." in text
+    assert " .250 " in text  # of 8 sign flips, the observed one and its mirror image
+    assert "leaky" not in text.lower()
+
+
+def test_what_was_counted_and_why_there_is_no_p_are_told() -> None:
+    found = [
+        replace(two_rows()[0], n_independent=12),
+        replace(two_rows()[1], p_holm=float("nan"), no_p_because="of a reason"),
+    ]
+    text = shown(found)
+    assert "n = 12 independent of 60 test trials" in text
+    assert "No p for se[x]ond: of a reason." in text
+    assert "p against" not in text
+    balanced = [replace(row, metric="balanced_accuracy", majority=0.75) for row in two_rows()]
+    assert "classes are unequal (largest: 75 % of test trials)" in shown(balanced)
+
+
+def test_what_is_no_better_than_guessing_is_dim() -> None:
+    text = shown(two_rows(), styled=True)
+    low, high = (f"{100 * row.score:.1f}" for row in two_rows())
+    assert f"\x1b[2m{low}" in text
+    assert f"\x1b[1m{high}" in text
+    unknown = [replace(row, chance_bound=float("nan")) for row in two_rows()]
+    assert f"\x1b[2m{low}" not in shown(unknown, styled=True)  # where it cannot be said
+
+
+def test_a_leak_is_marked_everywhere() -> None:
+    marked = [two_rows()[0], replace(two_rows()[1], leaky=LEAK)]
+    text = shown(marked)
+    assert "se[x]ond leaky" in text
+    assert "first leaky" not in text
+    assert f"Leaky: {LEAK}; these scores flatter." in text
+    assert [row.values()["leaky"] for row in marked] == [None, LEAK]
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "cell", "title"),
+    [
+        ("roc_auc", 0.8126, ".813", "ROC AUC: mean"),
+        ("kappa", -0.05, "-.050", "Cohen's kappa: mean"),
+        ("itr", 1.25, "1.250", "Bits per trial: mean"),
+        ("f1", 0.5, "50.0", "F1 in percent: mean"),
+    ],
+)
+def test_numbers_of_other_metrics(metric: str, value: float, cell: str, title: str) -> None:
+    text = shown([replace(two_rows()[0], metric=metric, score=value)])
+    assert f" {cell} " in text
+    assert title in text
+
+
+def test_json_is_plain() -> None:
+    again = json.loads(json.dumps([row.values() for row in two_rows()], allow_nan=False))
+    assert again == [row.values() for row in two_rows()]
+    assert again[1]["p_value"] == pytest.approx(0.25)
+    assert shown([]).endswith("No runs.")

@@ -81,7 +81,7 @@ def train(
 ) -> None:
     """Train a model on own recordings, after measuring honestly how well that works."""
     from spdtokens.classifiers.nn.progress import TrainingBars
-    from spdtokens.evaluation.show import summary_table
+    from spdtokens.evaluation.summary import summary_table
     from spdtokens.inference import train as trained_on
     from spdtokens.inference.training import check_model_path
     from spdtokens.reporting.page import check_page_path
@@ -168,7 +168,7 @@ def found_table(dataset: Dataset, trials: Trials) -> Table:
 def verdict(found: Trained) -> str:
     """Whether it is better than guessing, in words."""
     from spdtokens.evaluation.metrics import METRICS
-    from spdtokens.evaluation.show import chance_said, score_said
+    from spdtokens.evaluation.summary import chance_said, score_said
 
     row, protocol = found.row, found.evaluation.question.protocol
     name = METRICS[row.metric].title

@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from spdtokens._extras import how_to_install
+from spdtokens._tables import table
 from spdtokens.cli.app import AsJson, Channels, Resample, app, errors_told, print_json
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from spdtokens.datasets import Selection
 
 DEFAULT_METHODS = "token-log-euclidean,token-bures-wasserstein,token-euclidean,ts-lr"
@@ -98,8 +102,7 @@ def evaluate(
     from spdtokens.classifiers.nn.progress import TrainingBars
     from spdtokens.evaluation.answer import answer
     from spdtokens.evaluation.plan import Choice, Question, Source
-    from spdtokens.evaluation.show import as_json as rows_as_json
-    from spdtokens.evaluation.show import summary_table
+    from spdtokens.evaluation.summary import summary_table
 
     with errors_told():
         settings = Settings(
@@ -131,7 +134,7 @@ def evaluate(
         with TrainingBars() as bars:
             found = answer(question, source, metric=metric, bar=bars.add)
     if as_json:
-        print_json(rows_as_json(found.rows))
+        print_json({"results": [row.values() for row in found.rows]})
     else:
         name = source.dataset(question.dataset, question.selection).name
         Console().print(summary_table(found.rows, question, name))
@@ -196,8 +199,12 @@ def checked_bands(text: str) -> str:
 @app.command()
 def protocols(as_json: AsJson = False) -> None:
     """List the protocols: who is trained on, who is tested; and what may be seen of the target."""
-    from spdtokens.evaluation.protocols import ACCESS, PROTOCOLS
-    from spdtokens.evaluation.show import access_table, protocols_table
+    from spdtokens.evaluation.protocols import (
+        ACCESS,
+        PROTOCOLS,
+        access_table,
+        protocols_table,
+    )
 
     if as_json:
         print_json(
@@ -218,11 +225,65 @@ def protocols(as_json: AsJson = False) -> None:
 @app.command()
 def methods(as_json: AsJson = False) -> None:
     """List the methods: what they take, their size on the paper's data sets, their source."""
-    from spdtokens.evaluation.show import methods_rows, methods_table
-
     rows = methods_rows()
     if as_json:
         print_json({"methods": rows})
     else:
         console = Console()
         console.print(methods_table(rows, console.width))
+
+
+#: Characters of a terminal from which there is room for references.
+WIDE = 120
+
+
+def methods_rows() -> list[dict[str, Any]]:
+    """What is known of every method; no number of parameters where there is no fixed one."""
+    from spdtokens.classifiers.methods import METHODS
+
+    names = ("name", "family", "input", "only_for", "needs_signals", "reference", "extra")
+    return [
+        {name: getattr(method, name) for name in names}
+        | {"parameters": parameter_counts(method), "installed": method.installed}
+        for method in METHODS.values()
+    ]
+
+
+def parameter_counts(method: Any) -> dict[str, int | None]:
+    """Parameters of a method at the shapes of the paper's data sets, None where not fixed."""
+    from spdtokens.classifiers.nn import SMALL, STANDARD
+    from spdtokens.classifiers.nn.networks import TrialShape
+
+    # Channels, classes, samples and rate as networks see them, and the paper's transformer.
+    shapes = {
+        "BCI2a": (TrialShape(22, 4, 438, 125.0), STANDARD),
+        "BCIcha": (TrialShape(56, 2, 160, 128.0), STANDARD),
+        "MAMEM": (TrialShape(8, 5, 125, 125.0), SMALL),
+    }
+    count = method.parameters if method.installed else None
+    return {name: None if count is None else count(*of) for name, of in shapes.items()}
+
+
+def methods_table(rows: list[dict[str, Any]], width: int) -> Table:
+    """The methods for a terminal of so many characters."""
+    from rich.text import Text
+
+    caption = "Parameters at the shapes of the paper's data sets; - where there is no fixed number."
+    for row in rows:
+        if row["extra"]:
+            state = "which is installed" if row["installed"] else how_to_install(row["extra"])
+            caption += f" {row['name']} comes with the extra {row['extra']}: {state}."
+    sizes = list(rows[0]["parameters"])
+    columns = ["name", "input", *(f">{name}" for name in sizes)]
+    if width >= WIDE:
+        columns.append("reference~")
+    else:
+        caption += " References: --json, or a wider terminal."
+    lines: list[list[Any] | None] = []
+    for row, before in zip(rows, [None, *rows], strict=False):
+        if before is None or row["family"] != before["family"]:
+            lines += [None, [Text(row["family"], "italic")]]
+        counts = ["-" if n is None else f"{n:,}" for n in row["parameters"].values()]
+        cells = [row["name"], row["input"], *counts, row["reference"]]
+        lines.append(cells[: len(columns)])
+    return table(columns, lines, "Methods", caption, padding=(0, 1, 0, 0))

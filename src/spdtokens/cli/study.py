@@ -168,8 +168,7 @@ def show(
     from dataclasses import replace
 
     from spdtokens.evaluation.metrics import get_metric
-    from spdtokens.evaluation.show import as_json as rows_as_json
-    from spdtokens.evaluation.show import summary_table
+    from spdtokens.evaluation.summary import summary_table
 
     with errors_told():
         planned = _planned(file, any_code)
@@ -190,7 +189,7 @@ def show(
                         "protocol_options": dict(answer.question.protocol_options),
                         "access": answer.question.access,
                         "alignment": answer.question.alignment,
-                        **rows_as_json(answer.rows),
+                        "results": [row.values() for row in answer.rows],
                     }
                     for answer in found
                 ]

@@ -19,26 +19,21 @@ from spdtokens.evaluation.execute import execute
 from spdtokens.evaluation.metrics import default_metric, get_metric
 from spdtokens.evaluation.plan import Choice, Question, Source, batches, plan
 from spdtokens.evaluation.runs import RunResult, RunSpec, as_text
-from spdtokens.evaluation.show import summary_html, summary_text
-from spdtokens.evaluation.summary import Row, compare_methods, summarise
-from spdtokens.evaluation.trials import Index, Trials, dependence
+from spdtokens.evaluation.summary import (
+    PAIR,
+    ROW,
+    Row,
+    as_frame,
+    compare_methods,
+    summarise,
+    summary_html,
+    summary_text,
+)
+from spdtokens.evaluation.trials import Index, dependence
 
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Columns of :meth:`Evaluation.to_frame` and :meth:`Evaluation.compare`, and which are text.
-_ROW = (
-    *("method", "metric", "score", "std", "std_over", "train_score", "chance", "chance_bound"),
-    *("n_test", "n_independent", "n_train", "n_runs", "n_subjects", "n_folds", "n_seeds"),
-    *("p_value", "p_holm", "test", "effect", "no_p_because", "leaky", "note"),
-    *("validation_score", "std_seeds", "std_folds", "std_subjects", "majority"),
-    *("calibration_error", "log_loss", "confidence", "seconds"),
-)
-_PAIR = (
-    *("method", "reference", "difference", "p_value", "p_holm", "test", "n", "effect"),
-    "no_p_because",
-)
-_TEXT = ("method", "reference", "metric", "std_over", "test", "no_p_because", "leaky", "note")
 #: Names, estimators, or a mapping of titles to either.
 Methods: TypeAlias = (
     str | BaseEstimator | Choice | Sequence[str | BaseEstimator | Choice] | Mapping[str, Any]
@@ -100,7 +95,7 @@ class Evaluation:
             trials), ``std``, ``train_score``, ``chance``, ``chance_bound``, ``n_test``, ``p_holm``
             (against the first method), and more. What is not known is NaN or None.
         """
-        return _frame([row.values() for row in self.rows], _ROW).set_index("method")
+        return as_frame(self.rows, ROW).set_index("method")
 
     def predictions(self) -> pd.DataFrame:
         """Return the predictions of all test trials.
@@ -176,23 +171,13 @@ class Evaluation:
                 f"got {reference!r}."
             )
         pairs = compare_methods(self.results, self.rows[0].metric, reference) if self.rows else []
-        return _frame([pair.values() for pair in pairs], _PAIR)
+        return as_frame(pairs, PAIR)
 
     def __repr__(self) -> str:
         return summary_text(self.rows, self.question)
 
     def _repr_html_(self) -> str:
-        return summary_html(self.to_frame(), self.rows, self.question)
-
-
-def _frame(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
-    """Plain values as a frame, in which an unknown number is NaN."""
-    import pandas as pd
-
-    frame = pd.DataFrame(rows, columns=list(columns))
-    numbers = [name for name in columns if name not in _TEXT]
-    frame[numbers] = frame[numbers].apply(pd.to_numeric)
-    return frame
+        return summary_html(self.rows, self.question)
 
 
 def as_choices(methods: Methods) -> tuple[Choice, ...]:
@@ -378,7 +363,7 @@ def evaluation_of(
     depends: dict[int, tuple[dict[str, int], Index, Index]] = {}
 
     def found(spec: RunSpec) -> RunResult:
-        table, result = _trials(spec, source).table, by_key[spec.key]
+        table, result = source.trials_of(spec).table, by_key[spec.key]
         if id(table) not in depends:
             rows = {name: row for row, name in enumerate(table.id.tolist())}
             depends[id(table)] = (rows, *dependence(table))
@@ -397,10 +382,6 @@ def evaluation_of(
 def suited_metric(dataset: Dataset, source: Source, specs: Sequence[RunSpec]) -> str:
     """The metric to look at first, by the paradigm and the labels of the subjects tested."""
     tested = {spec.subject: spec for spec in specs}
-    tables = {subject: _trials(spec, source).table for subject, spec in tested.items()}
+    tables = {subject: source.trials_of(spec).table for subject, spec in tested.items()}
     y = np.concatenate([table.y[table.of(subject)] for subject, table in tables.items()])
     return default_metric(dataset.paradigm, np.bincount(y, minlength=len(dataset.classes)))
-
-
-def _trials(spec: RunSpec, source: Source) -> Trials:
-    return source.trials(spec.dataset, Selection.of(spec.selection), spec.subjects)

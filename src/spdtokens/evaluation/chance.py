@@ -26,18 +26,16 @@ from scipy.optimize import brentq
 from scipy.stats import binom, norm
 
 from spdtokens.errors import EvaluationError
-from spdtokens.evaluation.metrics import get_metric, itr
+from spdtokens.evaluation.metrics import itr
 
 #: Metrics whose bounds depend on the trials of each class.
 BY_CLASS = ("balanced_accuracy", "roc_auc")
-#: Scores come as averages and quotients, which round differently from a bound.
-ROUNDING = 1e-12
 
 
 def chance_level(n_classes: int) -> float:
     """Expected accuracy of guesses among equally frequent classes."""
     if n_classes < 2:
-        raise EvaluationError(f"There is no chance level of {n_classes} class(es): 2 or more.")
+        raise EvaluationError(f"n_classes must be >= 2, got {n_classes}.")
     return 1 / n_classes
 
 
@@ -64,9 +62,10 @@ def accuracy_bound(
         Share of each class among the test trials; equal by default.
     alpha : float
     """
-    _check_alpha(alpha)
-    if n_trials < 1:
-        raise EvaluationError(f"There is no bound for {n_trials} trials: 1 or more.")
+    if n_trials < 1 or not 0 < alpha < 0.5:
+        raise EvaluationError(
+            f"n_trials must be >= 1 and alpha between 0 and 0.5, got {n_trials} and {alpha}."
+        )
     p = chance_level(n_classes)
     if priors is not None:
         shares = np.asarray(priors, dtype=np.float64)
@@ -98,10 +97,7 @@ def auc_bound(counts: Sequence[int] | NDArray[Any], *, alpha: float = 0.05) -> f
         NaN if a class has no trial. Above 1 where the trials are too few for any area to be
         beyond luck.
     """
-    _check_alpha(alpha)
-    sizes = np.asarray(counts, dtype=np.float64)
-    if sizes.ndim != 1 or len(sizes) < 2:
-        raise EvaluationError(f"counts must be the trials of 2 or more classes, not {counts}.")
+    sizes = _sizes(counts, alpha)
     if not sizes.all():
         return float("nan")
     n = sizes.sum()
@@ -117,8 +113,7 @@ def balanced_accuracy_bound(counts: Sequence[int] | NDArray[Any], *, alpha: floa
     classes ** 2, is taken with the normal distribution. NaN if a class has no trial.
     Parameters are those of :func:`auc_bound`.
     """
-    _check_alpha(alpha)
-    sizes = np.asarray(counts, dtype=np.float64)
+    sizes = _sizes(counts, alpha)
     k = len(sizes)
     if not sizes.all():
         return float("nan")
@@ -134,6 +129,16 @@ def balanced_accuracy_bound(counts: Sequence[int] | NDArray[Any], *, alpha: floa
     q = guesses(price)
     spread = np.sqrt((q * (1 - q) / sizes).sum()) / k
     return float(1 / k + norm.isf(alpha) * spread)
+
+
+def _sizes(counts: Sequence[int] | NDArray[Any], alpha: float) -> NDArray[np.float64]:
+    sizes = np.asarray(counts, dtype=np.float64)
+    if sizes.ndim != 1 or len(sizes) < 2 or not 0 < alpha < 0.5:
+        raise EvaluationError(
+            "counts must be the trials of 2 or more classes and alpha between 0 and 0.5, got "
+            f"{counts} and {alpha}."
+        )
+    return sizes
 
 
 def independent_counts(
@@ -169,47 +174,6 @@ def independent_counts(
     return np.asarray(counts * (n**2 // int((sizes.sum(1) ** 2).sum()) / n))
 
 
-def above_chance(
-    metric: str, score: float, y: ArrayLike, alpha: float = 0.05, *, n_classes: int | None = None
-) -> bool | None:
-    """Whether a score is more than luck, at level ``alpha``.
-
-    Parameters
-    ----------
-    metric : str
-        A key of :data:`~spdtokens.evaluation.metrics.METRICS`.
-    score : float
-        ITR in bits per trial.
-    y : array of int, shape (n,)
-        Labels of the test trials, codes from 0.
-    alpha : float
-    n_classes : int, optional
-        One more than the highest label by default.
-
-    Returns
-    -------
-    bool or None
-        None where it cannot be said: F1 always, kappa where classes are not equally frequent (both
-        depend on how often a guesser says each class), a NaN score, AUC and balanced accuracy of
-        labels that lack a class.
-    """
-    get_metric(metric)
-    codes = np.asarray(y)
-    if codes.ndim != 1 or not len(codes) or codes.dtype.kind not in "iub" or codes.min() < 0:
-        raise EvaluationError(
-            "Labels must be whole numbers from 0, shape (n,), n from 1; got "
-            f"{codes.dtype} of shape {codes.shape}."
-        )
-    highest = int(codes.max())
-    if n_classes is not None and n_classes <= highest:
-        raise EvaluationError(f"n_classes is {n_classes}, but there is a label {highest}.")
-    counts = np.bincount(codes, minlength=max(n_classes or 0, highest + 1, 2))
-    bound = BOUNDS[metric](counts, alpha) if metric in BOUNDS else float("nan")
-    if np.isnan(score) or np.isnan(bound):
-        return None
-    return bool(score > bound + ROUNDING)
-
-
 def _accuracy(counts: NDArray[Any], alpha: float) -> float:
     shares = counts / counts.sum()
     return accuracy_bound(round(counts.sum()), len(counts), priors=shares, alpha=alpha)
@@ -232,8 +196,3 @@ BOUNDS: dict[str, Callable[[NDArray[Any], float], float]] = {
     # The rate rises with accuracy, so it is above its bound when accuracy is.
     "itr": lambda counts, alpha: itr(_accuracy(counts, alpha), len(counts)),
 }
-
-
-def _check_alpha(alpha: float) -> None:
-    if not 0 < alpha < 0.5:
-        raise EvaluationError(f"alpha must be between 0 and 0.5, such as 0.05, not {alpha}.")

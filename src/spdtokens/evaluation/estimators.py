@@ -118,7 +118,10 @@ def build(value: Any) -> Any:
     if set(value) == {FUNCTION}:
         return _function(str(value[FUNCTION]))
     if set(value) == {NUMBER}:
-        return _number(value[NUMBER])
+        try:
+            return float(value[NUMBER])
+        except (TypeError, ValueError) as error:
+            raise MethodError(f"{value[NUMBER]!r} is not a number.") from error
     if set(value) == {TEXT, "digest"}:
         raise MethodError(f"A parameter cannot be built from its text: {value[TEXT]}.")
     if CLASS not in value:
@@ -126,32 +129,21 @@ def build(value: Any) -> Any:
     cls = find_class(str(value[CLASS]))
     given = {key: item for key, item in value.items() if key != CLASS}
     check_parameters(cls, given)
-    parameters = inspect.signature(cls).parameters
-    made = {
-        key: _parameter(item, parameters[key].default)
-        for key, item in given.items()
+    made = {}
+    for key, item in given.items():
+        default = inspect.signature(cls).parameters[key].default
         # A default may be what cannot be named here, such as a function of scikit-learn.
-        if repr(item) != repr(describe(parameters[key].default))
-    }
+        if repr(item) != repr(describe(default)):
+            made[key] = build(item)
+            # scikit-learn refuses a list for some of its tuples.
+            if isinstance(default, tuple) and isinstance(made[key], list):
+                made[key] = tuple(made[key])
     try:
         if issubclass(cls, Pipeline):
             made["steps"] = [(str(name), step) for name, step in made["steps"]]
         return cls(**made)
     except (TypeError, ValueError) as error:
         raise MethodError(f"{cls.__name__} cannot be made: {error}.") from error
-
-
-def _parameter(item: Any, default: Any) -> Any:
-    """A value in the type of the default: scikit-learn refuses a list for some of its tuples."""
-    made = build(item)
-    return tuple(made) if isinstance(default, tuple) and isinstance(made, list) else made
-
-
-def _number(text: Any) -> float:
-    try:
-        return float(text)
-    except (TypeError, ValueError) as error:
-        raise MethodError(f"{text!r} is not a number.") from error
 
 
 def find_class(path: str) -> type:
@@ -197,13 +189,9 @@ def check_parameters(cls: type, given: Iterable[str]) -> None:
             f"{cls.__name__} has no parameter {unknown[0]!r}.{nearest(unknown[0], list(known))} It "
             f"has: {', '.join(known)}."
         )
-    missing = [
-        name
-        for name, parameter in known.items()
-        if parameter.default is inspect.Parameter.empty and name not in given
-    ]
-    if missing:
-        raise MethodError(f"{cls.__name__} needs the parameter {missing[0]!r}.")
+    for name, parameter in known.items():
+        if parameter.default is inspect.Parameter.empty and name not in given:
+            raise MethodError(f"{cls.__name__} needs the parameter {name!r}.")
 
 
 def nearest(name: str, names: list[str]) -> str:

@@ -22,11 +22,10 @@ from spdtokens.classifiers.transformer import (
     fit_together,
     offers_together,
 )
-from spdtokens.datasets import Selection
 from spdtokens.errors import EvaluationError
 from spdtokens.evaluation.estimators import with_seed
 from spdtokens.evaluation.metrics import all_scores
-from spdtokens.evaluation.plan import Part, Parts, Source, prepare, split_front, with_access
+from spdtokens.evaluation.plan import Part, Source, prepare, split_front, with_access
 from spdtokens.evaluation.protocols import Fold, check_fold, get_access, get_protocol
 from spdtokens.evaluation.runs import RunResult, RunSpec, origin, peak_memory
 from spdtokens.evaluation.trials import Trials
@@ -69,33 +68,31 @@ class Opened:
 
     fold: Fold
     trials: Trials
-    parts: Parts
+    parts: dict[str, Part]
 
     @property
     def data(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Training trials and labels."""
-        return self.parts.train.X, self.parts.train.y
+        return self.parts["train"].X, self.parts["train"].y
 
     def params(self, estimator: BaseEstimator) -> dict[str, Any]:
         """What else the ``fit`` of an estimator is told of the training trials."""
-        last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
-        held = self.parts.validation
+        last, train, held = _last(estimator), self.parts["train"], self.parts.get("validation")
         params: dict[str, Any] = {}
-        if has_fit_parameter(last, "groups") and self.parts.train.groups is not None:
-            params["groups"] = self.parts.train.groups
+        if has_fit_parameter(last, "groups") and train.groups is not None:
+            params["groups"] = train.groups
         if has_fit_parameter(last, "validation") and held is not None:
             params["validation"] = (held.X, held.y)
-        if isinstance(last, TokenDiscriminantClassifier):
-            params |= self._weights()
+        own = self.trials.table.subject[train.rows] == self.fold.subject
+        share = own.mean()
+        if isinstance(last, TokenDiscriminantClassifier) and 0 < share < 1:
+            # The tested subject's own trials count for as much as those of all others together.
+            params["sample_weight"] = np.where(own, 0.5 / share, 0.5 / (1 - share))
         return params
 
-    def _weights(self) -> dict[str, Any]:
-        """The tested subject's own trials count for as much as those of all others together."""
-        own = self.trials.table.subject[self.parts.train.rows] == self.fold.subject
-        share = own.mean()
-        if share in (0, 1):
-            return {}
-        return {"sample_weight": np.where(own, 0.5 / share, 0.5 / (1 - share))}
+
+def _last(estimator: BaseEstimator) -> BaseEstimator:
+    return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
 
 
 def open_run(spec: RunSpec, source: Source, estimator: BaseEstimator) -> Opened:
@@ -106,8 +103,7 @@ def open_run(spec: RunSpec, source: Source, estimator: BaseEstimator) -> Opened:
 
 def open_fold(spec: RunSpec, source: Source) -> tuple[Fold, Trials]:
     """The fold of a run, checked again for leaks, and the trials it is made of."""
-    selection = Selection.of(spec.selection)
-    trials = source.trials(spec.dataset, selection, spec.subjects)
+    trials = source.trials_of(spec)
     protocol = get_protocol(spec.protocol)
     folds = source.folds(trials, spec.subject, protocol, spec.protocol_options)
     fold = next((fold for fold in folds if fold.name == spec.fold), None)
@@ -156,56 +152,48 @@ def _together(
 ) -> list[RunResult]:
     start = time.perf_counter()
     _, rest = split_front(estimator)
-    opened: dict[tuple[str, str], Opened] = {}
+    opened: dict[tuple[str, str], tuple[Opened, dict[str, Any]]] = {}
     for spec in specs:
-        where = (spec.subject, spec.fold)
-        if where not in opened:
-            opened[where] = open_run(spec, source, estimator)
-    mine = [opened[spec.subject, spec.fold] for spec in specs]
-    data = {where: run.data for where, run in opened.items()}
-    params = {where: run.params(rest) for where, run in opened.items()}
-    fitted = fit_together(
-        [with_seed(rest, spec.seed) for spec in specs],
-        [data[spec.subject, spec.fold] for spec in specs],
-        [params[spec.subject, spec.fold] for spec in specs],
-        listener=listener,
-    )
+        if (spec.subject, spec.fold) not in opened:
+            run = open_run(spec, source, estimator)
+            opened[spec.subject, spec.fold] = run, run.params(rest)
+    runs, params = zip(*(opened[spec.subject, spec.fold] for spec in specs), strict=True)
+    models = [with_seed(rest, spec.seed) for spec in specs]
+    fit_together(models, [run.data for run in runs], params, listener=listener)
     spent = (time.perf_counter() - start) / len(specs)
     return [
         # Each carries its share of what was done together.
         _result(spec, run, model, time.perf_counter() - spent)
-        for spec, run, model in zip(specs, mine, fitted, strict=True)
+        for spec, run, model in zip(specs, runs, models, strict=True)
     ]
 
 
 def _result(spec: RunSpec, run: Opened, model: BaseEstimator, start: float) -> RunResult:
-    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    last, parts = _last(model), dict(run.parts)
     held = getattr(last, "held_back_", None)
-    parts = run.parts if held is None else run.parts.holding_back(held)
+    if held is not None:
+        train = parts["train"]
+        kept = np.setdiff1d(np.arange(len(train)), held)
+        parts |= {"train": train.at(kept), "validation": train.at(held)}
     n_classes = len(run.trials.dataset.classes)
-
-    def predict(part: Part) -> NDArray[np.float64]:
-        return class_probabilities(model, part.X, n_classes)
-
-    def scores(part: Part) -> dict[str, float]:
-        return all_scores(part.y, predict(part))
-
-    probabilities = predict(parts.test)
-    curves, epoch = _training_of(last)
+    p = {name: class_probabilities(model, part.X, n_classes) for name, part in parts.items()}
+    scores = {name: all_scores(part.y, p[name]) for name, part in parts.items()}
+    sizes = {name: len(parts.get(name, ())) for name in run.fold.parts()}
+    curves, epoch = {}, None
+    if isinstance(last, NetworkClassifier):
+        curves, epoch = last.history_, last.epoch_
+    elif isinstance(last, TokenNetworkClassifier):  # of the first of an ensemble, while it lasted
+        curves = {name: curve[0][~np.isnan(curve[0])] for name, curve in last.history_.items()}
+        epoch = last.n_epochs_[0]
     return RunResult(
         spec=spec,
-        ids=run.trials.table.id[parts.test.rows],
-        y=parts.test.y,
-        probabilities=probabilities,
-        train=scores(parts.train),
-        validation={} if parts.validation is None else scores(parts.validation),
-        test=all_scores(parts.test.y, probabilities),
-        sizes={
-            "train": len(parts.train),
-            "validation": 0 if parts.validation is None else len(parts.validation),
-            "calibration": len(run.fold.calibration),
-            "test": len(parts.test),
-        },
+        ids=run.trials.table.id[parts["test"].rows],
+        y=parts["test"].y,
+        probabilities=p["test"],
+        train=scores["train"],
+        validation=scores.get("validation", {}),
+        test=scores["test"],
+        sizes=sizes | {"calibration": len(run.fold.calibration)},
         curves=curves,
         epoch=epoch,
         leaky=run.fold.leaky,
@@ -213,14 +201,3 @@ def _result(spec: RunSpec, run: Opened, model: BaseEstimator, start: float) -> R
         memory=peak_memory(),
         origin=origin(),
     )
-
-
-def _training_of(classifier: BaseEstimator) -> tuple[dict[str, NDArray[np.float64]], int | None]:
-    """Curves of one network, and the epoch that was kept; nothing of other classifiers."""
-    if isinstance(classifier, TokenNetworkClassifier):
-        curves = {name: curve[0] for name, curve in classifier.history_.items()}
-        lasted = {name: curve[~np.isnan(curve)] for name, curve in curves.items()}
-        return lasted, classifier.n_epochs_[0]
-    if isinstance(classifier, NetworkClassifier):
-        return classifier.history_, classifier.epoch_
-    return {}, None

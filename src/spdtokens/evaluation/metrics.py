@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import rankdata
 
 from spdtokens.errors import EvaluationError
+from spdtokens.evaluation.protocols import look_up
 
 #: How far from 1 a trial's probabilities may add up to: float32 rounds, logits are farther off.
 ROUNDING = 1e-3
@@ -25,56 +26,6 @@ UNEQUAL = 1.5
 
 Counts = NDArray[np.int64]
 Scores = NDArray[np.float64]
-
-
-def accuracy(y: ArrayLike, probabilities: ArrayLike) -> float:
-    """Share of trials classified correctly.
-
-    Parameters
-    ----------
-    y : array of int, shape (n,)
-        Class codes, from 0.
-    probabilities : array, shape (n, classes)
-    """
-    return float(_accuracy(confusion(y, probabilities)))
-
-
-def balanced_accuracy(y: ArrayLike, probabilities: ArrayLike) -> float:
-    """Mean over classes of the share of their trials classified correctly.
-
-    NaN if a class has no trial: over the classes that remain, chance would not be one in
-    ``classes``. Parameters are those of :func:`accuracy`.
-    """
-    return float(_balanced_accuracy(confusion(y, probabilities)))
-
-
-def kappa(y: ArrayLike, probabilities: ArrayLike) -> float:
-    """Cohen's kappa: agreement beyond that of independent guesses with the same frequencies.
-
-    NaN if labels and predictions are all one class, where such guesses agree fully. Parameters are
-    those of :func:`accuracy`.
-    """
-    return float(_kappa(confusion(y, probabilities)))
-
-
-def roc_auc(y: ArrayLike, probabilities: ArrayLike) -> float:
-    """Area under the ROC curve.
-
-    With two classes of the probability of class 1; with more, the mean over classes of each
-    against the rest. NaN if a class has no trial. Parameters are those of :func:`accuracy`.
-    """
-    y, p = checked(y, probabilities)
-    n_classes = p.shape[1]
-    columns = [1] if n_classes == 2 else range(n_classes)
-    return float(np.mean([_area(y == k, p[:, k]) for k in columns]))
-
-
-def f1(y: ArrayLike, probabilities: ArrayLike) -> float:
-    """Harmonic mean of precision and recall: of class 1 if there are two, else the classes' mean.
-
-    NaN if a class concerned has no trial. Parameters are those of :func:`accuracy`.
-    """
-    return float(_f1(confusion(y, probabilities)))
 
 
 def calibration_error(y: ArrayLike, probabilities: ArrayLike, *, bins: int = 10) -> float:
@@ -105,8 +56,14 @@ def calibration_error(y: ArrayLike, probabilities: ArrayLike, *, bins: int = 10)
 def log_loss(y: ArrayLike, probabilities: ArrayLike) -> float:
     """Mean negative logarithm of the true class's probability; lower is better.
 
-    Probabilities below the rounding of double precision count as that, as in scikit-learn.
-    Parameters are those of :func:`accuracy`.
+    Probabilities below the rounding of double precision count as that, as in scikit-learn, which
+    refuses probabilities in single precision whose sum is rounded.
+
+    Parameters
+    ----------
+    y : array of int, shape (n,)
+        Class codes, from 0.
+    probabilities : array, shape (n, classes)
     """
     codes, p = checked(y, probabilities)
     true = p[np.arange(len(codes)), codes]
@@ -137,21 +94,19 @@ def itr(accuracy: float, n_classes: int, seconds: float | None = None) -> float:
     Wolpaw et al., Brain-computer interfaces for communication and control, Clinical
     Neurophysiology 113 (2002).
     """
-    if n_classes < 2:
-        raise EvaluationError(f"A transfer rate needs 2 classes or more, not {n_classes}.")
-    if seconds is not None and not seconds > 0:
-        raise EvaluationError(f"seconds must be above 0, not {seconds}.")
-    if not 0 <= accuracy <= 1:  # NaN too
-        raise EvaluationError(f"accuracy must be from 0 to 1, not {accuracy}; divide percent.")
+    late = seconds is None or seconds > 0
+    if n_classes < 2 or not 0 <= accuracy <= 1 or not late:  # NaN too
+        raise EvaluationError(
+            "accuracy must be from 0 to 1, n_classes >= 2 and seconds > 0, got "
+            f"accuracy={accuracy}, n_classes={n_classes}, seconds={seconds}."
+        )
     bits = float(_bits(np.asarray(accuracy), n_classes))
     return bits if seconds is None else bits * 60 / seconds
 
 
-def _itr_of_trials(y: ArrayLike, probabilities: ArrayLike) -> float:
-    return float(_itr(confusion(y, probabilities)))
-
-
-# Metrics of confusion matrices (..., classes, classes), so that many can be scored at once.
+# Metrics of confusion matrices (..., classes, classes), so that a permutation test scores thousands
+# of them at once, which scikit-learn's functions do not. They agree with these (a test compares
+# them), but for classes without trials: NaN here, a warning or another mean there.
 
 
 def _accuracy(counts: Counts) -> Scores:
@@ -159,12 +114,14 @@ def _accuracy(counts: Counts) -> Scores:
 
 
 def _balanced_accuracy(counts: Counts) -> Scores:
+    """NaN if a class has no trial: over those that remain, chance would not be 1 / classes."""
     sizes = counts.sum(-1)
-    recalls = _diagonal(counts) / sizes.clip(1)
+    recalls = np.diagonal(counts, axis1=-2, axis2=-1) / sizes.clip(1)
     return np.where(sizes.all(-1), recalls.mean(-1), np.nan)
 
 
 def _kappa(counts: Counts) -> Scores:
+    """NaN if labels and predictions are all one class, where guesses agree fully."""
     # In whole numbers, so that full agreement of guesses is seen exactly.
     n = counts.sum((-2, -1))
     by_guess = (counts.sum(-2) * counts.sum(-1)).sum(-1)
@@ -174,8 +131,9 @@ def _kappa(counts: Counts) -> Scores:
 
 
 def _f1(counts: Counts) -> Scores:
+    """Of class 1 if there are two, else the classes' mean; NaN if one concerned has no trial."""
     sizes = counts.sum(-1)
-    each = 2 * _diagonal(counts) / (sizes + counts.sum(-2)).clip(1)
+    each = 2 * np.diagonal(counts, axis1=-2, axis2=-1) / (sizes + counts.sum(-2)).clip(1)
     of = slice(1, 2) if counts.shape[-1] == 2 else slice(None)
     return np.where(sizes[..., of].all(-1), each[..., of].mean(-1), np.nan)
 
@@ -192,8 +150,15 @@ def _bits(accuracy: Scores, n_classes: int) -> Scores:
     return np.where(accuracy > 1 / n_classes, bits, 0.0)
 
 
-def _diagonal(counts: Counts) -> Counts:
-    return np.diagonal(counts, axis1=-2, axis2=-1)
+def _roc_auc(y: NDArray[np.int64], p: NDArray[Any]) -> float:
+    """Of class 1 of two; of more the mean of each against the rest. NaN if one has no trial."""
+    areas = []
+    for k in [1] if p.shape[1] == 2 else range(p.shape[1]):
+        n_pos = int((y == k).sum())
+        n_neg = len(y) - n_pos
+        u = rankdata(p[:, k])[y == k].sum() - n_pos * (n_pos + 1) / 2
+        areas.append(u / (n_pos * n_neg) if n_pos and n_neg else np.nan)
+    return float(np.mean(areas))
 
 
 @dataclass(frozen=True)
@@ -204,24 +169,24 @@ class Metric:
     ----------
     name, title : str
         As typed, as shown.
-    function : callable
-        Of labels (n,) and probabilities (n, classes).
     chance : callable
         Of the test trials of each class (classes,): what the best guesser expects who knows these
         numbers but nothing of a trial, whether it always says one class or draws them.
     of_counts : callable or None
-        The same as ``function`` of confusion matrices (..., classes, classes), true class by
-        predicted class; None if these do not suffice.
+        Scores of confusion matrices (..., classes, classes), true class by predicted class; None
+        for ROC AUC, for which these do not suffice.
     """
 
     name: str
     title: str
-    function: Callable[[ArrayLike, ArrayLike], float]
     chance: Callable[[NDArray[Any]], float]
     of_counts: Callable[[Counts], Scores] | None = None
 
     def __call__(self, y: ArrayLike, probabilities: ArrayLike) -> float:
-        return self.function(y, probabilities)
+        """The score of labels (n,) and probabilities (n, classes)."""
+        if self.of_counts is None:
+            return _roc_auc(*checked(y, probabilities))
+        return float(self.of_counts(confusion(y, probabilities)))
 
 
 def _majority(counts: NDArray[Any]) -> float:
@@ -240,24 +205,12 @@ def _f1_of_guesses(counts: NDArray[Any]) -> float:
 METRICS: dict[str, Metric] = {
     metric.name: metric
     for metric in (
-        Metric("accuracy", "accuracy", accuracy, _majority, _accuracy),
-        Metric(
-            "balanced_accuracy",
-            "balanced accuracy",
-            balanced_accuracy,
-            lambda counts: 1 / len(counts),
-            _balanced_accuracy,
-        ),
-        Metric("kappa", "Cohen's kappa", kappa, lambda _: 0.0, _kappa),
-        Metric("roc_auc", "ROC AUC", roc_auc, lambda _: 0.5),
-        Metric("f1", "F1", f1, _f1_of_guesses, _f1),
-        Metric(
-            "itr",
-            "bits per trial",
-            _itr_of_trials,
-            lambda counts: itr(_majority(counts), len(counts)),
-            _itr,
-        ),
+        Metric("accuracy", "accuracy", _majority, _accuracy),
+        Metric("balanced_accuracy", "balanced accuracy", lambda n: 1 / len(n), _balanced_accuracy),
+        Metric("kappa", "Cohen's kappa", lambda _: 0.0, _kappa),
+        Metric("roc_auc", "ROC AUC", lambda _: 0.5),
+        Metric("f1", "F1", _f1_of_guesses, _f1),
+        Metric("itr", "bits per trial", lambda n: itr(_majority(n), len(n)), _itr),
     )
 }
 
@@ -270,16 +223,15 @@ def get_metric(name: str) -> Metric:
     EvaluationError
         Listing all names.
     """
-    if name not in METRICS:
-        raise EvaluationError(f"There is no metric {name!r}. There are: {', '.join(METRICS)}.")
-    return METRICS[name]
+    return look_up("metric", name, METRICS)
 
 
 def all_scores(y: ArrayLike, probabilities: ArrayLike) -> dict[str, float]:
-    """Every metric of a test set, by name. Parameters are those of :func:`accuracy`."""
-    counts = confusion(y, probabilities)
+    """Every metric of labels (n,) and class probabilities (n, classes), by name."""
+    codes, p = checked(y, probabilities)
+    counts = _confusion(codes, p)
     return {
-        name: float(metric.of_counts(counts)) if metric.of_counts else metric(y, probabilities)
+        name: float(metric.of_counts(counts)) if metric.of_counts else _roc_auc(codes, p)
         for name, metric in METRICS.items()
     }
 
@@ -315,15 +267,13 @@ def checked(y: ArrayLike, probabilities: ArrayLike) -> tuple[NDArray[np.int64], 
     codes, p = np.asarray(y), np.asarray(probabilities, dtype=np.float64)
     if codes.ndim != 1 or p.ndim != 2 or len(codes) != len(p) or not len(p) or p.shape[1] < 2:
         raise EvaluationError(
-            "Labels must have shape (n,) and probabilities (n, classes), n from 1 and classes from "
-            f"2, not {codes.shape} and {p.shape}."
+            "Labels must have shape (n,) and probabilities (n, classes), n >= 1 and classes >= 2, "
+            f"got {codes.shape} and {p.shape}."
         )
-    if codes.dtype.kind not in "iub":
-        raise EvaluationError(f"Labels must be whole numbers, codes from 0, not {codes.dtype}.")
-    if codes.min() < 0 or codes.max() >= p.shape[1]:
+    if codes.dtype.kind not in "iub" or codes.min() < 0 or codes.max() >= p.shape[1]:
         raise EvaluationError(
-            f"Labels run from {codes.min()} to {codes.max()}, but there are probabilities for "
-            f"classes 0 to {p.shape[1] - 1}."
+            f"Labels must be whole numbers from 0 to {p.shape[1] - 1}, one per column of the "
+            f"probabilities, got {codes.dtype} from {codes.min()} to {codes.max()}."
         )
     bad = ~((p >= 0).all(1) & (np.abs(p.sum(1) - 1) <= ROUNDING))  # NaN too
     if bad.any():
@@ -337,16 +287,9 @@ def checked(y: ArrayLike, probabilities: ArrayLike) -> tuple[NDArray[np.int64], 
 
 def confusion(y: ArrayLike, probabilities: ArrayLike) -> NDArray[np.int64]:
     """Count trials by true and predicted class, shape (classes, classes)."""
-    codes, p = checked(y, probabilities)
+    return _confusion(*checked(y, probabilities))
+
+
+def _confusion(y: NDArray[np.int64], p: NDArray[Any]) -> NDArray[np.int64]:
     n = p.shape[1]
-    return np.bincount(codes * n + p.argmax(1), minlength=n * n).reshape(n, n)
-
-
-def _area(positive: NDArray[np.bool_], score: NDArray[Any]) -> float:
-    """Chance that a positive trial scores above a negative one, ties counting half."""
-    n_pos = int(positive.sum())
-    n_neg = len(positive) - n_pos
-    if not n_pos or not n_neg:
-        return float("nan")
-    u = rankdata(score)[positive].sum() - n_pos * (n_pos + 1) / 2
-    return float(u / (n_pos * n_neg))
+    return np.bincount(y * n + p.argmax(1), minlength=n * n).reshape(n, n)

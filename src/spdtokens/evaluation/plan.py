@@ -27,7 +27,13 @@ from spdtokens.classifiers.transformer import (
 )
 from spdtokens.datasets import Dataset, Selection, load_dataset, select
 from spdtokens.errors import EvaluationError, MethodError
-from spdtokens.evaluation.alignment import ALIGNMENTS, align, align_signals, get_alignment
+from spdtokens.evaluation.alignment import (
+    align,
+    align_signals,
+    check_linear,
+    check_seen,
+    get_alignment,
+)
 from spdtokens.evaluation.estimators import (
     build,
     can_classify,
@@ -86,20 +92,6 @@ class Part:
         return Part(self.rows[places], self.X[places], self.y[places], self.group[places])
 
 
-@dataclass(frozen=True)
-class Parts:
-    """What is trained on, validated on (None without) and tested."""
-
-    train: Part
-    validation: Part | None
-    test: Part
-
-    def holding_back(self, held: Index) -> Parts:
-        """With some of the training trials, by their place, as those that validated."""
-        kept = np.setdiff1d(np.arange(len(self.train)), held)
-        return replace(self, train=self.train.at(kept), validation=self.train.at(held))
-
-
 def with_access(fold: Fold, table: TrialTable, access: Access) -> Fold:
     """The fold with the first trials of each tested session set apart for calibration.
 
@@ -136,8 +128,8 @@ def check_alignment(
     known = set(domains(table, fold.train, domain).tolist())
     if how.metric is None:
         return
-    where = f"Subject {fold.subject}, fold {fold.name}: alignment {how.name!r}"
     targets = dict.fromkeys(domains(table, fold.test, domain).tolist())
+    where = f"Subject {fold.subject}, fold {fold.name}: alignment {how.name!r}"
     if how.rotates and len(fold.validation):
         raise EvaluationError(
             f"{where} would turn to class means that know the labels of validation trials. Use a "
@@ -149,24 +141,13 @@ def check_alignment(
             f"trained on ({', '.join(targets)}). Use leave-one-session-out, or alignment rescale."
         )
     for target in targets:
-        if target in known:
-            continue
-        if how.rotates and not access.labelled:
-            raise EvaluationError(
-                f"{where} needs labelled trials of {domain} {target}, and access {access.name!r} "
-                "gives none. Use labeled_20p or labeled_50p, or alignment recentre or rescale."
-            )
+        check_seen(how, access, target, known=target in known)
         labels = table.y[fold.calibration[domains(table, fold.calibration, domain) == target]]
-        if how.rotates and len(np.unique(labels)) < 2:
+        if how.rotates and target not in known and len(np.unique(labels)) < 2:
             raise EvaluationError(
                 f"{where} compares class means, and the {len(labels)} trials of {domain} {target} "
                 "that are seen with labels are of one class. Use labeled_50p, or alignment "
                 "recentre or rescale."
-            )
-        if not access.share and not access.online:
-            raise EvaluationError(
-                f"{where} needs trials of {domain} {target}, and access {access.name!r} shows none "
-                "before the test. Use unlabeled_full, unlabeled_20p, online or labeled_20p."
             )
 
 
@@ -196,13 +177,14 @@ def split_front(
     return None, estimator
 
 
-def prepare(spec: RunSpec, fold: Fold, trials: Trials, estimator: BaseEstimator) -> Parts:
-    """Trials of a fold as the second half of an estimator takes them, or as the whole does.
+def prepare(spec: RunSpec, fold: Fold, trials: Trials, estimator: BaseEstimator) -> dict[str, Part]:
+    """What is trained on, validated on (where there is any) and tested, by these names.
 
-    Labelled trials of the target that may be seen join the training trials.
+    As the second half of an estimator takes it, or as the whole does. Labelled trials of the
+    target that may be seen join the training trials.
     """
     front, _ = split_front(estimator)
-    table, access = trials.table, get_access(spec.access)
+    table = trials.table
     taken = partial(_as_given, trials, estimator)
     if front is not None:
         taken = partial(matrices, trials, front)
@@ -213,14 +195,15 @@ def prepare(spec: RunSpec, fold: Fold, trials: Trials, estimator: BaseEstimator)
         if front is None and not trials.dataset.is_covariance:
             band = reference_front(estimator, trials.dataset)
             references = {name: matrices(trials, band, rows) for name, rows in named.items()}
-        X = _aligned(spec, fold, access, table, X, references)
-    part = {
-        name: Part(rows, X[name], table.y[rows], table.group[rows]) for name, rows in named.items()
+        X = _aligned(spec, fold, table, X, references)
+    if get_access(spec.access).labelled and "calibration" in named:
+        for parts in (named, X):
+            parts["train"] = np.concatenate([parts["train"], parts["calibration"]])
+    return {
+        name: Part(rows, X[name], table.y[rows], table.group[rows])
+        for name, rows in named.items()
+        if name != "calibration"
     }
-    train = part["train"]
-    if access.labelled and "calibration" in part:
-        train = _joined(train, part["calibration"])
-    return Parts(train, part.get("validation"), part["test"])
 
 
 def _as_given(trials: Trials, estimator: BaseEstimator, rows: Index) -> NDArray[Any]:
@@ -260,15 +243,9 @@ def matrices(trials: Trials, front: FilterBankCovariances, rows: Index) -> NDArr
     return trials.computed(rows, repr(sorted(front.get_params().items())), compute)
 
 
-def _joined(one: Part, other: Part) -> Part:
-    columns = ("rows", "X", "y", "group")
-    return Part(*(np.concatenate([getattr(one, c), getattr(other, c)]) for c in columns))
-
-
 def _aligned(
     spec: RunSpec,
     fold: Fold,
-    access: Access,
     table: TrialTable,
     X: dict[str, NDArray[Any]],
     references: dict[str, NDArray[np.float64]],
@@ -278,43 +255,34 @@ def _aligned(
     Trials that validate are not the target: they have references of their own domain, like those
     that are trained on.
     """
-    of = {name: domains(table, rows, spec.domain) for name, rows in fold.parts().items()}
-    known = [name for name in ("train", "validation") if name in X]
-    rows = np.concatenate([fold.parts()[name] for name in known])
-    source = {
-        "C_train": _several(np.concatenate([references[name] for name in known])),
-        "domain_train": np.concatenate([of[name] for name in known]),
-    }
+    signals = references is not X
+    rows, access = fold.parts(), get_access(spec.access)
+    of = {name: domains(table, rows[name], spec.domain) for name in rows}
+    C = {name: _several(array) for name, array in references.items()}
     result = {name: np.empty(array.shape) for name, array in X.items()}
+    for arrays in (C, result):  # there may be none
+        arrays.setdefault("calibration", arrays["test"][:0])
+    X = {"calibration": X["test"][:0]} | X
+    known = [name for name in ("train", "validation") if name in X]
+    X_known, C_known, of_known, y_known = (
+        np.concatenate([arrays[name] for name in known])
+        for arrays in (X, C, of, {name: table.y[rows[name]] for name in known})
+    )
     for target in dict.fromkeys(of["test"].tolist()):
-        mine = {name: of[name] == target for name in ("calibration", "test")}
-        seen = mine["calibration"]
-        labels = table.y[fold.calibration[seen]] if access.labelled and seen.any() else None
-        there = {
-            **source,
-            "C_calibration": _several(references["calibration"][seen]) if seen.any() else None,
-            "C_test": _several(references["test"][mine["test"]]),
-            "domain_target": target,
-            "access": access,
-            "alignment": spec.alignment,
-        }
-        if references is X:
-            done = align(**there, y_train=table.y[rows], y_calibration=labels)
+        seen, tested = of["calibration"] == target, of["test"] == target
+        calibration, test = C["calibration"][seen], C["test"][tested]
+        how: Any = {"domain_target": target, "access": access, "alignment": spec.alignment}
+        if signals:
+            mine = (X["calibration"][seen], X["test"][tested])
+            done = align_signals(X_known, *mine, C_known, of_known, calibration, test, **how)
         else:
-            done = align_signals(
-                X_train=np.concatenate([X[name] for name in known]),
-                X_calibration=X["calibration"][seen] if seen.any() else None,
-                X_test=X["test"][mine["test"]],
-                **there,
-            )
+            y = table.y[fold.calibration[seen]] if access.labelled else None
+            done = align(C_known, of_known, y_known, calibration, y, test, **how)
         shape = X["test"].shape[1:]
-        result["test"][mine["test"]] = done.test.reshape(-1, *shape)
-        if seen.any():
-            result["calibration"][seen] = done.calibration.reshape(-1, *shape)
-        first = 0
-        for name in known:
-            result[name] = done.train[first : first + len(X[name])].reshape(-1, *shape)
-            first += len(X[name])
+        result["test"][tested] = done.test.reshape(-1, *shape)
+        result["calibration"][seen] = done.calibration.reshape(-1, *shape)
+        ends = np.cumsum([len(X[name]) for name in known])[:-1]
+        result |= zip(known, np.split(done.train.reshape(-1, *shape), ends), strict=True)
     return result
 
 
@@ -475,6 +443,10 @@ class Source:
             self._trials[key] = Trials(self.dataset(name, selection), subjects, self._memory)
         return self._trials[key]
 
+    def trials_of(self, spec: RunSpec) -> Trials:
+        """Trials that the protocol of a run splits."""
+        return self.trials(spec.dataset, Selection.of(spec.selection), spec.subjects)
+
     def folds(
         self, trials: Trials, subject: str, protocol: Protocol, options: Mapping[str, int | bool]
     ) -> list[Fold]:
@@ -511,9 +483,25 @@ def plan(question: Question, source: Source) -> list[RunSpec]:
     specs = []
     for choice in question.choices:
         estimator = choice.make(dataset)
-        made = {"estimator": source.give(estimator), "about": choice.about(dataset)}
+        values, about = source.give(estimator), choice.about(dataset)
         specs += [
-            _spec(question, options, choice, seed, fold, trials, data_hash, made)
+            RunSpec(
+                dataset=question.dataset,
+                selection=question.selection.values(),
+                subjects=trials.subjects,
+                protocol=question.protocol,
+                protocol_options=options,
+                access=question.access,
+                alignment=question.alignment,
+                domain=question.domain,
+                subject=fold.subject,
+                fold=fold.name,
+                method=choice.name if isinstance(choice.method, str) else choice.title,
+                about=about,
+                estimator=values,
+                seed=seed,
+                data_hash=data_hash,
+            )
             for fold, trials, data_hash in found
             for seed in (seeds if open_seeds(estimator) else (None,))
         ]
@@ -526,12 +514,12 @@ def check_question(question: Question, dataset: Dataset) -> None:
     if not question.choices:
         raise EvaluationError("No method is named. `spdtokens methods` lists them.")
     titles = [choice.title for choice in question.choices]
-    twice = sorted({title for title in titles if titles.count(title) > 1})
-    if twice:
-        raise EvaluationError(
-            f"{twice[0]} is named twice: name it once, or give each a title of its own (keys of a "
-            "dict in Python, label in a study file)."
-        )
+    for title in titles:
+        if titles.count(title) > 1:
+            raise EvaluationError(
+                f"{title} is named twice: name it once, or give each a title of its own (keys of a "
+                "dict in Python, label in a study file)."
+            )
     whole = all(isinstance(seed, int | np.integer) and seed >= 0 for seed in question.seeds)
     for choice in question.choices:
         if isinstance(choice.method, str):
@@ -544,7 +532,8 @@ def check_question(question: Question, dataset: Dataset) -> None:
                 f"{choice.title}: seeds must be one or more whole numbers >= 0, got "
                 f"{question.seeds!r}."
             )
-        _check_linear(choice.title, estimator, dataset, question.alignment)
+        if not dataset.is_covariance and split_front(estimator)[0] is None:
+            check_linear(question.alignment, choice.title)
 
 
 def check_estimator(choice: Choice, dataset: Dataset) -> None:
@@ -581,14 +570,12 @@ def _check_signals(step: Any, dataset: Dataset) -> None:
     if step.sfreq is None:
         return
     name = type(step).__name__
-    if dataset.sfreq is None:
-        raise EvaluationError(
-            f"{name} takes signals, and {dataset.name} holds covariance matrices. Leave it out."
-        )
     if step.sfreq != dataset.sfreq:
+        has = "covariance matrices" if dataset.sfreq is None else f"signals of {dataset.sfreq:g} Hz"
+        remedy = "Leave it out" if dataset.sfreq is None else "Pass that as sfreq, or resample"
         raise EvaluationError(
-            f"{name} is for signals of sfreq={step.sfreq!r} Hz, and {dataset.name} has "
-            f"{dataset.sfreq:g} Hz. Pass that as sfreq, or resample the data set."
+            f"{name} takes signals of sfreq={step.sfreq!r} Hz, and {dataset.name} holds {has}. "
+            f"{remedy}."
         )
     # Windows on another clock are of other samples; whole trials have no clock.
     windows = getattr(step, "windows", None)
@@ -612,46 +599,6 @@ def _check_method(method: Method, settings: Settings, dataset: Dataset) -> None:
         settings.transformer()
 
 
-def _check_linear(title: str, estimator: BaseEstimator, dataset: Dataset, alignment: str) -> None:
-    how = get_alignment(alignment)
-    signals = not dataset.is_covariance and split_front(estimator)[0] is None
-    if signals and not how.linear:
-        linear = ", ".join(a.name for a in ALIGNMENTS.values() if a.linear)
-        raise EvaluationError(
-            f"{title} works on signals, and alignment {how.name!r} changes covariances in a "
-            f"way that no linear map of signals does. Use one of: {linear}; or leave "
-            f"{title} out."
-        )
-
-
-def _spec(
-    question: Question,
-    options: Mapping[str, Any],
-    choice: Choice,
-    seed: int | None,
-    fold: Fold,
-    trials: Trials,
-    data_hash: str,
-    made: Mapping[str, Any],
-) -> RunSpec:
-    return RunSpec(
-        dataset=question.dataset,
-        selection=question.selection.values(),
-        subjects=trials.subjects,
-        protocol=question.protocol,
-        protocol_options=dict(options),
-        access=question.access,
-        alignment=question.alignment,
-        domain=question.domain,
-        subject=fold.subject,
-        fold=fold.name,
-        method=choice.name if isinstance(choice.method, str) else choice.title,
-        seed=seed,
-        data_hash=data_hash,
-        **made,
-    )
-
-
 # Which runs are done together.
 
 #: Runs that the engine trains as one batch: few enough that little is lost to an interruption,
@@ -673,14 +620,9 @@ def batches(specs: Sequence[RunSpec], source: Source) -> list[list[RunSpec]]:
         families.setdefault(spec.family, []).append(spec)
     found = []
     for runs in families.values():
-        size = _size(runs[0], source)
+        method = METHODS.get(runs[0].method)
+        quick = method is not None and not method.has_seed and not method.takes_minutes
+        together = offers_together(source.estimator(runs[0]))
+        size = TOGETHER if together else QUICK if quick else ONE_BY_ONE
         found += [runs[i : i + size] for i in range(0, len(runs), size)]
     return found
-
-
-def _size(spec: RunSpec, source: Source) -> int:
-    if offers_together(source.estimator(spec)):
-        return TOGETHER
-    method = METHODS.get(spec.method)
-    quick = method is not None and not method.has_seed and not method.takes_minutes
-    return QUICK if quick else ONE_BY_ONE

@@ -8,17 +8,38 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import partial
 from itertools import combinations
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
+from spdtokens import _tables
 from spdtokens._tables import counted
 from spdtokens.errors import EvaluationError, LeakError
-from spdtokens.evaluation.trials import Index, Trials, TrialTable
+
+# `spdtokens protocols` prints tables of this module: it waits neither for torch, MNE nor SciPy.
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from spdtokens.evaluation.trials import Trials, TrialTable
+
+Index = NDArray[np.int64]
+T = TypeVar("T")
+
+
+def look_up(kind: str, name: str, known: Mapping[str, T]) -> T:
+    """The entry of a name; else an error with the nearest name and all of them."""
+    if name in known:
+        return known[name]
+    near = get_close_matches(str(name), known, 1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    names = f"Choose one of: {', '.join(known)}." if known else "There are none."
+    raise EvaluationError(f"Unknown {kind} {name!r}.{hint} {names}")
+
 
 # What may be seen of the target: the subject or session that is scored.
 #
@@ -76,11 +97,7 @@ ACCESS = {
 
 def get_access(name: str | Access) -> Access:
     """Look up an access by its name; an :class:`Access` of your own passes through."""
-    if isinstance(name, Access):
-        return name
-    if name not in ACCESS:
-        raise EvaluationError(f"Unknown access {name!r}. Choose one of: {', '.join(ACCESS)}.")
-    return ACCESS[name]
+    return name if isinstance(name, Access) else look_up("access", name, ACCESS)
 
 
 def calibration_split(
@@ -114,13 +131,11 @@ def calibration_split(
     """
     access = get_access(access)
     order, group = np.asarray(order), np.asarray(group)
-    if order.ndim != 1 or order.shape != group.shape:
+    if order.ndim != 1 or order.shape != group.shape or not len(order):
         raise EvaluationError(
-            f"Order and group must have one entry a trial each, got shapes {order.shape} and "
-            f"{group.shape}."
+            "order and group must have one entry for each of the target's trials, one or more; "
+            f"got shapes {order.shape} and {group.shape}."
         )
-    if not len(order):
-        raise EvaluationError("The target has no trials, so there is nothing to score.")
     in_time = np.argsort(order, kind="stable")
     if not access.calibrates:
         return in_time[:0], in_time
@@ -143,8 +158,7 @@ def calibration_split(
 NAMED = 5
 
 
-def _nobody() -> Index:
-    return np.zeros(0, dtype=np.int64)
+_NOBODY: Callable[[], Index] = partial(np.arange, 0)
 
 
 @dataclass(frozen=True)
@@ -170,8 +184,8 @@ class Fold:
     name: str
     train: Index
     test: Index
-    validation: Index = field(default_factory=_nobody)
-    calibration: Index = field(default_factory=_nobody)
+    validation: Index = field(default_factory=_NOBODY)
+    calibration: Index = field(default_factory=_NOBODY)
     leaky: str = ""
 
     def parts(self) -> dict[str, Index]:
@@ -277,13 +291,12 @@ class Protocol:
     def checked(self, options: Mapping[str, int | bool]) -> dict[str, int | bool]:
         """All options, the given ones in the place of defaults."""
         for name, value in options.items():
-            if name not in self.options:
-                has = ", ".join(self.options) or "none"
-                raise EvaluationError(f"Protocol {self.name} has no option {name!r}; it has {has}.")
-            kind = type(self.options[name])
+            kind = type(look_up(f"option of protocol {self.name}", name, self.options))
             if type(value) is not kind or (kind is int and value < 2):
-                wanted = "true or false" if kind is bool else "a whole number of at least 2"
-                raise EvaluationError(f"Protocol {self.name}: {name} is {wanted}, not {value!r}.")
+                wanted = "true or false" if kind is bool else "a whole number >= 2"
+                raise EvaluationError(
+                    f"Protocol {self.name}: {name} must be {wanted}, got {value!r}."
+                )
         return {**self.options, **options}
 
 
@@ -295,47 +308,38 @@ def get_protocol(name: str) -> Protocol:
     EvaluationError
         With the nearest name, and all of them.
     """
-    if name not in PROTOCOLS:
-        near = get_close_matches(name, PROTOCOLS, 1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise EvaluationError(
-            f"There is no protocol {name!r}.{hint} There are: {', '.join(PROTOCOLS)}."
-        )
-    return PROTOCOLS[name]
+    return look_up("protocol", name, PROTOCOLS)
 
 
-def _sessions(table: TrialTable, subject: str, least: int, why: str) -> list[tuple[str, Index]]:
-    """Sessions of a subject, in order of time, with their trials."""
+def _sessions(table: TrialTable, subject: str, least: int = 2) -> dict[str, Index]:
+    """Trials of a subject's sessions, in order of time."""
     rows = table.of(subject)
-    names = list(dict.fromkeys(table.session[rows].tolist()))
-    if len(names) < least:
+    names = dict.fromkeys(table.session[rows].tolist())
+    sessions = {name: rows[table.session[rows] == name] for name in names}
+    if len(sessions) < least:
         raise EvaluationError(
-            f"Subject {subject} has {counted(len(names), 'session')} ({', '.join(names)}), and "
-            f"{why}. Choose leave-one-run-out, blocks or k-fold, or leave the subject out."
+            f"Subject {subject} has {counted(len(sessions), 'session')} ({', '.join(sessions)}), "
+            f"and the protocol needs {least} or more. Choose leave-one-run-out, blocks or k-fold, "
+            "or leave the subject out."
         )
-    return [(name, rows[table.session[rows] == name]) for name in names]
+    return sessions
 
 
 def _session_transfer(table: TrialTable, subject: str) -> list[Fold]:
-    *earlier, (name, test) = _sessions(
-        table, subject, 2, "session-transfer trains on those before the last"
-    )
+    *earlier, (name, test) = _sessions(table, subject).items()
     return [Fold(subject, name, np.concatenate([rows for _, rows in earlier]), test)]
 
 
 def _session_split(table: TrialTable, subject: str) -> list[Fold]:
-    sessions = _sessions(
-        table, subject, 3, "session-split needs three: to train on, to validate, to test"
-    )
-    *train, (_, validation), (name, test) = sessions
+    *train, (_, validation), (name, test) = _sessions(table, subject, 3).items()
     return [Fold(subject, name, np.concatenate([rows for _, rows in train]), test, validation)]
 
 
 def _leave_one_session_out(table: TrialTable, subject: str) -> list[Fold]:
-    sessions = _sessions(table, subject, 2, "leave-one-session-out trains on the others")
+    rows = table.of(subject)
     return [
-        Fold(subject, name, np.concatenate([r for other, r in sessions if other != name]), test)
-        for name, test in sessions
+        Fold(subject, name, rows[table.session[rows] != name], test)
+        for name, test in _sessions(table, subject).items()
     ]
 
 
@@ -373,23 +377,21 @@ def _blocks(table: TrialTable, subject: str, folds: int) -> list[Fold]:
 
 def _k_fold(table: TrialTable, subject: str, folds: int) -> list[Fold]:
     rows = table.of(subject)
-    _enough(len(np.unique(table.group[rows])), folds, subject)
-    parts = _stratified(table, rows, folds)
+    parts = _stratified(table, subject, folds)
     return [
-        Fold(subject, f"fold {number}", rows[parts != number - 1], rows[parts == number - 1])
-        for number in range(1, folds + 1)
+        Fold(subject, f"fold {number + 1}", rows[parts != number], rows[parts == number])
+        for number in range(folds)
     ]
 
 
 def _split_70_15_15(table: TrialTable, subject: str, ungrouped: bool) -> list[Fold]:
     """The paper's: 14 of 20 parts train, 3 validate, 3 test."""
     rows = table.of(subject)
-    _enough(len(rows if ungrouped else np.unique(table.group[rows])), 20, subject)
-    parts = _stratified(table, rows, 20, ungrouped=ungrouped)
+    parts = _stratified(table, subject, 20, ungrouped=ungrouped)
     held = [np.isin(parts, numbers) for numbers in (VALIDATES, TESTS)]
     validation, test, train = rows[held[0]], rows[held[1]], rows[~(held[0] | held[1])]
     groups = [np.unique(table.group[part]) for part in (train, validation, test)]
-    split = ungrouped and len(np.unique(np.concatenate(groups))) < sum(map(len, groups))
+    split = len(np.unique(np.concatenate(groups))) < sum(map(len, groups))
     leaky = "segments of one trial are in more than one part of the split" if split else ""
     return [Fold(subject, "70-15-15", train, test, validation, leaky=leaky)]
 
@@ -405,11 +407,9 @@ def _leave_one_subject_out(table: TrialTable, subject: str) -> list[Fold]:
 
 
 def _leave_one_subject_out_calibrated(table: TrialTable, subject: str) -> list[Fold]:
-    own = _leave_one_session_out(table, subject)
     others = _leave_one_subject_out(table, subject)[0].train
-    return [
-        Fold(subject, fold.name, np.concatenate([others, fold.train]), fold.test) for fold in own
-    ]
+    own = _leave_one_session_out(table, subject)
+    return [replace(fold, train=np.concatenate([others, fold.train])) for fold in own]
 
 
 def _enough(n: int, folds: int, subject: str) -> None:
@@ -421,12 +421,17 @@ def _enough(n: int, folds: int, subject: str) -> None:
 
 
 def _stratified(
-    table: TrialTable, rows: Index, folds: int, *, ungrouped: bool = False
+    table: TrialTable, subject: str, folds: int, *, ungrouped: bool = False
 ) -> NDArray[np.int64]:
     """A part (n,) for every trial; classes spread evenly, groups whole unless asked otherwise."""
-    groups = table.group[rows]
-    alone = ungrouped or len(np.unique(groups)) == len(groups)
+    from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
+
+    rows = table.of(subject)
+    groups = np.arange(len(rows)) if ungrouped else table.group[rows]
+    n_groups = len(np.unique(groups))
+    _enough(n_groups, folds, subject)
     # Without groups the same, but a thousand times faster and more even.
+    alone = n_groups == len(rows)
     kind = StratifiedKFold if alone else StratifiedGroupKFold
     splitter = kind(folds, shuffle=True, random_state=SPLIT_SEED)
     parts = np.empty(len(rows), dtype=np.int64)
@@ -439,7 +444,7 @@ def _stratified(
                 parts[test] = number
     except ValueError as error:
         raise EvaluationError(
-            f"Cannot split {counted(len(rows), 'trial')} in {folds}: {error}"
+            f"Subject {subject}: cannot split {len(rows)} trials in {folds}: {error}"
         ) from error
     return parts
 
@@ -509,3 +514,26 @@ PROTOCOLS = {
         ),
     )
 }
+
+
+def protocols_table() -> Table:
+    """Who is trained on, who is tested, as a table for a terminal."""
+    return _tables.table(
+        ("name", "trained on~", "tested~", "options~"),
+        [
+            (p.name, p.train, p.test, ", ".join(f"{k} = {v}" for k, v in p.options.items()).lower())
+            for p in PROTOCOLS.values()
+        ],
+        "Protocols",
+    )
+
+
+def access_table() -> Table:
+    """What may be seen of the target beside its training trials, as a table for a terminal."""
+    return _tables.table(
+        ("name", "seen~"),
+        [(access.name, access.description) for access in ACCESS.values()],
+        "Target access",
+        "What may be seen of the subject or session that is tested, beside its trials that are "
+        "trained on.",
+    )

@@ -21,6 +21,7 @@ from scipy.stats import chi2, rankdata, studentized_range
 
 from spdtokens.errors import EvaluationError
 from spdtokens.evaluation.metrics import checked, confusion, get_metric
+from spdtokens.evaluation.protocols import look_up
 
 NAN = float("nan")
 #: Up to so many pairs all sign flips are tried; beyond, so many random ones, some at a time.
@@ -67,10 +68,12 @@ def paired_t(a: ArrayLike, b: ArrayLike) -> Comparison:
     nothing, often from rounded scores of few subjects, would claim certainty.
     """
     d = _differences(a, b)
-    return _result("paired_t", d, *_t(d, 1 / max(len(d), 1)))
+    return _t("paired_t", d, 0.0)
 
 
-def corrected_resampled_t(a: ArrayLike, b: ArrayLike, *, n_train: int, n_test: int) -> Comparison:
+def corrected_resampled_t(
+    a: ArrayLike, b: ArrayLike, *, n_train: int = 0, n_test: int = 0
+) -> Comparison:
     """Student's t test for the folds or resamples of one data set, whose training sets overlap.
 
     The variance of the mean is taken as (1 / k + n_test / n_train) times that of the k differences.
@@ -88,10 +91,11 @@ def corrected_resampled_t(a: ArrayLike, b: ArrayLike, *, n_train: int, n_test: i
     """
     if n_train < 1 or n_test < 1:
         raise EvaluationError(
-            f"n_train and n_test must be numbers of trials from 1, not {n_train} and {n_test}."
+            "corrected_resampled_t needs n_train and n_test, the trials of a fold, both >= 1; got "
+            f"{n_train} and {n_test}."
         )
     d = _differences(a, b)
-    return _result("corrected_resampled_t", d, *_t(d, 1 / max(len(d), 1) + n_test / n_train))
+    return _t("corrected_resampled_t", d, n_test / n_train)
 
 
 def wilcoxon(a: ArrayLike, b: ArrayLike) -> Comparison:
@@ -105,20 +109,19 @@ def wilcoxon(a: ArrayLike, b: ArrayLike) -> Comparison:
     Wilcoxon, Individual comparisons by ranking methods, Biometrics Bulletin 1 (1945).
     """
     d = _differences(a, b)
-    moved = d[d != 0]
     if len(d) < 2:
         return _result("wilcoxon", d, NAN, NAN)
-    if not len(moved):
-        return _result("wilcoxon", d, 0.0, 1.0)
-    ranks = stats.rankdata(np.abs(moved))
+    moved = d[d != 0]
+    ranks = rankdata(np.abs(moved))
     smaller = float(min(ranks[moved > 0].sum(), ranks[moved < 0].sum()))
     if len(moved) > EXACT_RANKS:
         p = float(stats.wilcoxon(moved, method="approx").pvalue)
         return _result("wilcoxon", d, smaller, p)
+    # SciPy's is not exact with ties. Each rank counts as positive with probability one half.
     twice = np.rint(2 * ranks).astype(int)  # mean ranks are halves
     chances = np.zeros(twice.sum() + 1)
     chances[0] = 1.0
-    for rank in twice:  # each rank counts as positive with probability one half
+    for rank in twice:
         shifted = np.zeros_like(chances)
         shifted[rank:] = chances[: len(chances) - rank]
         chances = (chances + shifted) / 2
@@ -175,7 +178,7 @@ def mcnemar(correct_a: ArrayLike, correct_b: ArrayLike) -> Comparison:
         )
     only_a, only_b = int((x & ~y).sum()), int((y & ~x).sum())
     differ = only_a + only_b
-    p = min(1.0, 2 * float(stats.binom.cdf(min(only_a, only_b), differ, 0.5)))
+    p = float(stats.binomtest(only_a, differ).pvalue) if differ else 1.0
     effect = only_a / differ - 0.5 if differ else 0.0
     return Comparison("mcnemar", len(x), (only_a - only_b) / len(x), float(only_a), p, effect)
 
@@ -249,25 +252,17 @@ def compare(a: ArrayLike, b: ArrayLike, test: str = "paired_t", **options: Any) 
     **options
         Of the test: ``seed``, or ``n_train`` and ``n_test``.
     """
-    if test not in TESTS:
-        raise EvaluationError(f"There is no test {test!r}. There are: {', '.join(TESTS)}.")
-    if test == "corrected_resampled_t" and not {"n_train", "n_test"} <= options.keys():
-        raise EvaluationError(
-            "The test 'corrected_resampled_t' needs n_train and n_test, the trials of a fold."
-        )
-    return TESTS[test](a, b, **options)
+    return look_up("test", test, TESTS)(a, b, **options)
 
 
 def _differences(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
     """Differences of complete pairs, shape (n,)."""
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    if x.ndim != 1 or x.shape != y.shape:
+    if x.ndim != 1 or x.shape != y.shape or np.isinf(x).any() or np.isinf(y).any():
         raise EvaluationError(
-            f"Paired scores must be two arrays of the same shape (n,), not {x.shape} and "
-            f"{y.shape}. Keep the subjects that both methods have, in one order."
+            "Paired scores must be two arrays of the same shape (n,), finite or NaN where there is "
+            f"none, got shapes {x.shape} and {y.shape}. Keep the subjects that both methods have."
         )
-    if np.isinf(x).any() or np.isinf(y).any():
-        raise EvaluationError("Scores must be finite, or NaN where there is none.")
     kept = ~(np.isnan(x) | np.isnan(y))
     x, y = x[kept], y[kept]
     # 0.8 - 0.7 and 0.6 - 0.5 are a tie, though not in floating point.
@@ -275,16 +270,15 @@ def _differences(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
     return np.round((x - y) / scale, 12) * scale
 
 
-def _t(d: NDArray[np.float64], factor: float) -> tuple[float, float]:
-    """Statistic and p-value, the variance of the mean being ``factor`` times that of ``d``."""
+def _t(test: str, d: NDArray[np.float64], overlap: float) -> Comparison:
+    """The variance of the mean is ``1 / n + overlap`` times that of the n differences."""
     if len(d) < 2:
-        return NAN, NAN
-    if not d.any():
-        return 0.0, 1.0
+        return _result(test, d, NAN, NAN)
     if np.ptp(d) == 0:
-        return float(np.copysign(np.inf, d[0])), NAN
-    t = float(d.mean() / np.sqrt(factor * d.var(ddof=1)))
-    return t, float(2 * stats.t.sf(abs(t), len(d) - 1))
+        same = (float(np.copysign(np.inf, d[0])), NAN) if d.any() else (0.0, 1.0)
+        return _result(test, d, *same)
+    t = float(d.mean() / np.sqrt((1 / len(d) + overlap) * d.var(ddof=1)))
+    return _result(test, d, t, float(2 * stats.t.sf(abs(t), len(d) - 1)))
 
 
 def flipped_p(swapped: Swapped, n: int, size: float, seed: int) -> float:
@@ -419,7 +413,7 @@ def score_table(scores: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
     """
     rows = {name: np.asarray(row, dtype=np.float64) for name, row in scores.items()}
     if len(rows) < 2:
-        raise EvaluationError(f"There must be 2 methods or more to compare, not {len(rows)}.")
+        raise EvaluationError(f"There must be 2 or more methods to compare, got {len(rows)}.")
     first = next(iter(rows))
     for name, row in rows.items():
         if row.ndim != 1 or len(row) != len(rows[first]) or len(row) < 2:

@@ -1,26 +1,71 @@
-"""Runs summarised: one row a method, every spread named, compared with the first."""
+"""Runs summarised: one row per method, every spread named, compared with the first; as tables."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from itertools import combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spdtokens import _tables
+from spdtokens._tables import counted, p_value
 from spdtokens.evaluation.chance import BOUNDS, independent_counts
-from spdtokens.evaluation.metrics import calibration_error, get_metric, log_loss
-from spdtokens.evaluation.runs import RunResult, RunSpec
+from spdtokens.evaluation.metrics import METRICS, UNEQUAL, calibration_error, get_metric, log_loss
+from spdtokens.evaluation.plan import Question
+from spdtokens.evaluation.runs import RunResult
 from spdtokens.evaluation.statistics import Comparison, compare, holm, mcnemar, trial_permutation
 from spdtokens.preprocessing.bands import cut_note
 
+if TYPE_CHECKING:
+    import pandas as pd
+    from rich.table import Table
+
 NAN = float("nan")
+#: Values of a :class:`Row` and a :class:`Pair`, in JSON and as columns of frames; which are text.
+ROW = (
+    *("method", "metric", "score", "std", "std_over", "train_score", "chance", "chance_bound"),
+    *("n_test", "n_independent", "n_train", "n_runs", "n_subjects", "n_folds", "n_seeds"),
+    *("p_value", "p_holm", "test", "effect", "no_p_because", "leaky", "note"),
+    *("validation_score", "std_seeds", "std_folds", "std_subjects", "majority"),
+    *("calibration_error", "log_loss", "confidence", "seconds"),
+)
+PAIR = (
+    *("method", "reference", "difference", "p_value", "p_holm", "test", "n", "effect"),
+    "no_p_because",
+)
+TEXT = ("method", "reference", "metric", "std_over", "test", "no_p_because", "leaky", "note")
+#: Metrics that are shares and shown in percent.
+PERCENT = ("accuracy", "balanced_accuracy", "f1")
+TESTS = {
+    "permutation": "a sign-flip permutation test over subjects",
+    "corrected_resampled_t": "a corrected resampled t-test over folds",
+    "mcnemar": "McNemar's exact test over trials",
+    "trial_permutation": "a paired permutation test over trials (dependent ones swapped together)",
+}
+
+
+class _Compared:
+    """What rows and pairs share: a comparison, and plain values by name."""
+
+    comparison: Comparison | None
+
+    def plain(self, names: Sequence[str]) -> dict[str, Any]:
+        """What is not known is None."""
+        found = {}
+        for name in names:
+            of = self if hasattr(self, name) else self.comparison
+            value = getattr(of, {"difference": "mean_difference"}.get(name, name), None)
+            known = value != "" and not (isinstance(value, float) and not np.isfinite(value))
+            found[name] = value if known else None
+        return found
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(_Compared):
     """A method's results on one data set under one protocol.
 
     A score is the mean over seeds, then folds, then subjects.
@@ -104,59 +149,21 @@ class Row:
     @property
     def std(self) -> float:
         """The widest spread there is: over subjects, else seeds, else folds."""
-        spreads = (self.std_subjects, self.std_seeds, self.std_folds)
-        return next((spread for spread in spreads if np.isfinite(spread)), NAN)
+        return float(getattr(self, f"std_{self.std_over}")) if self.std_over else NAN
 
     @property
-    def spread_over(self) -> str:
+    def std_over(self) -> str:
         """What :attr:`std` is taken over."""
-        named = (
-            (self.std_subjects, "subjects"),
-            (self.std_seeds, "seeds"),
-            (self.std_folds, "folds"),
-        )
-        return next((name for spread, name in named if np.isfinite(spread)), "")
+        names = ("subjects", "seeds", "folds")
+        return next((name for name in names if np.isfinite(getattr(self, f"std_{name}"))), "")
 
     def values(self) -> dict[str, Any]:
         """As plain values; what is not known is None."""
-        comparison = self.comparison
-        return {
-            "method": self.method,
-            "metric": self.metric,
-            "score": _plain(self.score),
-            "std": _plain(self.std),
-            "train_score": _plain(self.train_score),
-            "chance": _plain(self.chance),
-            "n_test": self.n_test,
-            "n_runs": self.n_runs,
-            "p_value": None if comparison is None else _plain(comparison.p_value),
-            "p_holm": _plain(self.p_holm),
-            "test": None if comparison is None else comparison.test,
-            "effect": None if comparison is None else _plain(comparison.effect),
-            "chance_bound": _plain(self.chance_bound),
-            "validation_score": _plain(self.validation_score),
-            "std_over": self.spread_over or None,
-            "std_seeds": _plain(self.std_seeds),
-            "std_folds": _plain(self.std_folds),
-            "std_subjects": _plain(self.std_subjects),
-            "n_train": self.n_train,
-            "n_subjects": self.n_subjects,
-            "n_folds": self.n_folds,
-            "n_seeds": self.n_seeds,
-            "leaky": self.leaky or None,
-            "seconds": self.seconds,
-            "note": self.note or None,
-            "no_p_because": self.no_p_because or None,
-            "n_independent": self.n_independent,
-            "majority": self.majority,
-            "calibration_error": self.calibration_error,
-            "log_loss": self.log_loss,
-            "confidence": self.confidence,
-        }
+        return self.plain(ROW)
 
 
 @dataclass(frozen=True)
-class Pair:
+class Pair(_Compared):
     """Two methods compared.
 
     Attributes
@@ -179,18 +186,17 @@ class Pair:
 
     def values(self) -> dict[str, Any]:
         """As plain values; what is not known is None."""
-        found = self.comparison
-        return {
-            "method": self.method,
-            "reference": self.reference,
-            "difference": None if found is None else _plain(found.mean_difference),
-            "p_value": None if found is None else _plain(found.p_value),
-            "p_holm": _plain(self.p_holm),
-            "test": None if found is None else found.test,
-            "n": None if found is None else found.n,
-            "effect": None if found is None else _plain(found.effect),
-            "no_p_because": self.no_p_because or None,
-        }
+        return self.plain(PAIR)
+
+
+def as_frame(found: Sequence[Row] | Sequence[Pair], columns: Sequence[str]) -> pd.DataFrame:
+    """Rows or pairs as a frame, in which an unknown number is NaN."""
+    import pandas as pd
+
+    frame = pd.DataFrame([item.values() for item in found], columns=list(columns))
+    numbers = [name for name in columns if name not in TEXT]
+    frame[numbers] = frame[numbers].apply(pd.to_numeric)
+    return frame
 
 
 def summarise(results: Mapping[str, Sequence[RunResult]], metric: str) -> list[Row]:
@@ -202,12 +208,9 @@ def summarise(results: Mapping[str, Sequence[RunResult]], metric: str) -> list[R
         Runs of each method, of one data set under one protocol; the first is compared with.
     metric : str
     """
-    tables = _tables(results, metric)
-    pairs = {pair.method: pair for pair in _compared(tables, next(iter(tables), None))}
-    return [
-        _row(metric, table, pairs.get(name, Pair(name, name, None, NAN, "")))
-        for name, table in tables.items()
-    ]
+    known = {name: runs for name, runs in results.items() if runs}
+    pairs = {p.method: p for p in compare_methods(known, metric, next(iter(known), None))}
+    return [_row(metric, name, runs, pairs.get(name)) for name, runs in known.items()]
 
 
 def compare_methods(
@@ -231,7 +234,20 @@ def compare_methods(
     -------
     list of Pair
     """
-    return _compared(_tables(results, metric), reference)
+    known = {name: runs for name, runs in results.items() if runs}
+    scores = {name: _by_fold(_scores(runs, metric))["test"] for name, runs in known.items()}
+    pairs = [(method, before) for before, method in combinations(known, 2)]
+    if reference is not None:
+        pairs = [(method, reference) for method in known if method != reference]
+    found = [
+        _compared(known[one], known[other], scores[one], scores[other], metric)
+        for one, other in pairs
+    ]
+    p = holm([NAN if comparison is None else comparison.p_value for comparison in found])
+    return [
+        Pair(*pair, c, float(corrected), "not the same folds" if c is None else c.why_not)
+        for pair, c, corrected in zip(pairs, found, p, strict=True)
+    ]
 
 
 def unit_scores(
@@ -241,67 +257,15 @@ def unit_scores(
 
     Only subjects, or folds, of which every method has a run.
     """
-    tables = _tables(results, metric)
-    shared = set.intersection(*(set(table.folds) for table in tables.values()))
-    order = [fold for fold in next(iter(tables.values())).folds if fold in shared]
-    subjects = list(dict.fromkeys(subject for subject, _ in order))
-    by_fold = {
-        name: {fold: _mean(row) for fold, row in zip(table.folds, table.test, strict=True)}
-        for name, table in tables.items()
+    import pandas as pd
+
+    found = {
+        name: _by_fold(_scores(runs, metric))["test"] for name, runs in results.items() if runs
     }
-    if len(subjects) < 2:
-        return "folds", {n: np.array([by_fold[n][fold] for fold in order]) for n in tables}
-    return "subjects", {
-        name: np.array([_mean([found[f] for f in order if f[0] == s]) for s in subjects])
-        for name, found in by_fold.items()
-    }
-
-
-class _Scores:
-    """Scores of one method as (subject, fold) x seed."""
-
-    def __init__(self, runs: Sequence[RunResult], metric: str) -> None:
-        self.runs, self.metric = runs, metric
-        self.folds = list(dict.fromkeys((run.spec.subject, run.spec.fold) for run in runs))
-        self.subjects = list(dict.fromkeys(subject for subject, _ in self.folds))
-        self.seeds = list(dict.fromkeys(run.spec.seed for run in runs))
-        self.test = self.scores("test")
-
-    def scores(self, part: str) -> NDArray[np.float64]:
-        """(folds, seeds), NaN where a run is missing or has no such score."""
-        table = np.full((len(self.folds), len(self.seeds)), np.nan)
-        for run in self.runs:
-            at = (
-                self.folds.index((run.spec.subject, run.spec.fold)),
-                self.seeds.index(run.spec.seed),
-            )
-            table[at] = getattr(run, part).get(self.metric, np.nan)
-        return table
-
-    def by_subject(self, table: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-        """The rows of each subject."""
-        of = np.array([self.subjects.index(subject) for subject, _ in self.folds])
-        return [table[of == i] for i in range(len(self.subjects))]
-
-    def mean(self, part: str) -> float:
-        """Over seeds, then folds, then subjects."""
-        return _mean([_mean(_means(rows, 1)) for rows in self.by_subject(self.scores(part))])
-
-    def compared_with(self, other: _Scores) -> Comparison | None:
-        """By subjects if there are several, else folds, else trials."""
-        if set(self.folds) != set(other.folds):
-            return None
-        order = [other.folds.index(fold) for fold in self.folds]
-        mine, theirs = _means(self.test, 1), _means(other.test[order], 1)
-        if len(self.subjects) > 1:
-            a = [_mean(rows) for rows in self.by_subject(mine[:, None])]
-            b = [_mean(rows) for rows in self.by_subject(theirs[:, None])]
-            return compare(a, b, "permutation")
-        if len(self.folds) > 1:
-            sizes = [(run.sizes["train"], run.sizes["test"]) for run in self.runs]
-            n_train, n_test = (round(float(np.mean(column))) for column in zip(*sizes, strict=True))
-            return compare(mine, theirs, "corrected_resampled_t", n_train=n_train, n_test=n_test)
-        return compare_trials(self.runs, other.runs, self.metric)
+    shared = pd.concat(found, axis=1, join="inner")
+    by_subject = shared.groupby("subject", sort=False).mean()
+    over, table = ("folds", shared) if len(by_subject) < 2 else ("subjects", by_subject)
+    return over, {name: table[name].to_numpy() for name in found}
 
 
 def compare_trials(
@@ -328,50 +292,77 @@ def compare_trials(
     return trial_permutation(metric, y, a, b, chain)
 
 
-def _tables(results: Mapping[str, Sequence[RunResult]], metric: str) -> dict[str, _Scores]:
-    return {name: _Scores(runs, metric) for name, runs in results.items() if runs}
+def _compared(
+    mine: Sequence[RunResult],
+    theirs: Sequence[RunResult],
+    a: pd.Series[float],
+    b: pd.Series[float],
+    metric: str,
+) -> Comparison | None:
+    """By subjects if there are several, else folds, else trials; from scores of folds."""
+    if set(a.index) != set(b.index):
+        return None
+    b = b[a.index]
+    by_subject = [scores.groupby("subject", sort=False).mean() for scores in (a, b)]
+    if len(by_subject[0]) > 1:
+        return compare(by_subject[0], by_subject[1], "permutation")
+    if len(a) > 1:
+        sizes = {part: np.mean([run.sizes[part] for run in mine]) for part in ("train", "test")}
+        n_train, n_test = (round(float(size)) for size in sizes.values())
+        return compare(a, b, "corrected_resampled_t", n_train=n_train, n_test=n_test)
+    return compare_trials(mine, theirs, metric)
 
 
-def _compared(tables: Mapping[str, _Scores], reference: str | None) -> list[Pair]:
-    """All pairs of methods, or all others with the reference."""
-    if reference is None:
-        pairs = [(method, before) for before, method in combinations(tables, 2)]
-    else:
-        pairs = [(method, reference) for method in tables if method != reference]
-    found = [tables[method].compared_with(tables[before]) for method, before in pairs]
-    p = holm([NAN if comparison is None else comparison.p_value for comparison in found])
-    return [
-        Pair(
-            method,
-            before,
-            comparison,
-            float(corrected),
-            "not the same folds" if comparison is None else comparison.why_not,
-        )
-        for (method, before), comparison, corrected in zip(pairs, found, p, strict=True)
-    ]
+def _scores(runs: Sequence[RunResult], metric: str) -> pd.DataFrame:
+    """One row per run: subject, fold, seed, and the score of each part, NaN without."""
+    import pandas as pd
+
+    parts = ("test", "train", "validation")
+    specs = [run.spec for run in runs]
+    return pd.DataFrame(
+        {
+            "subject": [spec.subject for spec in specs],
+            "fold": [spec.fold for spec in specs],
+            "seed": [-1 if spec.seed is None else spec.seed for spec in specs],
+            **{part: [getattr(run, part).get(metric, NAN) for run in runs] for part in parts},
+        }
+    )
 
 
-def _row(metric: str, table: _Scores, pair: Pair) -> Row:
-    runs = table.runs
+def _by_fold(scores: pd.DataFrame) -> pd.DataFrame:
+    """Means over seeds, indexed by subject and fold."""
+    return scores.drop(columns="seed").groupby(["subject", "fold"], sort=False).mean()
+
+
+def _row(metric: str, method: str, runs: Sequence[RunResult], pair: Pair | None) -> Row:
+    scores = _scores(runs, metric)
+    folds = _by_fold(scores)
+    subjects = folds.groupby("subject", sort=False).mean()
+    seeds = scores.groupby(["subject", "seed"], sort=False)["test"].mean()
     n_classes = runs[0].probabilities.shape[1]
     once = list({(run.spec.subject, run.spec.fold): run for run in runs}.values())
-    counts = np.bincount(np.concatenate([run.y for run in once]), minlength=n_classes)
-    independent = _independent(once, metric, n_classes)
-    bound = NAN
-    if independent is not None and metric in BOUNDS:
-        bound = BOUNDS[metric](independent, 0.05)
-    subjects = table.by_subject(table.test)
-    error, loss, confidence = _calibration(runs)
+    y = np.concatenate([run.y for run in once])
+    counts = np.bincount(y, minlength=n_classes)
+    independent, bound = None, NAN
+    known = [run.stretch for run in once if run.stretch is not None]
+    if len(known) == len(once):
+        # Numbers are of one table of trials; every subject may have its own.
+        place = subjects.index.get_indexer([run.spec.subject for run in once])
+        span = 1 + max(int(numbers.max()) for numbers in known)
+        stretch = np.concatenate([span * i + n for i, n in zip(place, known, strict=True)])
+        independent = independent_counts(metric, y, stretch, n_classes)
+        bound = BOUNDS[metric](independent, 0.05) if metric in BOUNDS else NAN
+    error, loss, confidence = _calibration(scores, runs)
+    cut = runs[0].spec.about.get("bands_cut")
     return Row(
-        method=pair.method,
+        method=method,
         metric=metric,
-        score=table.mean("test"),
-        train_score=table.mean("train"),
-        validation_score=table.mean("validation"),
-        std_seeds=_mean([_std(_means(rows, 0)) for rows in subjects]),
-        std_folds=_mean([_std(_means(rows, 1)) for rows in subjects]),
-        std_subjects=_std(np.array([_mean(_means(rows, 1)) for rows in subjects])),
+        score=float(subjects["test"].mean()),
+        train_score=float(subjects["train"].mean()),
+        validation_score=float(subjects["validation"].mean()),
+        std_seeds=float(seeds.groupby("subject").std().mean()),
+        std_folds=float(folds["test"].groupby("subject").std().mean()),
+        std_subjects=float(subjects["test"].std()),
         chance=get_metric(metric).chance(counts),
         chance_bound=bound,
         majority=float(counts.max() / counts.sum()),
@@ -379,71 +370,164 @@ def _row(metric: str, table: _Scores, pair: Pair) -> Row:
         log_loss=loss,
         confidence=confidence,
         n_train=float(np.mean([run.sizes["train"] for run in runs])),
-        n_test=len({(run.spec.subject, trial) for run in once for trial in run.ids}),
+        n_test=len({(run.spec.subject, trial) for run in once for trial in run.ids.tolist()}),
         n_independent=None if independent is None else round(independent.sum()),
         n_runs=len(runs),
-        n_subjects=len(table.subjects),
-        n_folds=len(table.folds),
-        n_seeds=len(table.seeds),
-        comparison=pair.comparison,
-        p_holm=pair.p_holm,
-        no_p_because=pair.no_p_because,
+        n_subjects=len(subjects),
+        n_folds=len(folds),
+        n_seeds=scores["seed"].nunique(),
+        comparison=None if pair is None else pair.comparison,
+        p_holm=NAN if pair is None else pair.p_holm,
+        no_p_because="" if pair is None else pair.no_p_because,
         leaky="; ".join(sorted({run.leaky for run in runs} - {""})),
         seconds=float(np.mean([run.seconds for run in runs])),
-        note=_note(runs[0].spec),
+        note=f"default bands: {cut_note(cut, runs[0].spec.about['sfreq'])}" if cut else "",
     )
 
 
-def _note(spec: RunSpec) -> str:
-    cut = spec.about.get("bands_cut")
-    return f"default bands: {cut_note(cut, spec.about['sfreq'])}" if cut else ""
-
-
-def _independent(
-    runs: Sequence[RunResult], metric: str, n_classes: int
-) -> NDArray[np.float64] | None:
-    """Independent test trials of each class in all folds together; None if it is not known."""
-    numbers: dict[tuple[str, int], int] = {}
-    stretch: list[int] = []
-    for run in runs:
-        if run.stretch is None:
-            return None
-        # Numbers are of one table of trials; every subject may have its own.
-        mine = ((run.spec.subject, number) for number in run.stretch.tolist())
-        stretch += [numbers.setdefault(key, len(numbers)) for key in mine]
-    y = np.concatenate([run.y for run in runs])
-    return independent_counts(metric, y, np.array(stretch), n_classes)
-
-
-def _calibration(runs: Sequence[RunResult]) -> tuple[float, float, float]:
+def _calibration(scores: pd.DataFrame, runs: Sequence[RunResult]) -> tuple[float, float, float]:
     """Calibration error, log loss and confidence: folds pooled, mean over seeds and subjects."""
-    parts: dict[tuple[str, int | None], list[RunResult]] = {}
-    for run in runs:
-        parts.setdefault((run.spec.subject, run.spec.seed), []).append(run)
     found: dict[str, list[tuple[float, float, float]]] = {}
-    for (subject, _), mine in parts.items():
-        y = np.concatenate([run.y for run in mine])
-        p = np.concatenate([run.probabilities for run in mine])
+    for (subject, _), at in scores.groupby(["subject", "seed"], sort=False).indices.items():
+        y = np.concatenate([runs[i].y for i in at])
+        p = np.concatenate([runs[i].probabilities for i in at])
         measured = (calibration_error(y, p), log_loss(y, p), float(p.max(1).mean()))
         found.setdefault(subject, []).append(measured)
     error, loss, confidence = np.mean([np.mean(rows, axis=0) for rows in found.values()], axis=0)
     return float(error), float(loss), float(confidence)
 
 
-def _means(table: NDArray[np.float64], axis: int) -> NDArray[np.float64]:
-    """Mean of what is known along an axis; NaN where nothing is."""
-    return np.array([_mean(values) for values in np.moveaxis(table, axis, -1)])
+# The same as a table, as text and as HTML.
+
+HEADINGS = ("method", ">train", ">test", ">±", ">chance", ">n", ">runs", ">p")
 
 
-def _mean(values: Sequence[float] | NDArray[np.float64]) -> float:
-    known = np.asarray(values)[np.isfinite(values)]
-    return float(known.mean()) if len(known) else NAN
+def summary_table(rows: Sequence[Row], question: Question, name: str) -> Table:
+    """For people: train beside test, and what the numbers mean."""
+    from rich.text import Text
+
+    lines: list[list[str | Text]] = []
+    for row in rows:
+        method, train, test, *others = _cells(row)
+        style = "bold" if row.score > row.chance_bound else "dim"
+        lines.append(
+            [
+                Text.assemble(method, (" leaky" if row.leaky else "", "red")),
+                train,
+                Text(test, style if np.isfinite(row.chance_bound) else ""),
+                *others,
+            ]
+        )
+    return _tables.table(HEADINGS, lines, f"{name}: {_setting(question)}", _caption(rows))
 
 
-def _std(values: NDArray[np.float64]) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.std(ddof=1)) if len(known) > 1 else NAN
+def summary_text(rows: Sequence[Row], question: Question) -> str:
+    """Summarise in a few lines: the setting, the chance level, and one line per method."""
+    head = f"Evaluation of {question.dataset}: {_setting(question)}"
+    if not rows:
+        return f"{head}\nNo runs."
+    row = rows[0]
+    tested = f"{counted(row.n_subjects, 'subject')}, {counted(row.n_folds, 'fold')}, "
+    tested += f"{row.n_test} test trials"
+    width = max(len(row.method) for row in rows)
+    lines = [
+        f"  {row.method:<{width}}  test {score_said(row.score, row.metric)}, "
+        f"train {score_said(row.train_score, row.metric)}: {_verdict(row)}"
+        for row in rows
+    ]
+    return "\n".join((head, f"{_title(row)}, {tested}. {chance_said(row)}", *lines))
 
 
-def _plain(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+def summary_html(rows: Sequence[Row], question: Question) -> str:
+    """Summarise as a table for notebooks, with the caption of the table in the terminal."""
+    import pandas as pd
+
+    text = f"<p><b>{escape(question.dataset)}</b>: {_setting(question)}</p>"
+    if rows:
+        names = [name.removeprefix(">") for name in HEADINGS]
+        shown = pd.DataFrame([_cells(row) for row in rows], columns=names)
+        shown["verdict"] = [_verdict(row) for row in rows]
+        text += shown.to_html(index=False, border=0)
+    return f"{text}<p>{escape(_caption(rows))}</p>"
+
+
+def _cells(row: Row) -> list[str]:
+    scores = [row.train_score, row.score, row.std, row.chance]
+    shown = [_number(value, row.metric) for value in scores]
+    return [row.method, *shown, str(row.n_test), str(row.n_runs), p_value(row.p_holm)]
+
+
+def _setting(question: Question) -> str:
+    """Protocol, target access and alignment."""
+    aligned = "" if question.alignment == "none" else f", {question.alignment} by {question.domain}"
+    return f"{question.protocol}, target access {question.access}{aligned}"
+
+
+def _title(row: Row) -> str:
+    title = METRICS[row.metric].title
+    return f"{title[0].upper()}{title[1:]}"
+
+
+def _verdict(row: Row) -> str:
+    """Whether the score is above chance, and whether it is leaky."""
+    text = "above chance" if row.score > row.chance_bound else "not above chance"
+    text = text if np.isfinite(row.chance_bound) else "no chance bound"
+    return f"{text}, leaky" if row.leaky else text
+
+
+def _number(value: float, metric: str) -> str:
+    if metric in PERCENT:
+        return _tables.number(100 * value, ".1f")
+    shown = _tables.number(value, ".3f")
+    return shown.replace("0.", ".", 1) if abs(value) < 1 else shown
+
+
+def classes_said(row: Row) -> str:
+    """Why balanced accuracy is shown; empty for other metrics and about equal classes."""
+    if row.metric != "balanced_accuracy" or row.majority < UNEQUAL * row.chance:
+        return ""
+    return f", as classes are unequal (largest: {100 * row.majority:.0f} % of test trials)"
+
+
+def chance_said(row: Row) -> str:
+    """Chance level and its bound in a sentence, with the number of trials that counted."""
+    text = f"Chance level {score_said(row.chance, row.metric)}"
+    if row.n_independent is None:
+        return f"{text} (no bound: it is not known which test trials depend on each other)."
+    if not np.isfinite(row.chance_bound):
+        return f"{text} (no bound for this metric and these classes)."
+    of = "" if row.n_independent == row.n_test else f" independent of {row.n_test} test trials"
+    bound = score_said(row.chance_bound, row.metric)
+    return f"{text} (95th percentile for n = {row.n_independent}{of}: {bound})."
+
+
+def score_said(value: float, metric: str) -> str:
+    """A score within a sentence."""
+    return _number(value, metric) + (" %" if metric in PERCENT else "")
+
+
+def _caption(rows: Sequence[Row]) -> str:
+    if not rows:
+        return "No runs."
+    row = rows[0]
+    unit = " in percent" if row.metric in PERCENT else ""
+    text = f"{_title(row)}{unit}{classes_said(row)}: mean over seeds, then folds, then subjects "
+    text += f"({counted(max(r.n_seeds for r in rows), 'seed')}, {counted(row.n_folds, 'fold')}, "
+    text += f"{counted(row.n_subjects, 'subject')}; {row.n_train:.0f} training trials per run, "
+    text += "n test trials). "
+    spreads = dict.fromkeys(r.std_over for r in rows if r.std_over)
+    if spreads:
+        text += f"± standard deviation over {' or '.join(spreads)}. "
+    text += f"{chance_said(row)} "
+    tests = dict.fromkeys(r.comparison.test for r in rows if r.comparison and not r.no_p_because)
+    if tests:
+        named = ", ".join(TESTS[test] for test in tests)
+        text += f"p against {row.method} by {named}, Holm-corrected. "
+    for before, name in (("", "note"), ("No p for ", "no_p_because")):
+        for why in dict.fromkeys(getattr(r, name) for r in rows if getattr(r, name)):
+            who = ", ".join(r.method for r in rows if getattr(r, name) == why)
+            text += f"{before}{who}: {why}. "
+    leaks = dict.fromkeys(r.leaky for r in rows if r.leaky)
+    if leaks:
+        text += f"Leaky: {'; '.join(leaks)}; these scores flatter. "
+    return f"{text}Only the test score measures generalisation."

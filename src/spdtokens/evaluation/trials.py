@@ -21,11 +21,10 @@ from spdtokens.errors import EvaluationError, UserError
 # Trials with equal samples, whatever their names and onsets say.
 #
 # Trials that were copied, or cut from one recording, have a stretch of equal samples at some shift
-# in time. Scale and offset may differ: one file may be in volts, an epoch may have a baseline of
-# its
-# own, a polarity may be swapped. Not found are copies that were filtered, resampled, re-referenced,
-# scaled channel by channel or rounded again. It takes a stretch of 25 to 50 samples; of a single
-# channel of few steps up to 200.
+# in time. Scale and offset may differ: one file may be in volts, an epoch may have its own
+# baseline, a polarity may be swapped. Not found are copies that were filtered, resampled,
+# re-referenced, scaled channel by channel or rounded again. It takes a stretch of 25 to 50 samples;
+# of a single channel of few steps up to 200.
 #
 # 1. A fixed random mixture turns all channels into one signal. Equal samples of all channels stay
 #    equal. Its differences from sample to sample are compared.
@@ -33,13 +32,11 @@ from spdtokens.errors import EvaluationError, UserError
 #    relative to the difference at the anchor, are rounded and hashed. Two trials with an equal hash
 #    are a candidate.
 # 3. The stretch of equal differences around the anchor is weighed: how likely would an unrelated
-#    signal continue in the same way, sample by sample? Each sample is predicted from those before
-# it.
+#    signal continue in the same way, sample by sample? Each sample is predicted from those before.
 #    Values nearer to the prediction are taken to be at least as likely as those farther from it,
 #    relative to how often they occur in the recording. The probability of a value is then at most
-# its
-#    share of all values that are as near. So flat signals, ramps, sines and clipped samples prove
-#    little, and slow or coarsely rounded signals need longer stretches.
+#    its share of all values that are as near. So flat signals, ramps, sines and clipped samples
+#    prove little, and slow or coarsely rounded signals need longer stretches.
 # 4. Two trials share samples if the probability of such a stretch by chance, at any shift of any
 #    pair of trials, is below 1e-6.
 #
@@ -391,32 +388,38 @@ class Trials:
         self.subjects = tuple(subjects) or dataset.subjects
         self._memory = memory or Memory()
         self._where = [(s, session) for s in self.subjects for session in dataset.sessions(s)]
-        self._first: list[int] = []
         self.hashes: list[str] = []
         self._fingerprints: list[Fingerprint] = []
-        self._amplitudes: list[float] = []
+        amplitudes: list[tuple[float, str]] = []
         parts: list[TrialTable] = []
-        first = groups = 0
+        groups = 0
         for number, (subject, session) in enumerate(self._where):
             recording = dataset.load(subject, session)
             part = _rows(dataset, recording, number, groups)
             self.hashes.append(_digest(dataset, recording, part))
             self._fingerprints.append(fingerprint(recording.X, dataset.is_covariance))
-            self._amplitudes.append(_amplitude(recording.X, dataset.is_covariance))
-            self._first.append(first)
+            amplitude = _amplitude(recording.X, dataset.is_covariance)
+            amplitudes.append((amplitude, f"{subject}/{session}"))
             self._memory.get(self._name(number), lambda X=recording.X: X)  # type: ignore[misc]
             groups += len(np.unique(recording.group))
-            first += len(part)
             parts.append(part)
         names = TrialTable.__dataclass_fields__
         columns = {name: np.concatenate([getattr(p, name) for p in parts]) for name in names}
         self.table = TrialTable(**columns)
+        self._first = np.cumsum([0, *map(len, parts)])
         if len(np.unique(self.table.id)) < len(self.table):
             raise EvaluationError(
                 f"{dataset.name}: two trials have the same name. Subjects are named once, and "
                 "without slashes."
             )
-        self._refuse_other_units()
+        known = sorted(pair for pair in amplitudes if pair[0])
+        if known and known[-1][0] > OTHER_UNIT * known[0][0]:
+            (small, one), (large, other) = known[0], known[-1]
+            raise EvaluationError(
+                f"{dataset.name}: signals of {other} (subject/session) are {large / small:.2g} "
+                f"times as large as those of {one}, but must be in one unit. Store unit_in_volts "
+                "in every file (1e-6 for microvolts), or leave one out."
+            )
 
     @cached_property
     def copies(self) -> Copies:
@@ -458,18 +461,6 @@ class Trials:
             return self._memory.get((*self._name(number), name), lambda: computed(number))
 
         return self._gathered(rows, made)
-
-    def _refuse_other_units(self) -> None:
-        """Refuse recordings of which some are in another unit than others, by their amplitude."""
-        named = zip(self._amplitudes, map("/".join, self._where), strict=True)
-        known = sorted(pair for pair in named if pair[0])
-        if known and known[-1][0] > OTHER_UNIT * known[0][0]:
-            (small, one), (large, other) = known[0], known[-1]
-            raise EvaluationError(
-                f"{self.dataset.name}: signals of {other} (subject/session) are "
-                f"{large / small:.2g} times as large as those of {one}, but must be in one unit. "
-                "Store unit_in_volts in every file (1e-6 for microvolts), or leave one out."
-            )
 
     def _gathered(self, rows: Index, made: Callable[[int], NDArray[Any]]) -> NDArray[Any]:
         of = self.table.recording[rows]
