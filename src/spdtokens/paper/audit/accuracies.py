@@ -450,33 +450,14 @@ def depth_2_seeds(paper: Paper) -> Outcome:
 # Standard deviations: of what they are, and whether they can be
 
 
-def wrong_answers(
-    total: int, n: int, low: int | None = None, high: int | None = None
-) -> Iterator[tuple[int, ...]]:
-    """Wrong answers of five seeds that sum to ``total``, largest first.
-
-    Parameters
-    ----------
-    total, n : int
-        The sum, and the most that a seed can have.
-    low, high : int, optional
-        The least and the most of a seed, where printed.
-    """
-
-    def parts(left: int, seeds: int, most: int) -> Iterator[tuple[int, ...]]:
-        if seeds == 0:
-            if left == 0:
-                yield ()
-            return
-        for first in range(min(most, left), -1, -1):
-            if first * seeds < left:
-                break
-            for rest in parts(left - first, seeds - 1, first):
-                yield (first, *rest)
-
-    for found in parts(total, SEEDS, n if high is None else high):
-        if (low is None or found[-1] == low) and (high is None or found[0] == high):
-            yield found
+def wrong_answers(total: int, most: int, seeds: int = SEEDS) -> Iterator[tuple[int, ...]]:
+    """Wrong answers of seeds that sum to ``total``, each of ``most`` at most, largest first."""
+    if seeds == 0:
+        yield from [()] * (total == 0)
+        return
+    for first in range(min(most, total), -(-total // seeds) - 1, -1):
+        for rest in wrong_answers(total - first, first, seeds - 1):
+            yield (first, *rest)
 
 
 def possible_spreads(
@@ -487,19 +468,18 @@ def possible_spreads(
     None if there are too many of them to tell anything.
     """
     out: dict[str, set[float]] = {name: set() for name in CONVENTIONS}
-    lows, highs = (
-        [None] if end is None else [n - k for k in end.counts(n)] for end in (best, worst)
+    fewest, most = (
+        range(n + 1) if end is None else [n - k for k in end.counts(n)] for end in (best, worst)
     )
     for right in mean.counts(n):
         total = SEEDS * n - right
         if total > MOST_WRONG:
             return None
-        for low in lows:
-            for high in highs:
-                for wrong in wrong_answers(total, n, low, high):
-                    squares = sum(w * w for w in wrong) - total**2 / SEEDS
-                    for name, divisor in CONVENTIONS.items():
-                        out[name].add(100 * math.sqrt(squares / divisor) / n)
+        for wrong in wrong_answers(total, n):
+            if wrong[-1] in fewest and wrong[0] in most:
+                squares = sum(w * w for w in wrong) - total**2 / SEEDS
+                for name, divisor in CONVENTIONS.items():
+                    out[name].add(100 * math.sqrt(squares / divisor) / n)
     return out
 
 

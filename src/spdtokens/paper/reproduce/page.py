@@ -33,9 +33,10 @@ from spdtokens.paper.reproduce.tables import (
 )
 from spdtokens.paper.tables import paper_table
 from spdtokens.reporting.numbers import listed
-from spdtokens.reporting.page import bullets, contents, whole_page
+from spdtokens.reporting.page import bullets, contents, figures_of, prose, whole_page
+from spdtokens.reporting.picture import Group, Picture
 from spdtokens.reporting.provenance import origin_table
-from spdtokens.reporting.svg import drawing, inline_svg
+from spdtokens.reporting.svg import drawing
 from spdtokens.reporting.table import Cell, Table, to_html
 from spdtokens.reporting.write import check_page_path
 
@@ -243,7 +244,7 @@ def page(found: PaperReport) -> str:
     for name, content in folder.measured.items():
         tables = measured_tables(content)
         # One table needs no heading beside its section's.
-        shown = [_prose(t) for t in tables] if tables[1:] else [to_html(tables[0], heading=False)]
+        shown = [prose(t) for t in tables] if tables[1:] else [to_html(tables[0], heading=False)]
         sections.append((name, MEASURED[name], paper_table(name).label, "\n".join(shown)))
     for name, drawn in folder.figures.items():
         about = FIGURES[name]
@@ -251,15 +252,15 @@ def page(found: PaperReport) -> str:
         sections.append((name, f"Figure: {about.title}", about.label, shown[0]))
     audited = (
         "<p>What the paper prints, recomputed from what it prints elsewhere: "
-        f"<code>spdtokens audit</code>.</p>{_prose(verdicts(checks))}"
+        f"<code>spdtokens audit</code>.</p>{prose(verdicts(checks))}"
         f"<details><summary>All {len(checks)} checks</summary>"
-        f"{_prose(checks_table(checks), heading=False)}</details>"
+        f"{prose(checks_table(checks), heading=False)}</details>"
     )
     made = (
         "<p>Every accuracy comes from runs in <code>runs.sqlite</code>, beside this page when it "
         "was written. Each of these commands does what is missing and writes its table or figure "
-        f"again:</p>{_prose(commands_table(folder))}"
-        + (_prose(origin_table(folder.runs)) if folder.runs else "")
+        f"again:</p>{prose(commands_table(folder))}"
+        + (prose(origin_table(folder.runs)) if folder.runs else "")
     )
     sections.append(("audit", "The printed numbers, audited", "", audited))
     sections.append(("provenance", "Where the numbers come from", "", made))
@@ -276,11 +277,6 @@ def page(found: PaperReport) -> str:
         heading = escape(title.removeprefix("Figure: "))
         body.append(f'<h2 id="section-{name}">{heading}</h2>\n{where}\n{inside}')
     return whole_page(TITLE, body, found.written)
-
-
-def _prose(table: Table, *, heading: bool = True) -> str:
-    """A table of texts, which are broken into lines."""
-    return f'<div class="prose">{to_html(table, heading=heading)}</div>'
 
 
 def _scores(table: ScoreTable) -> str:
@@ -327,12 +323,9 @@ def _ours_against_reported(cells: pd.DataFrame) -> str:
             f"Scatter of our accuracy against the paper's for {len(cells)} cells. Nearer to the "
             f"paper's: train in {near.get('train', 0)}, test in {near.get('test', 0)}."
         )
-        svg = inline_svg(figure, label, "ours-0")
-    caption = (
-        "One square (train) and one dot (test) for each different cell. On the diagonal our score "
-        "is what the paper reports."
-    )
-    shown = f'<div class="scroll">{svg}</div><figcaption>{caption}</figcaption>'
-    return (
-        f'<h3>Ours against reported</h3>\n<div class="figures">\n<figure>{shown}</figure>\n</div>'
-    )
+        caption = (
+            "One square (train) and one dot (test) for each different cell. On the diagonal our "
+            "score is what the paper reports."
+        )
+        picture = Picture(figure, label, caption)
+        return figures_of(Group("Ours against reported", (picture,)), "ours")

@@ -155,21 +155,18 @@ def _cost_cell(row: Mapping[str, Any], key: str, form: str, unit: float, column:
     return Cell(f"{ours} / {printed}", float("nan") if value is None else float(value))
 
 
-def theory_tables(findings: Sequence[Mapping[str, Any]]) -> list[Table]:
+def theory_tables(findings: Sequence[dict[str, Any]]) -> list[Table]:
     """The paper's table of properties with what we measured, and every claim with its verdict."""
+    words = {"counter-example": "Counter-example", "instead": "True instead"}
     claims = []
-    for found in map(dict, findings):
+    for found in findings:
         texts = counterexample_and_truth(found)
-        more = "".join(
-            f". {key.capitalize().replace('Instead', 'True instead')}: {text}"
-            for key, text in texts.items()
-        )
+        ours = ". ".join([found["evidence"], *(f"{words[k]}: {text}" for k, text in texts.items())])
         mark = "" if found["verdict"] == "holds" else "best"
-        cells = (found["id"], found["verdict"], found["claim"], f"{found['evidence']}{more}.")
-        id_, verdict, claim, ours = map(Cell, cells)
-        claims.append([id_, Cell(verdict.text, mark=mark), claim, ours, Cell(found["source"])])
+        cells = [Cell(text) for text in (found["claim"], f"{ours}.", found["source"])]
+        claims.append([Cell(found["id"]), Cell(found["verdict"], mark=mark), *cells])
     headers = ("claim", "verdict", "the paper", "ours", "where")
-    note = f"{len(claims)}: {tally(map(dict, findings))}."
+    note = f"{len(claims)}: {tally(findings)}."
     return [
         _properties({found["id"]: found["numbers"] for found in findings}),
         Table("theory-claims", "Claims of the theory", headers, claims, note),

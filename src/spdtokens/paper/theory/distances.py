@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,6 +52,22 @@ def general_pairs(n: int, rng: torch.Generator) -> list[tuple[float, Tensor, Ten
         A = torch.stack([mirrored_pair(1 / kappa, angle)[0] for angle in (1.0, 0.1, 0.01)])
         pairs.append((kappa, A, A.flip(-2, -1)))
     return pairs
+
+
+def _over_pairs(
+    rng: torch.Generator, *measures: Callable[[float, Tensor, Tensor], Tensor]
+) -> list[tuple[float, float, int]]:
+    """Smallest, largest and number of each measure, from kappa and a pair, over general pairs."""
+    pairs = general_pairs(100, rng)
+    return [_extremes([measure(*pair) for pair in pairs]) for measure in measures]
+
+
+def _plain(_kappa: float, A: Tensor, B: Tensor) -> Tensor:
+    return token_ratio(A, B)
+
+
+def _isometric(_kappa: float, A: Tensor, B: Tensor) -> Tensor:
+    return token_ratio(A, B, isometric=True)
 
 
 def _extremes(ratios: list[Tensor]) -> tuple[float, float, int]:
@@ -118,9 +135,7 @@ def bilipschitz_main_upper(rng: torch.Generator) -> Finding:
     Instead: token distance <= sqrt(2) d_BW for every d and kappa, approached in the limit; the
     bound 1 needs commuting matrices
     """
-    pairs = general_pairs(100, rng)
-    _, plain, n = _extremes([token_ratio(A, B) for _, A, B in pairs])
-    _, isometric, _ = _extremes([token_ratio(A, B, isometric=True) for _, A, B in pairs])
+    (_, plain, n), (_, isometric, _) = _over_pairs(rng, _plain, _isometric)
     A = torch.tensor([[2.0, 1.0], [1.0, 1.0]], dtype=F64)
     small = token_ratio(A, A.flip(0, 1)).item()
     bounded = max(plain, isometric) <= math.sqrt(2) + ROUNDING
@@ -138,10 +153,7 @@ def bilipschitz_main_lower(rng: torch.Generator) -> Finding:
 
     Tested on: the same pairs
     """
-    slack = []
-    for kappa, A, B in general_pairs(100, rng):
-        slack.append(token_ratio(A, B) * math.sqrt(2 * (kappa + 1)))
-    low, _, n = _extremes(slack)
+    ((low, _, n),) = _over_pairs(rng, lambda k, A, B: token_ratio(A, B) * math.sqrt(2 * (k + 1)))
     return Finding(
         judge(low >= 1 - ROUNDING),
         f"smallest ratio is {low:.2f} times the printed bound over {n} pairs; for a "
@@ -157,9 +169,7 @@ def bilipschitz_general_lower(rng: torch.Generator) -> Finding:
 
     Tested on: the same pairs, plain and isometric tokens
     """
-    pairs = general_pairs(100, rng)
-    plain, _, n = _extremes([token_ratio(A, B) for _, A, B in pairs])
-    isometric, _, _ = _extremes([token_ratio(A, B, isometric=True) for _, A, B in pairs])
+    (plain, _, n), (isometric, _, _) = _over_pairs(rng, _plain, _isometric)
     return Finding(
         judge(plain >= math.sqrt(0.5) - ROUNDING and isometric >= 1 - ROUNDING),
         f"ratio at least {plain:.4f} over {n} pairs (isometric: {isometric:.4f}, bound 1), "
@@ -205,13 +215,9 @@ def root_distance_kappa(rng: torch.Generator) -> Finding:
 
     Tested on: the same pairs
     """
-    ratios, printed = [], []
-    for kappa, A, B in general_pairs(100, rng):
-        ratio = token_ratio(A, B, isometric=True)
-        ratios.append(ratio)
-        printed.append(ratio / math.sqrt(kappa + 1))
-    _, high, n = _extremes(ratios)
-    _, over, _ = _extremes(printed)
+    (_, high, n), (_, over, _) = _over_pairs(
+        rng, _isometric, lambda k, A, B: _isometric(k, A, B) / math.sqrt(k + 1)
+    )
     return Finding(
         judge(over <= 1 + ROUNDING),
         f"at most {over:.4f} of the printed bound over {n} pairs; largest ratio over all "
@@ -226,14 +232,12 @@ def powers_stormer(rng: torch.Generator) -> Finding:
 
     Tested on: the same pairs
     """
-    first, second = [], []
-    for _, A, B in general_pairs(100, rng):
-        roots = torch.linalg.matrix_norm(sqrtm(A) - sqrtm(B)) ** 2
-        trace_norm = torch.linalg.matrix_norm(A - B, ord="nuc")
-        first.append(roots / trace_norm)
-        second.append(trace_norm / torch.linalg.matrix_norm(A - B) / math.sqrt(A.shape[-1]))
-    _, a, n = _extremes(first)
-    _, b, _ = _extremes(second)
+    norm = torch.linalg.matrix_norm
+    (_, a, n), (_, b, _) = _over_pairs(
+        rng,
+        lambda _, A, B: norm(sqrtm(A) - sqrtm(B)) ** 2 / norm(A - B, ord="nuc"),
+        lambda _, A, B: norm(A - B, ord="nuc") / norm(A - B) / math.sqrt(A.shape[-1]),
+    )
     return Finding(
         judge(a <= 1 + ROUNDING and b <= 1 + ROUNDING),
         f"largest quotients {a:.4f} and, with sqrt(d) in place of the printed d, {b:.4f} over {n} "
