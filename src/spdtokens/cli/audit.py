@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
+from rich.console import Console, RenderableType
 
 from spdtokens.cli.app import AsJson, app, errors_told, print_json
 
@@ -34,44 +34,49 @@ def audit(
     ] = 400,
 ) -> None:
     """Recompute the paper's numbers from each other, or test reported accuracies for possible n."""
+    from spdtokens.paper import audit
+    from spdtokens.paper.audit.granularity import audit_report, read_report, report_tables
+    from spdtokens.paper.findings import findings_table, write_findings
+
+    checked_folder(folder)
+    if file is None:
+        found = {"checks": collected(audit.audit_paper(), len(audit.CHECKS), "Recomputing")}
+        title = "The paper's numbers, recomputed from each other"
+        show(found, [findings_table(title, found["checks"])], as_json)
+    else:
+        with errors_told():
+            found = audit_report(read_report(file), max_n)
+        show(found, report_tables(found), as_json)
+    if folder is not None:
+        name = "audit.json" if file is None else "report.json"
+        figures = {"granularity.png": audit.granularity_figure()} if file is None else {}
+        for path in write_findings(folder, name, found, figures):
+            typer.echo(f"wrote {path}", err=True)
+
+
+def checked_folder(folder: Path | None) -> None:
+    """Refuse, before any work, an ``--out`` that cannot be written to."""
     from spdtokens._files import output_folder
 
-    if folder is not None:
-        try:
+    try:
+        if folder is not None:
             output_folder(folder)
-        except OSError as error:
-            raise typer.BadParameter(str(error), param_hint="--out") from error
-    written = _paper(as_json, folder) if file is None else _report(file, as_json, folder, max_n)
-    for path in written:
-        typer.echo(f"wrote {path}", err=True)
+    except OSError as error:
+        raise typer.BadParameter(str(error), param_hint="--out") from error
 
 
-def _paper(as_json: bool, folder: Path | None) -> list[Path]:
-    from spdtokens.paper.audit import CHECKS, audit_paper
-    from spdtokens.paper.audit.show import audit_table, write_audit
+def collected(findings: Iterable[dict[str, Any]], total: int, doing: str) -> list[dict[str, Any]]:
+    """All findings, with a bar while they are made."""
+    from rich.progress import track
 
-    findings = []
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("Recomputing", total=len(CHECKS))
-        for finding in audit_paper():
-            findings.append(finding)
-            progress.update(task, advance=1, description=f"Recomputed {finding['id']}")
+    console = Console(stderr=True)
+    return list(track(findings, doing, total, console=console, transient=True))
+
+
+def show(data: dict[str, Any], tables: Sequence[RenderableType], as_json: bool) -> None:
+    """Print JSON, or tables."""
     if as_json:
-        print_json({"checks": findings})
+        print_json(data)
     else:
-        Console().print(audit_table(findings))
-    return [] if folder is None else write_audit(findings, folder)
-
-
-def _report(file: Path, as_json: bool, folder: Path | None, max_n: int) -> list[Path]:
-    from spdtokens.paper.audit.own import audit_report, read_report
-    from spdtokens.paper.audit.show import report_tables, write_report
-
-    with errors_told():
-        result = audit_report(read_report(file), max_n)
-    if as_json:
-        print_json(result)
-    else:
-        for table in report_tables(result):
+        for table in tables:
             Console().print(table)
-    return [] if folder is None else write_report(result, folder)

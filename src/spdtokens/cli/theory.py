@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import Progress
 
-from spdtokens.cli.app import AsJson, app, print_json
+from spdtokens.cli.app import AsJson, app
+from spdtokens.cli.audit import checked_folder, collected, show
 
 
 @app.command()
@@ -22,25 +21,18 @@ def theory(
     seed: Annotated[int, typer.Option(help="Seed of the random matrices.")] = 0,
 ) -> None:
     """Test each theoretical claim of the paper numerically."""
-    from spdtokens._files import output_folder
-    from spdtokens.paper.theory import CLAIMS, check_claims
-    from spdtokens.paper.theory.show import theory_table, write_theory
+    from spdtokens.paper import theory
+    from spdtokens.paper.findings import findings_table, write_findings
 
+    checked_folder(folder)
+    found = {"claims": collected(theory.check_claims(seed), len(theory.CLAIMS), "Testing")}
+    show(
+        found, [findings_table("The paper's theory, tested numerically", found["claims"])], as_json
+    )
     if folder is not None:
-        try:
-            output_folder(folder)
-        except OSError as error:
-            raise typer.BadParameter(str(error), param_hint="--out") from error
-    findings = []
-    with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("Testing claims", total=len(CLAIMS))
-        for finding in check_claims(seed):
-            findings.append(finding)
-            progress.update(task, advance=1, description=f"Tested {finding['id']}")
-    if as_json:
-        print_json({"claims": findings})
-    else:
-        Console().print(theory_table(findings))
-    if folder is not None:
-        for path in write_theory(findings, folder, seed):
+        figures = {
+            "conditioning.png": theory.gradients.conditioning_figure(),
+            "bilipschitz.png": theory.distances.bilipschitz_figure(seed),
+        }
+        for path in write_findings(folder, "theory.json", found, figures):
             typer.echo(f"wrote {path}", err=True)

@@ -1,34 +1,39 @@
 """The paper's numbers recomputed from each other.
 
-A check is one entry of a ``CHECKS`` list in one of the files here; the command line, the JSON and
-the tests pick it up. Every verdict is computed from the tables in :mod:`spdtokens.paper.tables`
-when the check runs.
+A check is a function decorated with :func:`spdtokens.paper.audit.check.check` in one of the files
+here; the command line, the JSON and the tests pick it up. Every verdict is computed from the tables
+in :mod:`spdtokens.paper.tables` when the check runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from spdtokens.paper.audit import (
-    across,
-    columns,
-    formulas,
-    networks,
-    significance,
-    sizes,
-    spreads,
-    statements,
-)
-from spdtokens.paper.audit.check import VERDICTS, Check, Paper, Verdict
+import numpy as np
 
-CHECKS: list[Check] = [
-    check
-    for room in (sizes, columns, spreads, significance, across, networks, statements, formulas)
-    for check in room.CHECKS
+# In the order in which the checks are shown.
+from spdtokens.paper.audit import accuracies, statements  # isort: skip
+from spdtokens.paper.audit.accuracies import MAX_N, subject_values
+from spdtokens.paper.audit.check import CHECKS, SPLITS, VERDICTS, Check, Paper, Verdict
+from spdtokens.paper.audit.granularity import share_that_fits
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "CHECKS",
+    "VERDICTS",
+    "Check",
+    "Paper",
+    "Verdict",
+    "accuracies",
+    "audit_paper",
+    "granularity_figure",
+    "statements",
 ]
-
-__all__ = ["CHECKS", "VERDICTS", "Check", "Paper", "Verdict", "audit_paper"]
+# Okabe and Ito's colours, distinct for colour-blind readers.
+BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
 
 
 def audit_paper(paper: Paper | None = None) -> Iterator[dict[str, Any]]:
@@ -42,8 +47,47 @@ def audit_paper(paper: Paper | None = None) -> Iterator[dict[str, Any]]:
     Yields
     ------
     dict
-        With the keys ``id``, ``where``, ``printed``, ``expected``, ``arithmetic``, ``verdict`` and
-        ``numbers``.
+        See :meth:`Check.run`.
     """
     for check in CHECKS:
         yield check.run(paper)
+
+
+def granularity_figure(paper: Paper | None = None, max_n: int = MAX_N) -> Figure:
+    """Share of the printed accuracies that n trials can give, for each data set."""
+    from matplotlib.figure import Figure  # slow to import, and only drawing needs it
+
+    figure = Figure(figsize=(8.0, 6.4), layout="constrained")
+    figure.suptitle(
+        "Which number of trials can give the printed accuracies?", fontsize=12, x=0.01, ha="left"
+    )
+    panels = figure.subplots(len(SPLITS), 1, sharex=True, sharey=True)
+    sizes = np.arange(1, max_n + 1)
+    for axes, split in zip(panels, SPLITS, strict=True):
+        groups = subject_values(paper or Paper(), split)
+        values = [value for group in groups.values() for value in group]
+        shares = np.array([share_that_fits(values, int(n)) for n in sizes])
+        axes.vlines(sizes, 0, shares, color=GREY, lw=0.8)
+        test = [n for n in split.test if n <= max_n]
+        for n in test:
+            axes.plot(n, shares[n - 1], "s", color=ORANGE, ms=6, gid=f"test:{n}")
+        on_train, best = shares[split.train - 1], max(shares[n - 1] for n in test)
+        axes.plot(split.train, on_train, "o", color=BLUE, ms=7, gid="train")
+        axes.annotate(
+            f"{' or '.join(map(str, test))} test trials: {100 * best:.0f} % fit"
+            + " at most" * (len(test) > 1),
+            (test[-1], best), (test[-1], 0.62), color=ORANGE, fontsize=9,
+            arrowprops={"arrowstyle": "-", "color": ORANGE, "lw": 0.8, "relpos": (0, 0)},
+        )  # fmt: skip
+        axes.annotate(
+            f"{split.train} training trials: {100 * on_train:.0f} % fit",
+            (split.train, on_train), (-9, 0), textcoords="offset points", color=BLUE,
+            ha="right", va="center", fontsize=9,
+        )  # fmt: skip
+        axes.set_title(f"{split.data}: {len(values)} distinct values", fontsize=10, loc="left")
+        axes.set(xlim=(0, max_n + 4), ylim=(0, 1.12))
+        axes.set_yticks([0, 0.5, 1], ["0", "50 %", "100 %"])
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[-1].set_xlabel("number of trials n")
+    panels[len(SPLITS) // 2].set_ylabel("share of printed values that are k / n, or k / (5 n)")
+    return figure

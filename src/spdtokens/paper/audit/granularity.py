@@ -4,7 +4,8 @@ The accuracy of n trials is k / n with k a whole number, and the mean of s seeds
 few trials leave gaps between the values that can be printed, and a printed value that falls into a
 gap was not measured on that many trials. This needs nothing but the printed digits.
 
-All of it is in whole numbers: no rounding of ours can make a value fit.
+All of it is in whole numbers: no rounding of ours can make a value fit. :func:`audit_report`
+applies it to anyone's table.
 
 References
 ----------
@@ -14,13 +15,24 @@ results in psychology, Social Psychological and Personality Science 8 (2017).
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from spdtokens.errors import PaperError
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
+#: Columns of a file of reported accuracies.
+COLUMNS = ("value", "n", "seeds", "group", "label")
+# Arithmetic is exact, so it would take long with a million digits.
+_ACCURACY = re.compile(r"(\d{0,12}\.?\d{1,12}) *(%?)")
+_WHOLE = re.compile(r"0{0,9}[1-9]\d{0,15}")
 #: How a value halfway between two printable ones was rounded. ``any``: up or down, since programs
 #: differ and binary fractions hide which side a value was on. ``cut``: digits were cut off.
 Rounding = Literal["any", "half-up", "half-even", "cut"]
@@ -123,3 +135,181 @@ def chance_to_fit(values: Iterable[Reported], n: int) -> float:
 def smallest_of_each_family(sizes: Sequence[int]) -> list[int]:
     """Sizes of which no smaller one in the list is a divisor: the rest are their multiples."""
     return [n for n in sizes if not any(n % m == 0 for m in sizes if m < n)]
+
+
+class Row(NamedTuple):
+    """A line of a file of reported accuracies."""
+
+    line: int
+    group: str
+    n: int | None
+    reported: Reported
+
+
+def read_report(path: Path) -> list[Row]:
+    """Read a CSV file of reported accuracies, with a header and one row per value.
+
+    ``value``
+        As printed, with its decimals: 98.81, 98.81 %, or 0.9881. Shares if none of the file is
+        above 1.
+    ``n``
+        Test trials of a run, as claimed. May be empty, if only possible sizes are sought.
+    ``seeds``
+        Runs whose mean it is; 1 if the column or the entry is missing.
+    ``group``
+        Values that share their test trials, say a data set. By default those with the same ``n``.
+    ``label``
+        What it is of.
+
+    Raises
+    ------
+    PaperError
+        Naming the line and what to do about it.
+    """
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PaperError(f"{path} cannot be read as a CSV file in UTF-8: {error}.") from error
+    lines = {i: line for i, line in enumerate(text.splitlines(), 1) if line.strip()}
+    if len(lines) < 2:
+        raise PaperError(f"{path} must have a header, such as value,n,seeds,label, and values.")
+    first = next(iter(lines.values()))
+    separator = ";" if first.count(";") > first.count(",") else ","
+    header: list[str] = []
+    entries: dict[int, dict[str, str]] = {}
+    for number, line in lines.items():
+        try:
+            cells = [cell.strip() for cell in next(csv.reader([line], delimiter=separator))]
+        except csv.Error as error:
+            raise PaperError(f"{path}, line {number} cannot be read as CSV: {error}.") from error
+        if not header:
+            header = [name.lower() for name in cells]
+            if "value" not in header or not set(header) <= set(COLUMNS):
+                raise PaperError(
+                    f"{path}, line {number}: columns must be value and any of "
+                    f"{', '.join(COLUMNS[1:])}, got {', '.join(header)}."
+                )
+        elif len(cells) != len(header) or len(set(header)) < len(header):
+            raise PaperError(
+                f"{path}, line {number}: {len(cells)} entries for the columns {', '.join(header)}. "
+                "Name each column once, quote labels that contain a separator, and write decimals "
+                "with a point."
+            )
+        else:
+            entries[number] = dict(zip(header, cells, strict=True))
+    percent = any("%" in entry["value"] for entry in entries.values()) or any(
+        float(found[1]) > 1
+        for entry in entries.values()
+        if (found := _ACCURACY.fullmatch(entry["value"]))
+    )
+    return [
+        _row(f"{path}, line {number}", number, entry, 100 if percent else 1)
+        for number, entry in entries.items()
+    ]
+
+
+def _row(where: str, number: int, entry: dict[str, str], whole: int) -> Row:
+    found = _ACCURACY.fullmatch(entry["value"])
+    if found is None or not 0 <= (value := Decimal(found[1])) <= whole:
+        raise PaperError(
+            f"{where}: {entry['value'][:30]!r} is not an accuracy from 0 to {whole}. Write it as "
+            "printed, such as 98.81 or 0.9881, without its standard deviation."
+        )
+    if whole == 100 and 0 < value <= 1 and not found[2]:
+        raise PaperError(
+            f"{where}: {value} beside values in percent. Write {100 * value} if it is a share, "
+            f"or {value} % if it is not."
+        )
+    for name in ("n", "seeds"):
+        if entry.get(name) and not _WHOLE.fullmatch(entry[name]):
+            raise PaperError(
+                f"{where}: {name} must be a whole number of at least 1, got {entry[name][:30]!r}."
+            )
+    n = int(entry["n"]) if entry.get("n") else None
+    group = entry.get("group") or (f"n = {n}" if n else "no n claimed")
+    label = entry.get("label") or f"line {number}"
+    return Row(number, group, n, Reported(value, int(entry.get("seeds") or 1), whole, label))
+
+
+def audit_report(rows: list[Row], max_n: int = 400, rounding: Rounding = "any") -> dict[str, Any]:
+    """Find values that are impossible for their n, and every n that explains a group of values.
+
+    Parameters
+    ----------
+    rows : list of Row
+    max_n : int
+        Largest number of trials to try.
+    rounding : {'any', 'half-up', 'half-even', 'cut'}
+
+    Returns
+    -------
+    dict
+        ``values``: one entry per row, ``possible`` being None without a claimed n, ``informative``
+        False where so many trials can print any value. ``groups``: the sizes that fit all.
+    """
+    values = [
+        {
+            "line": row.line,
+            "label": row.reported.label,
+            "group": row.group,
+            "value": str(row.reported.value),
+            "seeds": row.reported.seeds,
+            "n": row.n,
+            "possible": None if row.n is None else row.reported.fits(row.n, rounding),
+            "informative": row.n is None or row.n * row.reported.seeds < row.reported.steps,
+        }
+        for row in rows
+    ]
+    groups = []
+    for name in dict.fromkeys(row.group for row in rows):
+        members = [row for row in rows if row.group == name]
+        reported = [row.reported for row in members]
+        sizes = sizes_that_fit(reported, max_n, rounding)
+        groups.append(
+            {
+                "group": name,
+                "values": len(members),
+                "claimed": sorted({row.n for row in members if row.n is not None}),
+                "impossible": sum(v["group"] == name and v["possible"] is False for v in values),
+                "sizes_that_fit_all": sizes,
+                "smallest": smallest_of_each_family(sizes),
+                # From here on every n fits, since all printable values occur.
+                "all_fit_from": max(-(-r.steps // r.seeds) for r in reported),
+            }
+        )
+    return {"values": values, "groups": groups, "max_n": max_n, "rounding": rounding}
+
+
+def report_tables(result: dict[str, Any]) -> list[Table]:
+    """The values of a file and, in a second table, the sizes that explain a group of them."""
+    from rich.text import Text
+
+    from spdtokens._tables import table
+
+    answers = {None: Text(""), True: Text("yes", "green"), False: Text("no", "red")}
+    silent = Text("yes, as any value", "dim")
+    values = [
+        (
+            *(row[key] for key in ("line", "label", "value", "seeds")),
+            "" if row["n"] is None else row["n"],
+            answers[row["possible"]] if row["informative"] else silent,
+        )
+        for row in result["values"]
+    ]
+    groups = []
+    for group in result["groups"]:
+        fitting = list(map(str, group["smallest"]))
+        shown = ", ".join(fitting[:12]) + (f" and {len(fitting) - 12} more" if fitting[12:] else "")
+        impossible = group["impossible"] if group["claimed"] else ""
+        groups.append((group["group"], group["values"], impossible, shown or "none"))
+    headers = (">line", "label~", ">value", ">seeds", ">n", "possible")
+    return [
+        table(headers, values, "Reported accuracies", pad_edge=True),
+        table(
+            ("group~", ">values", ">impossible", "n that fit all~"),
+            groups,
+            f"Numbers of test trials up to {result['max_n']} that explain all values",
+            "Multiples of a number that fits, fit too, and are left out.",
+            pad_edge=True,
+        ),
+    ]

@@ -1,14 +1,6 @@
 """The paper's tables and figures, each an experiment that can be run again."""
 
 from spdtokens.paper.reproduce.experiments import EXPERIMENTS, Cell, Experiment
-from spdtokens.paper.reproduce.run import Extent, Reproduced, Reproduction, Value
+from spdtokens.paper.reproduce.run import Extent, Reproduction, ScoreTable
 
-__all__ = [
-    "EXPERIMENTS",
-    "Cell",
-    "Experiment",
-    "Extent",
-    "Reproduced",
-    "Reproduction",
-    "Value",
-]
+__all__ = ["EXPERIMENTS", "Cell", "Experiment", "Extent", "Reproduction", "ScoreTable"]

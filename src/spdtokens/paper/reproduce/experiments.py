@@ -2,14 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
+from spdtokens.classifiers.methods import Settings
 from spdtokens.errors import PaperError
 from spdtokens.evaluation.plan import Choice
-from spdtokens.paper.reproduce.roles import BCI2A, BCICHA, MAMEM, ROLES, Role
-from spdtokens.paper.tables import paper_table
+from spdtokens.paper.tables import TABLES, paper_table
+
+Data = Literal["sim", "real"]
+
+
+@dataclass(frozen=True)
+class Role:
+    """One of the paper's data sets: which data stand for it, and how the paper treats it.
+
+    Attributes
+    ----------
+    name : str
+        The paper's.
+    sim, real : str
+        The simulated set that stands for it, and the real one.
+    protocol : str
+        An honest one: session T to E for BCI2a; sessions 1-3 / 4 / 5, as in MAtt, for the others.
+    preset, bands : str
+        Size of the network, and the band of single-token experiments: 4-40 Hz for BCI2a, no filter
+        for the others.
+    subject : int
+        The one of the paper's ablations, by position.
+    """
+
+    name: str
+    sim: str
+    real: str
+    protocol: str
+    preset: str
+    bands: str
+    subject: int
+
+    def dataset(self, data: Data) -> str:
+        """Name of the data set."""
+        return self.sim if data == "sim" else self.real
+
+    @property
+    def one_subject(self) -> str:
+        """The subject of the ablations, as the paper's tables call it."""
+        return f"{self.name} (S{self.subject + 1})"
+
+    def settings(
+        self, *, multiband: bool = False, epochs: int | None = None, **changes: object
+    ) -> Settings:
+        """The paper's configuration.
+
+        Parameters
+        ----------
+        multiband : bool
+            Three bands per trial instead of one.
+        epochs : int, optional
+        **changes
+            Values of the preset to replace.
+        """
+        return Settings(
+            bands="paper3" if multiband else self.bands,
+            estimator="sample",
+            preset=self.preset,
+            changes=changes,
+            recipe="common",
+            epochs=epochs,
+        )
+
+
+BCI2A = Role("BCI2a", "sim-mi", "bci2a", "session-transfer", "paper", "broadband", 0)
+BCICHA = Role("BCIcha", "sim-erp", "bcicha", "session-split", "paper", "none", 1)
+MAMEM = Role("MAMEM", "sim-ssvep", "mamem", "session-split", "paper-small", "none", 0)
+ROLES = (BCI2A, BCICHA, MAMEM)
 
 
 @dataclass(frozen=True)
@@ -41,6 +108,9 @@ class Cell:
     reported: str = ""
 
 
+Cells = Callable[[dict[str, int]], Iterator[Cell]]
+
+
 @dataclass(frozen=True)
 class Experiment:
     """A table of the paper, or of its future work.
@@ -48,8 +118,6 @@ class Experiment:
     Attributes
     ----------
     name, title : str
-    label : str
-        The paper's, empty for what it left to the future.
     cells : callable
         Given how many subjects there are by name of the role, all cells.
     note : str
@@ -58,13 +126,27 @@ class Experiment:
 
     name: str
     title: str
-    label: str
-    cells: Callable[[dict[str, int]], Iterator[Cell]]
+    cells: Cells
     note: str = ""
 
+    @property
+    def label(self) -> str:
+        """The paper's, empty for what it left to the future."""
+        return paper_table(self.name).label if self.name in TABLES else ""
 
-def _token(embedding: str, role: Role, label: str = "", **more: Any) -> Choice:
-    return Choice(f"token-{embedding}", role.settings(**more), label)
+
+#: By the names of the paper's tables.
+EMBEDDINGS = {"Log-Euc": "log-euclidean", "BWSPD": "bures-wasserstein", "Euclidean": "euclidean"}
+TOKENS = {name: f"token-{embedding}" for name, embedding in EMBEDDINGS.items()}
+OTHERS = {
+    "SPDTransNet": "spdtransnet",
+    "mAtt": "matt",
+    "TS+LR": "ts-lr",
+    "FgMDM": "fgmdm",
+    "MDM": "mdm",
+    "SPDNet": "spdnet-paper",
+}
+ONE_OR_THREE_BANDS = {"Single-Token": False, "Multi-Band": True}
 
 
 def _printed(table: str, row: str, column: str) -> str:
@@ -75,255 +157,152 @@ def _printed(table: str, row: str, column: str) -> str:
         return ""
 
 
-EMBEDDINGS = {
-    "Log-Euc": "log-euclidean",
-    "BWSPD": "bures-wasserstein",
-    "Euclidean": "euclidean",
-}
-OTHERS = {
-    "SPDTransNet": "spdtransnet",
-    "mAtt": "matt",
-    "TS+LR": "ts-lr",
-    "FgMDM": "fgmdm",
-    "MDM": "mdm",
-    "SPDNet": "spdnet-paper",
-}
+def _cell(
+    table: str, row: str, column: str, role: Role, method: str, subject: int | None = None,
+    **settings: Any,
+) -> Cell:  # fmt: skip
+    """A cell beside what the paper prints in a table's row and column of the same names."""
+    choice = Choice(method, role.settings(**settings))
+    return Cell(row, column, role, choice, subject, reported=_printed(table, row, column))
 
 
 def _all_subjects(_counts: dict[str, int]) -> Iterator[Cell]:
     for role in ROLES:
-        for column, embedding in EMBEDDINGS.items():
-            printed = _printed("all-subjects", role.name, column)
-            yield Cell(role.name, column, role, _token(embedding, role), reported=printed)
-        for column, method in OTHERS.items():
-            printed = _printed("all-subjects", role.name, column)
-            yield Cell(role.name, column, role, Choice(method, role.settings()), reported=printed)
+        for column, method in (TOKENS | OTHERS).items():
+            yield _cell("all-subjects", role.name, column, role, method)
 
 
-def _one_subject(role: Role) -> str:
-    return f"{role.name} (S{role.subject + 1})"
+def _one_subject(
+    table: str, methods: Mapping[str, str], roles: tuple[Role, ...] = ROLES, **more: Any
+) -> Cells:
+    """Methods in rows, data sets in columns; values of ``more`` may be a mapping by row."""
 
-
-def _geometry(_counts: dict[str, int]) -> Iterator[Cell]:
-    names = {"Log-Euclidean": "Log-Euc", "BWSPD": "BWSPD", "Euclidean": "Euclidean"}
-    for row, name in names.items():
-        for role in ROLES:
-            column = _one_subject(role)
-            choice = _token(EMBEDDINGS[name], role)
-            printed = _printed("geometry", row, column)
-            yield Cell(row, column, role, choice, role.subject, reported=printed)
-
-
-def _multiband(_counts: dict[str, int]) -> Iterator[Cell]:
-    for role in ROLES:
-        for column, several in (("Single-Token", False), ("Multi-Band", True)):
-            choice = _token("log-euclidean", role, multiband=several)
-            printed = _printed("multiband", role.name, column)
-            yield Cell(role.name, column, role, choice, reported=printed)
-
-
-def _multiband_subjects(role: Role) -> Callable[[dict[str, int]], Iterator[Cell]]:
-    table = f"multiband-{role.name.lower()}"
-
-    def cells(counts: dict[str, int]) -> Iterator[Cell]:
-        names = paper_table(table).subjects
-        for i in range(counts[role.name]):
-            name = names[i] if i < len(names) else f"S{i + 1}"
-            for column, several in (("Single-Token", False), ("Multi-Band", True)):
-                choice = _token("log-euclidean", role, multiband=several)
-                printed = _printed(table, name, column)
-                yield Cell(name, column, role, choice, i, reported=printed)
-        for column, several in (("Single-Token", False), ("Multi-Band", True)):
-            choice = _token("log-euclidean", role, multiband=several)
-            yield _overall(table, column, role, choice)
+    def cells(_counts: dict[str, int]) -> Iterator[Cell]:
+        for row, method in methods.items():
+            values = {k: v[row] if isinstance(v, Mapping) else v for k, v in more.items()}
+            for role in roles:
+                yield _cell(table, row, role.one_subject, role, method, role.subject, **values)
 
     return cells
 
 
-def _overall(table: str, column: str, role: Role, choice: Choice) -> Cell:
-    """Of all subjects, beside the paper's last row; its name there has their number."""
-    printed = _printed(table, paper_table(table).overall, column)
-    return Cell("Overall", column, role, choice, reported=printed)
+def _varied(table: str, name: str, values: dict[str, int]) -> Cells:
+    """A value of the network varied on one subject of BCI2a and BCIcha, 100 epochs."""
+    methods = dict.fromkeys(values, TOKENS["BWSPD"])
+    return _one_subject(table, methods, (BCI2A, BCICHA), epochs=100, **{name: values})
 
 
-def _subjects(role: Role) -> Callable[[dict[str, int]], Iterator[Cell]]:
-    table = f"subjects-{role.name.lower()}"
+def _multiband(_counts: dict[str, int]) -> Iterator[Cell]:
+    for role in ROLES:
+        for column, three in ONE_OR_THREE_BANDS.items():
+            log = TOKENS["Log-Euc"]
+            yield _cell("multiband", role.name, column, role, log, multiband=three)
+
+
+def _by_subject(kind: str, columns: dict[str, bool], role: Role) -> Cells:
+    """Subjects in rows and their mean in the last; columns with one band or three."""
+    table = f"{kind}-{role.name.lower()}"
 
     def cells(counts: dict[str, int]) -> Iterator[Cell]:
-        names = paper_table(table).subjects
-        for i in range(counts[role.name]):
-            name = names[i] if i < len(names) else f"S{i + 1}"
-            printed = _printed(table, name, "Accuracy")
-            choice = _token("log-euclidean", role)
-            yield Cell(name, "Accuracy", role, choice, i, reported=printed)
-        yield _overall(table, "Accuracy", role, _token("log-euclidean", role))
+        printed = paper_table(table)
+        n = counts[role.name]
+        names = [*printed.subjects, *(f"S{i + 1}" for i in range(len(printed.subjects), n))][:n]
+        # The paper's last row is called "Overall" with the number of subjects.
+        for i, row in enumerate([*names, printed.overall]):
+            subject = i if i < n else None
+            for column, three in columns.items():
+                log = TOKENS["Log-Euc"]
+                cell = _cell(table, row, column, role, log, subject, multiband=three)
+                yield replace(cell, row="Overall") if subject is None else cell
 
     return cells
 
 
 def _bn_embed(_counts: dict[str, int]) -> Iterator[Cell]:
-    features = {"BCIcha": 1596, "BCI2a": 253, "MAMEM": 36}
-    for role in (BCICHA, BCI2A, MAMEM):
-        row = f"{role.name} ({features[role.name]})"
+    for role, features in ((BCICHA, 1596), (BCI2A, 253), (MAMEM, 36)):
         for column, with_it in (("With BN", True), ("Without BN", False)):
+            row, changes = f"{role.name} ({features})", {"epochs": 100, "bn_embed": with_it}
+            cell = _cell("bn-embed", row, column, role, TOKENS["BWSPD"], role.subject, **changes)
             label = "" if with_it else "without BN-Embed"
-            choice = _token("bures-wasserstein", role, label, epochs=100, bn_embed=with_it)
-            printed = _printed("bn-embed", row, column)
-            yield Cell(row, column, role, choice, role.subject, reported=printed)
+            yield replace(cell, choice=replace(cell.choice, label=label))
 
 
 def _geometric_attention(_counts: dict[str, int]) -> Iterator[Cell]:
     for role in ROLES:
-        for several in (False, True):
-            row = _one_subject(role)
-            for column, kind in (("Standard", "standard"), ("Geometric", "geometric")):
-                choice = _token("bures-wasserstein", role, multiband=several, attention=kind)
-                printed = "" if several else _printed("geometric-attention", row, column)
-                shown = f"{row}, 3 bands" if several else row
-                yield Cell(shown, column, role, choice, role.subject, reported=printed)
-
-
-def _varied(
-    table: str, name: str, values: dict[str, int]
-) -> Callable[[dict[str, int]], Iterator[Cell]]:
-    """A value of the network varied on one subject of BCI2a and BCIcha, 100 epochs."""
-
-    def cells(_counts: dict[str, int]) -> Iterator[Cell]:
-        for row, value in values.items():
-            for role in (BCI2A, BCICHA):
-                more: dict[str, Any] = {name: value}
-                choice = _token("bures-wasserstein", role, epochs=100, **more)
-                printed = _printed(table, row, _one_subject(role))
-                column = _one_subject(role)
-                yield Cell(row, column, role, choice, role.subject, reported=printed)
-
-    return cells
-
-
-def _baselines(_counts: dict[str, int]) -> Iterator[Cell]:
-    rows = {
-        "Log-Euc": lambda role: _token("log-euclidean", role),
-        "BWSPD-Transformer": lambda role: _token("bures-wasserstein", role),
-        "SPDNet": lambda role: Choice("spdnet-paper", role.settings()),
-        "ATCNet": lambda role: Choice("atcnet", role.settings()),
-        "EEGNet": lambda role: Choice("eegnet", role.settings()),
-    }
-    for row, made in rows.items():
-        for role in ROLES:
-            column = _one_subject(role)
-            printed = _printed("baselines", row, column)
-            yield Cell(row, column, role, made(role), role.subject, reported=printed)
-
-
-#: The text's values with Euclidean alignment, which it has for BCI2a only.
-_ALIGNED = {"Log-Euc": "ea-log-euc", "BWSPD": "ea-bwspd"}
-
-
-def _cross_subject_printed(role: Role, column: str, alignment: str) -> str:
-    if alignment == "none":
-        return _printed("cross-subject", role.name, column)
-    if alignment == "euclidean" and role is BCI2A and column in _ALIGNED:
-        _before, after, _gain = paper_table("text").cell(_ALIGNED[column], "Value").numbers
-        return str(after)
-    return ""
+        for more, three in (("", False), (", 3 bands", True)):
+            for column in ("Standard", "Geometric"):
+                yield _cell(
+                    "geometric-attention", role.one_subject + more, column, role, TOKENS["BWSPD"],
+                    role.subject, multiband=three, attention=column.lower(),
+                )  # fmt: skip
 
 
 def _cross_subject(_counts: dict[str, int]) -> Iterator[Cell]:
-    columns = {**EMBEDDINGS, "SPDTransNet": "spdtransnet", "SPDNet": "spdnet-paper"}
     ways = {
         "": ("train", "none"),
         ", Euclidean alignment": ("unlabeled_full", "euclidean"),
         ", Riemannian recentring": ("unlabeled_full", "recentre"),
     }
+    columns = TOKENS | {name: OTHERS[name] for name in ("SPDTransNet", "SPDNet")}
     for role in ROLES:
         for more, (access, alignment) in ways.items():
-            for column, name in columns.items():
-                if column in EMBEDDINGS:
-                    choice = _token(name, role)
-                else:
-                    choice = Choice(name, role.settings())
-                yield Cell(
-                    role.name + more,
-                    column,
-                    role,
-                    choice,
-                    protocol="leave-one-subject-out",
-                    access=access,
-                    alignment=alignment,
-                    reported=_cross_subject_printed(role, column, alignment),
-                )
+            for column, method in columns.items():
+                cell = _cell("cross-subject", role.name + more, column, role, method)
+                # The text has values with Euclidean alignment, of BCI2a only.
+                in_text = _printed("text", f"ea-{column.lower()}", "Value").split(" ")
+                if alignment == "euclidean" and role is BCI2A and in_text[1:]:
+                    cell = replace(cell, reported=in_text[1])
+                loso = "leave-one-subject-out"
+                yield replace(cell, protocol=loso, access=access, alignment=alignment)
 
 
 def _input(_counts: dict[str, int]) -> Iterator[Cell]:
     for role in ROLES:
-        tokens = _printed("all-subjects", role.name, "BWSPD")
-        bci2a = role is BCI2A
-        yield Cell(
-            role.name, "SPD tokens", role, _token("bures-wasserstein", role), reported=tokens
-        )
-        yield Cell(
-            role.name,
-            "Raw time series",
-            role,
-            Choice("raw-transformer", role.settings()),
-            reported=_printed("text", "raw-range", "Value") if bci2a else "",
-        )
+        tokens = _cell("all-subjects", role.name, "BWSPD", role, TOKENS["BWSPD"])
+        yield replace(tokens, column="SPD tokens")
+        raw = _cell("", role.name, "Raw time series", role, "raw-transformer")
+        reported = _printed("text", "raw-range", "Value") if role is BCI2A else ""
+        yield replace(raw, reported=reported)
 
 
 def _multiband_embeddings(_counts: dict[str, int]) -> Iterator[Cell]:
     for role in ROLES:
-        for column, embedding in EMBEDDINGS.items():
-            yield Cell(role.name, column, role, _token(embedding, role, multiband=True))
-
-
-@dataclass(frozen=True)
-class _Bands:
-    """A configuration of bands the paper did not try."""
-
-    title: str
-    bands: Any
-    roles: tuple[Role, ...] = field(default=ROLES)
+        for column, method in TOKENS.items():
+            yield _cell("", role.name, column, role, method, multiband=True)
 
 
 def _bands(_counts: dict[str, int]) -> Iterator[Cell]:
-    found = (
-        _Bands("4-8, 8-13, 13-30 Hz (the paper's)", "paper3"),
-        _Bands("8-13, 13-30 Hz", [(8.0, 13.0), (13.0, 30.0)]),
-        _Bands("nine of 4 Hz", "filterbank"),
-        _Bands("around the stimuli", "stimulus", (MAMEM,)),
-    )
-    for band in found:
-        for role in band.roles:
-            settings = role.settings()
-            choice = Choice(
-                "token-log-euclidean", type(settings)(**{**vars(settings), "bands": band.bands})
-            )
-            yield Cell(band.title, role.name, role, choice)
+    found: dict[str, Any] = {
+        "4-8, 8-13, 13-30 Hz (the paper's)": "paper3",
+        "8-13, 13-30 Hz": [(8.0, 13.0), (13.0, 30.0)],
+        "nine of 4 Hz": "filterbank",
+        "around the stimuli": "stimulus",
+    }
+    for row, bands in found.items():
+        for role in (MAMEM,) if bands == "stimulus" else ROLES:
+            settings = replace(role.settings(), bands=bands)
+            yield Cell(row, role.name, role, Choice(TOKENS["Log-Euc"], settings))
 
 
 _BY_POSITION = "Simulated subjects stand beside the paper's by position only."
-_ONE_TOKEN = (
-    "With one token a trial attention has nothing to weigh: the first three rows must be equal."
-)
 EXPERIMENTS = {
     experiment.name: experiment
     for experiment in (
+        Experiment("all-subjects", "All SPD methods, all subjects", _all_subjects),
         Experiment(
-            "all-subjects",
-            "All SPD methods, all subjects",
-            "tab:all_subjects_comparison",
-            _all_subjects,
+            "geometry",
+            "Geometry ablation",
+            _one_subject(
+                "geometry",
+                {"Log-Euclidean": TOKENS["Log-Euc"], **dict(list(TOKENS.items())[1:])},
+            ),
         ),
-        Experiment("geometry", "Geometry ablation", "tab:geometry_ablation", _geometry),
-        Experiment("multiband", "Multi-band tokens", "tab:multiband_summary", _multiband),
+        Experiment("multiband", "Multi-band tokens", _multiband),
         *(
             Experiment(
                 f"multiband-{role.name.lower()}",
                 f"Multi-band tokens, subjects of {role.name}",
-                {"BCI2a": "tab:multiband_main"}.get(
-                    role.name, f"tab:multiband_{role.name.lower()}"
-                ),
-                _multiband_subjects(role),
+                _by_subject("multiband", ONE_OR_THREE_BANDS, role),
                 _BY_POSITION,
             )
             for role in ROLES
@@ -332,61 +311,60 @@ EXPERIMENTS = {
             Experiment(
                 f"subjects-{role.name.lower()}",
                 f"Log-Euclidean tokens, subjects of {role.name}",
-                {"BCI2a": "tab:per_subject_log_euclidean"}.get(
-                    role.name, f"tab:per_subject_log_euclidean_{role.name.lower()}"
-                ),
-                _subjects(role),
+                _by_subject("subjects", {"Accuracy": False}, role),
                 _BY_POSITION,
             )
             for role in ROLES
         ),
-        Experiment("bn-embed", "BN-Embed ablation", "tab:bn_embed_ablation", _bn_embed),
+        Experiment("bn-embed", "BN-Embed ablation", _bn_embed),
         Experiment(
             "geometric-attention",
             "Geometric attention",
-            "tab:geometric_attention_ablation",
             _geometric_attention,
-            _ONE_TOKEN,
+            "With one token a trial attention has nothing to weigh: the first three rows must be "
+            "equal.",
         ),
         Experiment(
             "depth",
             "Depth",
-            "tab:structure_ablation_depth",
             _varied(
-                "depth",
-                "n_layers",
-                {"Depth 2": 2, "Depth 4": 4, "Depth 6 (std)": 6, "Depth 8": 8},
+                "depth", "n_layers", {f"Depth {n}{' (std)' * (n == 6)}": n for n in (2, 4, 6, 8)}
             ),
             "The paper does not say which tokens; square roots here.",
         ),
         Experiment(
             "heads",
             "Attention heads",
-            "tab:structure_ablation_heads",
-            _varied("heads", "n_heads", {"4 Heads": 4, "8 Heads (std)": 8, "16 Heads": 16}),
+            _varied("heads", "n_heads", {f"{n} Heads{' (std)' * (n == 8)}": n for n in (4, 8, 16)}),
             "With one token a trial heads cannot matter: differences are other initial weights.",
         ),
         Experiment(
             "baselines",
             "Against raw EEG methods, one subject",
-            "tab:sota_comparison",
-            _baselines,
+            _one_subject(
+                "baselines",
+                {
+                    "Log-Euc": TOKENS["Log-Euc"],
+                    "BWSPD-Transformer": TOKENS["BWSPD"],
+                    "SPDNet": "spdnet-paper",
+                    "ATCNet": "atcnet",
+                    "EEGNet": "eegnet",
+                },
+            ),
         ),
         Experiment(
             "cross-subject",
             "Leave one subject out, without and with alignment",
-            "tab:cross_subject",
             _cross_subject,
             "The paper's values with Euclidean alignment stand in its text; there it starts from "
             "28.47 (Log-Euc) and 27.12 (BWSPD), not from the values of its table.",
         ),
-        Experiment("input", "Tokens against raw time series", "", _input),
+        Experiment("input", "Tokens against raw time series", _input),
         Experiment(
             "multiband-embeddings",
             "Multi-band for every embedding (the paper's future work)",
-            "",
             _multiband_embeddings,
         ),
-        Experiment("bands", "Other bands (the paper's future work)", "", _bands),
+        Experiment("bands", "Other bands (the paper's future work)", _bands),
     )
 }

@@ -1,26 +1,36 @@
-"""The paper's figures, drawn from our own runs."""
+"""The paper's figures, drawn from our own runs, as PNG files that carry their own description."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from PIL import Image
 from sklearn.manifold import TSNE
 from sklearn.metrics import confusion_matrix
 
-from spdtokens.classifiers.nn import SPDTokenTransformer
+from spdtokens._files import written_whole
+from spdtokens.classifiers import TokenTransformerClassifier
+from spdtokens.classifiers.base import held_back
+from spdtokens.classifiers.methods import get_method
+from spdtokens.classifiers.nn import Pool, RunPlan, SPDTokenTransformer, TrainedRun, train_runs
 from spdtokens.classifiers.nn.recipe import SEEDS
 from spdtokens.datasets import Selection
-from spdtokens.evaluation.plan import Source
-from spdtokens.paper.reproduce.experiments import EMBEDDINGS
-from spdtokens.paper.reproduce.roles import BCI2A, ROLES, Role
+from spdtokens.errors import ReportError
+from spdtokens.evaluation.plan import Source, matrices, split_front
+from spdtokens.evaluation.protocols import check_fold, get_protocol
+from spdtokens.evaluation.runs import code_digest, origin
+from spdtokens.geometry import TokenEmbedding
+from spdtokens.paper.reproduce.experiments import BCI2A, EMBEDDINGS, ROLES, Data, Role
 from spdtokens.paper.reproduce.run import Extent
-from spdtokens.paper.reproduce.training import Watched
-from spdtokens.paper.theory.figures import conditioning_figure
+from spdtokens.paper.theory.gradients import conditioning_figure
 from spdtokens.runtime.threads import one_thread
 
 # Okabe and Ito's colours, distinct for colour-blind readers.
@@ -28,6 +38,73 @@ COLOURS = {"Log-Euc": "#D55E00", "BWSPD": "#0072B2", "Euclidean": "#009E73"}
 CLASS_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
 MARKERS = ("o", "s", "^", "D", "v")
 PARTS = {"train": "-", "validation": ":", "test": "--"}
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A subject's trials as tokens in the parts of a protocol, to watch the network train on.
+
+    Attributes
+    ----------
+    role : Role
+    classes : tuple of str
+    tokens : Tensor
+        Of all parts, (n, tokens, features).
+    y : ndarray
+        Labels (n,).
+    places : dict of str to ndarray
+        Rows of each part: ``train``, ``validation``, ``test``.
+    """
+
+    role: Role
+    classes: tuple[str, ...]
+    tokens: torch.Tensor
+    y: NDArray[np.int64]
+    places: dict[str, NDArray[np.int64]]
+
+    @classmethod
+    def of(
+        cls, role: Role, data: Data, subject: int, embedding: str, source: Source,
+        *, multiband: bool = False,
+    ) -> Watched:  # fmt: skip
+        """A subject by position, an embedding as in names of methods: ``'log-euclidean'``."""
+        name = role.dataset(data)
+        dataset = source.dataset(name, Selection())
+        who = dataset.subjects[min(subject, len(dataset.subjects) - 1)]
+        trials = source.trials(name, Selection(), (who,))
+        fold = get_protocol(role.protocol).folds(trials.table, who)[0]
+        check_fold(fold, trials)
+        settings = role.settings(multiband=multiband)
+        front, _ = split_front(get_method(f"token-{embedding}").make(dataset, settings))
+        assert front is not None
+        parts = {part: rows for part, rows in fold.parts().items() if len(rows)}
+        if "validation" not in parts:  # only to draw a curve: nothing is chosen by it
+            own = held_back(42, trials.table.y[fold.train], None, 0.125)
+            assert own.validation is not None
+            parts["validation"] = fold.train[own.validation]
+            parts["train"] = fold.train[own.train]
+        C = {part: matrices(trials, front, rows) for part, rows in parts.items()}
+        first = TokenEmbedding(embedding.replace("-", "_"), unit_free=True).fit(C["train"])
+        tokens = torch.from_numpy(np.concatenate([first.tokens(C[part]) for part in C])).float()
+        places = np.split(np.arange(len(tokens)), np.cumsum([len(C[part]) for part in C])[:-1])
+        y = np.concatenate([trials.table.y[parts[part]] for part in C])
+        return cls(role, dataset.classes, tokens, y, dict(zip(C, places, strict=True)))
+
+    def train(self, seeds: tuple[int, ...], epochs: int | None = None) -> list[TrainedRun]:
+        """Train the paper's network, with curves of train, validation and test.
+
+        The curves of the test trials are for looking: the last epoch is kept whatever they say.
+        """
+        network = TokenTransformerClassifier(**self.role.settings(epochs=epochs).transformer())
+        n_tokens, n_features = self.tokens.shape[1:]
+        model = network._module(n_features, n_tokens, len(self.classes))
+        train, validation, test = (self.places[part] for part in PARTS)
+        plans = [RunPlan(seed, train, validation, watched={"test": test}) for seed in seeds]
+        pool = Pool(self.tokens, torch.from_numpy(self.y))
+        return train_runs(model, pool, plans, network._recipe())
+
+
+Draw = Callable[[Extent, Source], Figure]
 
 
 @dataclass(frozen=True)
@@ -48,12 +125,28 @@ class PaperFigure:
     name: str
     title: str
     label: str
-    draw: Callable[[Extent, Source], Figure]
+    draw: Draw
     caption: str
 
 
+#: Every figure, in the order of definition; see :func:`paper_figure`.
+FIGURES: dict[str, PaperFigure] = {}
+
+
+def paper_figure(name: str, title: str, label: str = "") -> Callable[[Draw], Draw]:
+    """Make a function that draws a figure known; its docstring is the caption."""
+
+    def register(draw: Draw) -> Draw:
+        caption = " ".join((draw.__doc__ or "").split())
+        FIGURES[name] = PaperFigure(name, title, label, draw, caption)
+        return draw
+
+    return register
+
+
+@paper_figure("architecture", "Architecture", "fig:architecture_overview")
 def architecture(_extent: Extent, _source: Source) -> Figure:
-    """From a trial to a class, with the sizes of BCI2a."""
+    """From a trial of BCI2a to a class, with the sizes of what passes."""
     figure = Figure(figsize=(9.2, 2.0), layout="constrained")
     axes = figure.add_subplot()
     axes.set_axis_off()
@@ -70,15 +163,9 @@ def architecture(_extent: Extent, _source: Source) -> Figure:
     for i, (name, size) in enumerate(steps):
         colour = "#D55E00" if name == "token" else "#0072B2"
         axes.text(
-            i,
-            0.62,
-            name,
-            ha="center",
-            va="center",
-            fontsize=9.5,
-            color="white",
+            i, 0.62, name, ha="center", va="center", fontsize=9.5, color="white",
             bbox={"boxstyle": "round,pad=0.45", "facecolor": colour, "edgecolor": "none"},
-        )
+        )  # fmt: skip
         axes.text(i, 0.36, size, ha="center", va="top", fontsize=8.5)
         if i:
             axes.annotate(
@@ -89,22 +176,26 @@ def architecture(_extent: Extent, _source: Source) -> Figure:
     return figure
 
 
-def _seeds(extent: Extent) -> tuple[int, ...]:
-    return SEEDS[: extent.seeds]
+@paper_figure("conditioning", "Gradient conditioning", "fig:gradient_conditioning")
+def conditioning(_extent: Extent, _source: Source) -> Figure:
+    """How unevenly the backward pass scales gradients.
+
+    Marks are measured, lines are what the paper claims.
+    """
+    return conditioning_figure()
 
 
-def _classes(role: Role, extent: Extent, source: Source) -> tuple[str, ...]:
-    return source.dataset(role.dataset(extent.data), Selection()).classes
-
-
+@paper_figure("convergence", "Convergence", "fig:gradient_conditioning")
 def convergence(extent: Extent, source: Source) -> Figure:
-    """Conditioning of the backward pass beside what it does to training."""
+    """Training loss of the first subject against the epoch, mean and range over seeds."""
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.add_subplot()
     for name, embedding in EMBEDDINGS.items():
-        runs = Watched(BCI2A, extent.data, 0, embedding, source).train(_seeds(extent))
-        losses = np.array([run.curves["train loss"] for run in runs])
-        _band(axes, losses, COLOURS[name], name)
+        runs = Watched.of(BCI2A, extent.data, 0, embedding, source).train(SEEDS[: extent.seeds])
+        losses, colour = np.array([run.curves["train loss"] for run in runs]), COLOURS[name]
+        epochs = np.arange(1, losses.shape[1] + 1)
+        axes.plot(epochs, losses.mean(0), "-", color=colour, label=name, lw=1.5)
+        axes.fill_between(epochs, losses.min(0), losses.max(0), color=colour, alpha=0.15, lw=0)
     axes.set(xlabel="epoch", ylabel="training loss, mean and range over seeds", yscale="log")
     axes.set_title(f"{BCI2A.dataset(extent.data)}, first subject: convergence", fontsize=11)
     axes.legend(frameon=False)
@@ -112,53 +203,50 @@ def convergence(extent: Extent, source: Source) -> Figure:
     return figure
 
 
-def _band(axes: Axes, curves: np.ndarray, colour: str, label: str, style: str = "-") -> None:
-    epochs = np.arange(1, curves.shape[1] + 1)
-    axes.plot(epochs, curves.mean(0), style, color=colour, label=label, lw=1.5)
-    axes.fill_between(epochs, curves.min(0), curves.max(0), color=colour, alpha=0.15, lw=0)
-
-
+@paper_figure("token-spaces", "t-SNE of tokens", "fig:embedding_vis")
 def token_spaces(extent: Extent, source: Source) -> Figure:
-    """t-SNE of the three token spaces: training trials filled, test trials hollow."""
+    """Trials of the first subject in the three token spaces.
+
+    Filled: the session trained on; hollow: the session tested.
+    """
     figure = Figure(figsize=(10.5, 3.9), layout="constrained")
     for axes, (name, embedding) in zip(figure.subplots(1, 3), EMBEDDINGS.items(), strict=True):
-        watched = Watched(BCI2A, extent.data, 0, embedding, source)
+        watched = Watched.of(BCI2A, extent.data, 0, embedding, source)
         flat = watched.tokens.flatten(1).numpy()
         flat = (flat - flat.mean(0)) / (flat.std(0) + 1e-12)
         with one_thread():  # its threads wait for each other more than they work
             place = TSNE(2, perplexity=30, init="pca", random_state=0).fit_transform(flat)
         is_test = np.isin(np.arange(len(flat)), watched.places["test"])
         for i, title in enumerate(watched.classes):
-            for part, filled in ((~is_test, True), (is_test, False)):
-                mine = part & (watched.y == i)
+            for part, face, label in ((~is_test, CLASS_COLOURS[i], title), (is_test, "none", None)):
                 axes.scatter(
-                    *place[mine].T,
-                    s=14,
-                    marker=MARKERS[i],
-                    facecolors=CLASS_COLOURS[i] if filled else "none",
-                    edgecolors=CLASS_COLOURS[i],
-                    linewidths=0.7,
-                    label=title if filled else None,
-                )
+                    *place[part & (watched.y == i)].T, s=14, marker=MARKERS[i], facecolors=face,
+                    edgecolors=CLASS_COLOURS[i], linewidths=0.7, label=label,
+                )  # fmt: skip
         axes.set(xticks=[], yticks=[], title=name)
     figure.axes[0].legend(frameon=False, fontsize=8)
     figure.suptitle("Filled: first session; hollow: second session", fontsize=10)
     return figure
 
 
+@paper_figure("curves", "Training curves", "fig:training_curves")
 def training_curves(extent: Extent, source: Source) -> Figure:
-    """Accuracy of train, validation and test trials against the epoch."""
+    """Accuracy of one subject against the epoch, mean over seeds.
+
+    Nothing is chosen by the curves of test trials. The grey line is chance.
+    """
     figure = Figure(figsize=(11, 3.8), layout="constrained")
     for axes, role in zip(figure.subplots(1, 3, sharey=True), ROLES, strict=True):
         for name, embedding in EMBEDDINGS.items():
-            runs = Watched(role, extent.data, role.subject, embedding, source).train(_seeds(extent))
+            watched = Watched.of(role, extent.data, role.subject, embedding, source)
+            runs = watched.train(SEEDS[: extent.seeds])
             for part, style in PARTS.items():
                 curves = np.array([run.curves[f"{part} accuracy"] for run in runs])
                 epochs = np.arange(1, curves.shape[1] + 1)
                 label = f"{name}, {part}"
                 axes.plot(epochs, curves.mean(0), style, color=COLOURS[name], lw=1.3, label=label)
         axes.set(xlabel="epoch", title=role.dataset(extent.data), ylim=(0, 1.02))
-        axes.axhline(1 / len(_classes(role, extent, source)), color="#666666", lw=0.7)
+        axes.axhline(1 / len(watched.classes), color="#666666", lw=0.7)
         axes.spines[["top", "right"]].set_visible(False)
     figure.axes[0].set_ylabel("accuracy, mean over seeds")
     figure.legend(
@@ -167,11 +255,15 @@ def training_curves(extent: Extent, source: Source) -> Figure:
     return figure
 
 
+@paper_figure("confusion", "Confusion", "fig:confusion_matrices_key")
 def confusion(extent: Extent, source: Source) -> Figure:
-    """Confusion of two subjects, seed 42: on training trials, and on the test session."""
+    """Numbers of trials of subjects 2 and 4, Log-Euclidean tokens, seed 42.
+
+    Left: the trials trained on; right: the test session.
+    """
     figure = Figure(figsize=(8.6, 7.6), layout="constrained")
     for row, position in zip(figure.subplots(2, 2), (1, 3), strict=True):
-        watched = Watched(BCI2A, extent.data, position, "log-euclidean", source)
+        watched = Watched.of(BCI2A, extent.data, position, "log-euclidean", source)
         run = watched.train((42,))[0]
         with torch.inference_mode():
             predicted = run.model(watched.tokens).argmax(1).numpy()
@@ -194,12 +286,17 @@ def confusion(extent: Extent, source: Source) -> Figure:
     return figure
 
 
+@paper_figure("attention", "Attention between bands")
 def band_attention(extent: Extent, source: Source) -> Figure:
-    """What the bands of a trial attend to, averaged over test trials, layers and heads."""
+    """What each band attends to, averaged over test trials, layers and heads.
+
+    Left to the future by the paper. Rows sum to one.
+    """
     figure = Figure(figsize=(10.5, 3.6), layout="constrained")
     bands = ("4-8", "8-13", "13-30")
     for axes, role in zip(figure.subplots(1, 3), ROLES, strict=True):
-        watched = Watched(role, extent.data, role.subject, "log-euclidean", source, multiband=True)
+        who = (role, extent.data, role.subject, "log-euclidean", source)
+        watched = Watched.of(*who, multiband=True)
         network = watched.train((42,))[0].model
         assert isinstance(network, SPDTokenTransformer)
         with torch.inference_mode():
@@ -216,62 +313,94 @@ def band_attention(extent: Extent, source: Source) -> Figure:
     return figure
 
 
-FIGURES = {
-    figure.name: figure
-    for figure in (
-        PaperFigure(
-            "architecture",
-            "Architecture",
-            "fig:architecture_overview",
-            architecture,
-            "From a trial of BCI2a to a class, with the sizes of what passes.",
-        ),
-        PaperFigure(
-            "conditioning",
-            "Gradient conditioning",
-            "fig:gradient_conditioning",
-            lambda _extent, _source: conditioning_figure(),
-            "How unevenly the backward pass scales gradients. Marks are measured, lines are what "
-            "the paper claims.",
-        ),
-        PaperFigure(
-            "convergence",
-            "Convergence",
-            "fig:gradient_conditioning",
-            convergence,
-            "Training loss of the first subject against the epoch, mean and range over seeds.",
-        ),
-        PaperFigure(
-            "token-spaces",
-            "t-SNE of tokens",
-            "fig:embedding_vis",
-            token_spaces,
-            "Trials of the first subject in the three token spaces. Filled: the session trained "
-            "on; hollow: the session tested.",
-        ),
-        PaperFigure(
-            "curves",
-            "Training curves",
-            "fig:training_curves",
-            training_curves,
-            "Accuracy of one subject against the epoch, mean over seeds. Nothing is chosen by the "
-            "curves of test trials. The grey line is chance.",
-        ),
-        PaperFigure(
-            "confusion",
-            "Confusion",
-            "fig:confusion_matrices_key",
-            confusion,
-            "Numbers of trials of subjects 2 and 4, Log-Euclidean tokens, seed 42: on the trials "
-            "trained on, and on the test session.",
-        ),
-        PaperFigure(
-            "attention",
-            "Attention between bands",
-            "",
-            band_attention,
-            "Left to the future by the paper: what each band attends to, averaged over test "
-            "trials, layers and heads. Rows sum to one.",
-        ),
-    )
-}
+@dataclass(frozen=True)
+class Drawn:
+    """A figure that was written.
+
+    Attributes
+    ----------
+    path : Path
+    label : str
+        What it shows, in words and numbers, for those who do not see it.
+    command : str
+        That draws it again.
+    extent : dict
+        Of :class:`Extent`.
+    origin : dict
+    width, height : int
+        In pixels.
+    """
+
+    path: Path
+    label: str
+    command: str
+    extent: dict[str, Any]
+    origin: dict[str, str]
+    width: int
+    height: int
+
+
+def write_drawn(figure: Figure, about: PaperFigure, extent: Extent, folder: Path) -> Path:
+    """Write a figure and what there is to know of it as ``NAME.png``."""
+    path, command = folder / f"{about.name}.png", extent.command(about.name)
+    comment = json.dumps({"command": command, "extent": asdict(extent), "origin": origin()})
+    metadata = {"Title": about.title, "Description": described(figure), "Comment": comment}
+    with written_whole(path) as temporary:
+        figure.savefig(temporary, dpi=150, metadata=metadata)
+    return path
+
+
+def read_drawn(path: Path) -> Drawn:
+    """Read what :func:`write_drawn` wrote.
+
+    Raises
+    ------
+    ReportError
+        If the file is another picture, or none.
+    """
+    try:
+        with Image.open(path) as image:
+            texts: dict[str, str] = image.text  # type: ignore[attr-defined]
+            width, height = image.size
+        comment = json.loads(texts["Comment"])
+        return Drawn(path, texts["Description"], **comment, width=width, height=height)
+    except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ReportError(
+            f"{path} was not written by this version of spdtokens reproduce: move it away and run "
+            f"spdtokens reproduce {path.stem} --out {path.parent}."
+        ) from error
+
+
+def is_drawn(path: Path, extent: Extent) -> bool:
+    """Whether there is a figure, and drawing it again would give the same."""
+    try:
+        drawn = read_drawn(path)
+    except ReportError:  # none, or by an older version
+        return False
+    return drawn.extent == asdict(extent) and drawn.origin["code"] == code_digest()
+
+
+def described(figure: Figure) -> str:
+    """A figure in words: of every part its title, where its lines end, and what is written in it.
+
+    >>> from matplotlib.figure import Figure
+    >>> figure = Figure()
+    >>> axes = figure.add_subplot(title="loss")
+    >>> _ = axes.plot([3.0, 0.5], label="ours")
+    >>> described(figure)
+    'loss: ours ends at 0.5.'
+    """
+    parts = []
+    for axes in figure.axes:
+        said = [
+            f"{line.get_label()} ends at {float(line.get_ydata()[-1]):.3g}"  # type: ignore[index, arg-type]
+            for line in axes.lines
+            if not str(line.get_label()).startswith("_")
+        ]
+        said += [text.get_text() for text in axes.texts]
+        title = axes.get_title()
+        if said or title:
+            parts.append(": ".join(filter(None, (title, "; ".join(said)))))
+    # Formulas and line breaks are for the eye.
+    text = ". ".join(parts).replace("$", "").replace("\\", "").replace("\n", " ")
+    return text + "."

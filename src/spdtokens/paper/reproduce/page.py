@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,40 +10,37 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
 
 from spdtokens._files import written_whole
 from spdtokens._tables import counted
+from spdtokens.classifiers.nn.recipe import SEEDS
 from spdtokens.paper.audit import VERDICTS, audit_paper
-from spdtokens.paper.reproduce.drawn import Drawn
-from spdtokens.paper.reproduce.figures import FIGURES
-from spdtokens.paper.reproduce.folder import Folder, Scores, read_folder
-from spdtokens.paper.reproduce.picture import ours_against_reported
-from spdtokens.paper.reproduce.sentences import METRIC, apart, nearer, once, sentences
-from spdtokens.paper.reproduce.show import extent_note
-from spdtokens.paper.reproduce.side import SIDES, side_tables
-from spdtokens.reporting.page import (
-    bullets,
-    check_page_path,
-    contents,
-    drawing,
-    figures_of,
-    prose,
-    to_html,
-    whole_page,
-)
-from spdtokens.reporting.tables import (
+from spdtokens.paper.findings import tally
+from spdtokens.paper.reproduce.experiments import ROLES
+from spdtokens.paper.reproduce.figures import FIGURES, Drawn
+from spdtokens.paper.reproduce.run import NAN, Extent, ScoreTable, distinct
+from spdtokens.paper.reproduce.tables import (
+    MEASURED,
     MINUS,
-    Cell,
-    Table,
-    difference_text,
-    origin_table,
-    score_text,
+    Folder,
+    difference,
+    measured_tables,
+    percent,
+    read_folder,
+    score_table,
 )
+from spdtokens.paper.tables import paper_table
+from spdtokens.reporting.numbers import listed
+from spdtokens.reporting.page import bullets, contents, figures_of, prose, whole_page
+from spdtokens.reporting.picture import Group, Picture
+from spdtokens.reporting.provenance import origin_table
+from spdtokens.reporting.svg import drawing
+from spdtokens.reporting.table import Cell, Table, to_html
+from spdtokens.reporting.write import check_page_path
 
 TITLE = "The paper's tables and figures, reproduced"
-NAN = float("nan")
-GAP = f"train {MINUS} test"
 
 
 @dataclass(frozen=True)
@@ -67,9 +63,9 @@ class PaperReport:
         """Every table, in the order of the page."""
         if self.folder.scores:
             yield overview(self.folder)
-        yield from map(scores_table, self.folder.scores)
-        for name, content in self.folder.sides.items():
-            yield from side_tables(name, content)
+        yield from map(score_table, self.folder.scores)
+        for content in self.folder.measured.values():
+            yield from measured_tables(content)
         yield verdicts(self.checks)
         yield checks_table(self.checks)
         yield commands_table(self.folder)
@@ -90,125 +86,206 @@ def write_paper_report(found: PaperReport, path: Path) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def page(found: PaperReport) -> str:
-    """The whole page."""
-    folder = found.folder
-    body = [_summary(found)]
-    body += [_section(table.name, table.title, table.label, _scores(table))
-             for table in folder.scores]  # fmt: skip
-    for name, content in folder.sides.items():
-        tables = side_tables(name, content)
-        # One table needs no heading beside its section's.
-        shown = [prose(t) for t in tables] if tables[1:] else [to_html(tables[0], heading=False)]
-        body.append(_section(name, *SIDES[name], "\n".join(shown)))
-    for name, drawn in folder.figures.items():
-        about = FIGURES[name]
-        body.append(_section(name, about.title, about.label, _figure(drawn, about.caption)))
-    body += [_audit(found.checks), _provenance(folder)]
-    return whole_page(TITLE, body, found.written)
+# What a folder comes to, in sentences
 
 
-def _summary(found: PaperReport) -> str:
-    folder = found.folder
-    n = len(folder.scores) + len(folder.sides)
-    scope = (
-        f"{counted(n, 'table')}, {counted(len(folder.figures), 'figure')}, "
-        f"{counted(len(folder.runs), 'run')}."
+def all_cells(folder: Folder) -> pd.DataFrame:
+    """Different cells of all tables of accuracies."""
+    return distinct(pd.concat([table.frame for table in folder.scores]))
+
+
+def apart_and_nearer(cells: pd.DataFrame) -> list[str]:
+    """How far train is from test, and how often the paper's value is nearer to which."""
+    found = []
+    if len(cells):
+        mean = cells["gap"].mean()
+        side = "above" if mean >= 0 else "below"
+        found.append(f"train is on average {percent(abs(mean))} points {side} test")
+    near = cells["nearer"].value_counts()
+    if total := int(near.drop("", errors="ignore").sum()):
+        equal = f", as far from both in {near['equal']}" if "equal" in near else ""
+        found.append(
+            f"the paper's value is nearer to our train than to our test score in "
+            f"{near.get('train', 0)} of {counted(total, 'cell')}, nearer to test in "
+            f"{near.get('test', 0)}{equal}"
+        )
+    return found
+
+
+def left_out(extent: Extent) -> str:
+    """What an extent does not do of the paper."""
+    if extent.is_whole:
+        return "nothing: all subjects, seeds and epochs"
+    parts = []
+    if extent.subjects is not None:
+        sizes = {r.name: int(paper_table("datasets").cell(r.name, "Subjects").text) for r in ROLES}
+        told = [f"{max(n - extent.subjects, 0)} of the {n} of {name}" for name, n in sizes.items()]
+        parts.append(f"subjects ({listed(told)})")
+    if extent.seeds < len(SEEDS):
+        parts.append(f"{len(SEEDS) - extent.seeds} of {len(SEEDS)} seeds")
+    if extent.pooled_seeds is not None:
+        parts.append(f"{len(SEEDS) - extent.pooled_seeds} of them in cells over several subjects")
+    if extent.network_epochs is not None:
+        parts.append(
+            f"all but {extent.network_epochs} epochs of the networks that train one by one (all "
+            "but the token transformers), which may not have converged"
+        )
+    return "; ".join(parts)
+
+
+def sentences(folder: Folder, checks: Sequence[dict[str, Any]]) -> list[str]:
+    """The summary, most important first; last what is missing, unfinished, or by other code."""
+    found = []
+    if folder.scores and len(cells := all_cells(folder)):
+        apart, *nearer = apart_and_nearer(cells)
+        found.append(
+            f"Over {counted(len(cells), 'different cell')} of "
+            f"{counted(len(folder.scores), 'table')}, accuracy is {percent(cells['train'].mean())} "
+            f"% on training and {percent(cells['test'].mean())} % on test trials: {apart}."
+        )
+        found += [f"{text[:1].upper()}{text[1:]}." for text in nearer]
+    if any(table.extent.data == "sim" for table in folder.scores):
+        found.append(
+            "Simulated recordings stand for the paper's. How near its values are to ours says "
+            "nothing of its recordings; the distance of train from test shows what its "
+            "configuration does where the truth is known."
+        )
+    for extent in dict.fromkeys(table.extent for table in folder.scores):
+        names = [table.name for table in folder.scores if table.extent == extent]
+        which = "every table" if len(names) == len(folder.scores) else listed(names, 20)
+        found.append(f"Left out of {which}: {left_out(extent)}.")
+    told = tally(checks, "{verdict} {n}")
+    found.append(
+        f"Of {len(checks)} checks of the paper's printed numbers against each other: {told}."
     )
-    lines = [f"<p>{scope}</p>", '<h2 id="summary">Summary</h2>']
-    lines.append(bullets(sentences(folder, found.checks)))
-    if folder.scores:
-        lines.append(to_html(overview(folder)))
-        group = ours_against_reported(folder.scores)
-        if group is not None:
-            with drawing():
-                lines.append(figures_of(group, "ours"))
-    links = [(table.name, table.title) for table in folder.scores]
-    links += [(name, SIDES[name][0]) for name in folder.sides]
-    links += [(name, f"Figure: {FIGURES[name].title}") for name in folder.figures]
-    links += [
-        ("audit", "The printed numbers, audited"),
-        ("provenance", "Where the numbers come from"),
-    ]
-    ids = [(f"section-{name}", title) for name, title in links]
-    return "\n".join([*lines, contents(ids)])
+    if "theory" in folder.measured:
+        claims = folder.measured["theory"]["claims"]
+        told = tally(claims, "{verdict} {n}")
+        found.append(f"Of {len(claims)} claims of its theory, tested numerically: {told}.")
+    empty = {t.name: int(t.cells["test"].isna().sum()) for t in folder.scores}
+    if unfinished := [f"{name} ({n} of its cells)" for name, n in empty.items() if n]:
+        found.append(f"Unfinished: {listed(unfinished)} have no runs.")
+    if folder.missing:
+        found.append(f"Not made yet: {listed(folder.missing, 30)}.")
+    if folder.foreign:
+        found.append(
+            f"Made by other code than the spdtokens that wrote this page: "
+            f"{listed(folder.foreign, 30)}. The same command today may give other numbers."
+        )
+    return found
+
+
+# Tables
 
 
 def overview(folder: Folder) -> Table:
-    """One row a table of accuracies."""
+    """One row per table of accuracies."""
     rows = []
     for table in folder.scores:
-        cells = once(table.cells)
-        means = [
-            float(np.mean(values)) if (values := [v for v in part if v is not None]) else NAN
-            for part in ([c.train for c in cells], [c.test for c in cells], [c.gap for c in cells])
-        ]
-        near = Counter(cell.nearer for cell in cells if cell.nearer)
-        asked = sum(near.values())
+        cells = distinct(table.frame)
+        train, test, gap = (cells[key].mean() for key in ("train", "test", "gap"))
+        near = cells["nearer"][cells["nearer"] != ""]
+        counts = [len(near), int((near == "train").sum()), int((near == "test").sum())]
         rows.append(
             [
                 Cell(table.title),
                 Cell(str(len(cells)), len(cells)),
-                *(Cell(score_text(value, METRIC), value) for value in means[:2]),
-                Cell(difference_text(means[2], METRIC), means[2]),
-                Cell(str(asked) if asked else "-", asked or NAN),
-                Cell(f"{near['train']}" if asked else "-", near["train"] if asked else NAN),
-                Cell(f"{near['test']}" if asked else "-", near["test"] if asked else NAN),
+                Cell(percent(train), train),
+                Cell(percent(test), test),
+                Cell(difference(gap), gap),
+                *(Cell(str(n), n) if len(near) else Cell("-", NAN) for n in counts),
             ]
         )
-    headers = ("table", "cells", "train", "test", GAP, "reported", "nearer train",
-               "nearer test")  # fmt: skip
-    return Table(
-        "overview",
-        "All tables of accuracies",
-        headers,
-        rows,
-        note="Mean accuracy in % over different cells; of those for which the paper reports a "
-        "value, how many are nearer to our train and how many nearer to our test score.",
+    headers = ("table", "cells", "train", "test", f"train {MINUS} test", "reported",
+               "nearer train", "nearer test")  # fmt: skip
+    note = (
+        "Mean accuracy in % over different cells; of those for which the paper reports a "
+        "value, how many are nearer to our train and how many nearer to our test score."
     )
+    return Table("overview", "All tables of accuracies", headers, rows, note)
 
 
-def scores_table(table: Scores) -> Table:
-    """One row a cell: train, test, and what the paper reports."""
+def verdicts(checks: Sequence[dict[str, Any]]) -> Table:
+    """How many checks of the audit came to each verdict, and which."""
+    names = {v: [check["id"] for check in checks if check["verdict"] == v] for v in VERDICTS}
     rows = [
-        [
-            Cell(cell.row),
-            Cell(cell.column),
-            *(_score(value) for value in (cell.train, cell.test, cell.std)),
-            Cell(difference_text(_known(cell.gap), METRIC), _known(cell.gap)),
-            Cell(cell.reported.replace("+-", "±") or "-", _known(cell.printed)),
-            Cell(cell.nearer or "-"),
-            Cell(str(cell.n_runs), cell.n_runs),
-        ]
-        for cell in table.cells
+        [Cell(verdict), Cell(str(len(ids)), len(ids)), Cell(", ".join(ids))]
+        for verdict, ids in names.items()
+        if ids
     ]
-    headers = ("row", "column", "train", "test", "±", GAP, "reported", "nearer to",
-               "runs")  # fmt: skip
-    note = " ".join(filter(None, (extent_note(table.extent), table.note)))
-    return Table(table.name, table.title, headers, rows, f"Accuracy in %. {note}")
+    return Table("audit", "Verdicts", ("verdict", "checks", "which"), rows)
 
 
-def _known(value: float | None) -> float:
-    return NAN if value is None else value
+def checks_table(checks: Sequence[dict[str, Any]]) -> Table:
+    """Every check of the audit."""
+    keys = ("id", "verdict", "where", "printed", "arithmetic")
+    rows = [[Cell(str(check[key])) for key in keys] for check in checks]
+    return Table("audit-checks", "Every check", keys, rows)
 
 
-def _score(value: float | None) -> Cell:
-    return Cell(score_text(_known(value), METRIC), _known(value))
+def commands_table(folder: Folder) -> Table:
+    """The command that makes each table and figure again."""
+    rows = [
+        [Cell(name), Cell(command or "by Python: no option asks for this extent")]
+        for name, command in folder.commands.items()
+    ]
+    return Table("commands", "What makes each again", ("table or figure", "command"), rows)
 
 
-def _section(name: str, title: str, label: str, inside: str) -> str:
-    where = f'<p class="note">The paper\'s <code>{escape(label)}</code>.</p>' if label else ""
-    return f'<h2 id="section-{name}">{escape(title)}</h2>\n{where}\n{inside}'
+# The page
 
 
-def _scores(table: Scores) -> str:
-    cells = once(table.cells)
-    told = [f"{text[:1].upper()}{text[1:]}." for text in (apart(cells), nearer(cells)) if text]
-    shown = to_html(scores_table(table), heading=False)
+def page(found: PaperReport) -> str:
+    """The whole page."""
+    folder, checks = found.folder, found.checks
+    sections: list[tuple[str, str, str, str]] = [
+        (table.name, table.title, table.label, _scores(table)) for table in folder.scores
+    ]
+    for name, content in folder.measured.items():
+        tables = measured_tables(content)
+        # One table needs no heading beside its section's.
+        shown = [prose(t) for t in tables] if tables[1:] else [to_html(tables[0], heading=False)]
+        sections.append((name, MEASURED[name], paper_table(name).label, "\n".join(shown)))
+    for name, drawn in folder.figures.items():
+        about = FIGURES[name]
+        shown = [_image(drawn, about.caption)]
+        sections.append((name, f"Figure: {about.title}", about.label, shown[0]))
+    audited = (
+        "<p>What the paper prints, recomputed from what it prints elsewhere: "
+        f"<code>spdtokens audit</code>.</p>{prose(verdicts(checks))}"
+        f"<details><summary>All {len(checks)} checks</summary>"
+        f"{prose(checks_table(checks), heading=False)}</details>"
+    )
+    made = (
+        "<p>Every accuracy comes from runs in <code>runs.sqlite</code>, beside this page when it "
+        "was written. Each of these commands does what is missing and writes its table or figure "
+        f"again:</p>{prose(commands_table(folder))}"
+        + (prose(origin_table(folder.runs)) if folder.runs else "")
+    )
+    sections.append(("audit", "The printed numbers, audited", "", audited))
+    sections.append(("provenance", "Where the numbers come from", "", made))
+    scope = (
+        f"{counted(len(folder.scores) + len(folder.measured), 'table')}, "
+        f"{counted(len(folder.figures), 'figure')}, {counted(len(folder.runs), 'run')}."
+    )
+    body = [f'<p>{scope}</p>\n<h2 id="summary">Summary</h2>', bullets(sentences(folder, checks))]
+    if folder.scores:
+        body += [to_html(overview(folder)), _ours_against_reported(all_cells(folder))]
+    body.append(contents([(f"section-{name}", title) for name, title, _, _ in sections]))
+    for name, title, label, inside in sections:
+        where = f'<p class="note">The paper\'s <code>{escape(label)}</code>.</p>' if label else ""
+        heading = escape(title.removeprefix("Figure: "))
+        body.append(f'<h2 id="section-{name}">{heading}</h2>\n{where}\n{inside}')
+    return whole_page(TITLE, body, found.written)
+
+
+def _scores(table: ScoreTable) -> str:
+    told = [f"{t[:1].upper()}{t[1:]}." for t in apart_and_nearer(distinct(table.frame))]
+    shown = to_html(score_table(table), heading=False)
     return f'<p>{escape(" ".join(told))}</p>\n<div class="scores">{shown}</div>'
 
 
-def _figure(drawn: Drawn, caption: str) -> str:
+def _image(drawn: Drawn, caption: str) -> str:
     data = base64.b64encode(drawn.path.read_bytes()).decode()
     # Drawn with 150 dots an inch: below some width its letters could not be read, and it scrolls.
     width = drawn.width * 96 // 150
@@ -222,53 +299,33 @@ def _figure(drawn: Drawn, caption: str) -> str:
     )
 
 
-def verdicts(checks: Sequence[dict[str, Any]]) -> Table:
-    """How many checks of the audit came to each verdict, and which."""
-    rows = []
-    for verdict in VERDICTS:
-        names = [check["id"] for check in checks if check["verdict"] == verdict]
-        if names:
-            rows.append([Cell(verdict), Cell(str(len(names)), len(names)), Cell(", ".join(names))])
-    return Table("audit", "Verdicts", ("verdict", "checks", "which"), rows)
-
-
-def checks_table(checks: Sequence[dict[str, Any]]) -> Table:
-    """Every check of the audit."""
-    keys = ("id", "verdict", "where", "printed", "arithmetic")
-    rows = [[Cell(str(check[key])) for key in keys] for check in checks]
-    return Table("audit-checks", "Every check", keys, rows)
-
-
-def _audit(checks: Sequence[dict[str, Any]]) -> str:
-    return "\n".join(
-        [
-            '<h2 id="section-audit">The printed numbers, audited</h2>',
-            "<p>What the paper prints, recomputed from what it prints elsewhere: "
-            "<code>spdtokens audit</code>.</p>",
-            prose(verdicts(checks)),
-            f"<details><summary>All {len(checks)} checks</summary>"
-            f"{prose(checks_table(checks), heading=False)}</details>",
-        ]
-    )
-
-
-def commands_table(folder: Folder) -> Table:
-    """The command that makes each table and figure again."""
-    rows = [
-        [Cell(name), Cell(command or "by Python: no option asks for this extent")]
-        for name, command in folder.commands.items()
-    ]
-    return Table("commands", "What makes each again", ("table or figure", "command"), rows)
-
-
-def _provenance(folder: Folder) -> str:
-    lines = [
-        '<h2 id="section-provenance">Where the numbers come from</h2>',
-        "<p>Every accuracy comes from runs in <code>runs.sqlite</code>, beside this page when it "
-        "was written. Each of these commands does what is missing and writes its table or figure "
-        "again:</p>",
-        prose(commands_table(folder)),
-    ]
-    if folder.runs:
-        lines.append(prose(origin_table(folder.runs)))
-    return "\n".join(lines)
+def _ours_against_reported(cells: pd.DataFrame) -> str:
+    """Train and test of every cell against the printed value; empty where nothing is printed."""
+    cells = cells[cells["nearer"] != ""]
+    if cells.empty:
+        return ""
+    with drawing():
+        figure = Figure(figsize=(4.9, 4.6), layout="constrained")
+        axes = figure.add_subplot()
+        axes.plot([0, 100], [0, 100], color="#000000", lw=1)
+        for key, colour, marker in (("train", "#d55e00", "s"), ("test", "#0072b2", "o")):
+            axes.plot(
+                100 * cells["printed"], 100 * cells[key], ls="", ms=5.5, mew=0, alpha=0.75,
+                color=colour, marker=marker, label=f"our {key}",
+            )  # fmt: skip
+        axes.set(xlim=(0, 102), ylim=(0, 102), xlabel="reported by the paper, accuracy in %",
+                 ylabel="ours, accuracy in %", aspect="equal")  # fmt: skip
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(color="#666666", alpha=0.2, lw=0.6)
+        figure.legend(loc="outside upper right", ncols=2, frameon=False, fontsize=8.5)
+        near = cells["nearer"].value_counts()
+        label = (
+            f"Scatter of our accuracy against the paper's for {len(cells)} cells. Nearer to the "
+            f"paper's: train in {near.get('train', 0)}, test in {near.get('test', 0)}."
+        )
+        caption = (
+            "One square (train) and one dot (test) for each different cell. On the diagonal our "
+            "score is what the paper reports."
+        )
+        picture = Picture(figure, label, caption)
+        return figures_of(Group("Ours against reported", (picture,)), "ours")

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from spdtokens._tables import counted
 from spdtokens.classifiers.nn.engine import Listener
 from spdtokens.classifiers.nn.networks import NETWORKS
 from spdtokens.classifiers.nn.recipe import SEEDS
 from spdtokens.datasets import Selection
 from spdtokens.evaluation.plan import Choice, Question, Source, plan
-from spdtokens.evaluation.runs import code_digest
+from spdtokens.evaluation.runs import RunResult, code_digest
 from spdtokens.evaluation.summary import summarise
 from spdtokens.experiments.config import Study
 from spdtokens.experiments.executors import Executor
 from spdtokens.experiments.run import Plan, Progress, run_study
 from spdtokens.experiments.store import RunStore
-from spdtokens.paper.reproduce.experiments import Cell, Experiment
-from spdtokens.paper.reproduce.roles import ROLES, Data
+from spdtokens.paper.reproduce.experiments import ROLES, Cell, Data, Experiment
+from spdtokens.paper.tables import Cell as Printed
+
+NAN = float("nan")
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,22 @@ class Extent:
         """Whether nothing is left out."""
         return self == Extent(self.data)
 
+    @property
+    def note(self) -> str:
+        """What was left out, and which data stand for the paper's."""
+        data = "simulated data" if self.data == "sim" else "the paper's data sets"
+        if self.is_whole:
+            return f"All subjects and 5 seeds, {data}."
+        parts = [counted(self.seeds, "seed")]
+        if self.subjects is not None:
+            parts.insert(0, f"at most {counted(self.subjects, 'subject')}")
+        if self.pooled_seeds is not None:
+            parts.append(f"{self.pooled_seeds} in cells over several subjects")
+        if self.network_epochs is not None:
+            epochs = counted(self.network_epochs, "epoch")
+            parts.append(f"{epochs} for networks that train one by one")
+        return f"QUICK: {', '.join(parts)}; {data}."
+
     def command(self, name: str) -> str:
         """What makes a table or figure of this extent; empty for one that no option asks for."""
         options = ["--quick"] if self == Extent.quick(self.data) else []
@@ -67,71 +87,90 @@ class Extent:
 
 
 @dataclass(frozen=True)
-class Value:
-    """What a cell came to, scores from 0 to 1.
+class ScoreTable:
+    """A table of accuracies: ours, and what the paper prints.
 
     Attributes
     ----------
-    train, test, std : float
-        NaN where there is no run yet.
-    reported : str
-        What the paper prints.
-    n_runs : int
-    """
-
-    train: float
-    test: float
-    std: float
-    reported: str
-    n_runs: int
-
-
-@dataclass(frozen=True)
-class Reproduced:
-    """A table of the paper with our values.
-
-    Attributes
-    ----------
-    experiment : Experiment
-    extent : Extent
-    rows, columns : list of str
-    values : dict of (row, column) to Value
+    name, title, note : str
+    label : str
+        The paper's, empty for what it left to the future.
+    command : str
+        That makes it again.
     code : str or None
         Digest of the code whose runs count; None for any.
+    extent : Extent
+    cells : DataFrame
+        One row per cell, with the columns ``row``, ``column``, ``train``, ``test``, ``std`` (from 0
+        to 1, NaN where there is no run yet), ``reported`` (as the paper prints it, or empty) and
+        ``n_runs``.
     """
 
-    experiment: Experiment
+    name: str
+    title: str
+    label: str
+    note: str
+    command: str
+    code: str | None
     extent: Extent
-    rows: list[str]
-    columns: list[str]
-    values: dict[tuple[str, str], Value]
-    code: str | None = None
+    cells: pd.DataFrame
 
-    def plain(self) -> dict[str, Any]:
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The cells with ``printed``, ``gap`` and ``nearer``.
+
+        The paper's accuracy from 0 to 1; train minus test; and our score that the paper's is nearer
+        to: ``train``, ``test`` or ``equal``, empty where one of the three is not known.
+        """
+        frame = self.cells.copy()
+        frame["printed"] = [_accuracy(text) for text in frame["reported"]]
+        frame["gap"] = frame["train"] - frame["test"]
+        further = (frame["printed"] - frame["train"]).abs() - (
+            frame["printed"] - frame["test"]
+        ).abs()
+        frame["nearer"] = np.select(
+            [further.isna(), further.abs() < 1e-9, further > 0], ["", "equal", "test"], "train"
+        )
+        return frame
+
+    def to_dict(self) -> dict[str, Any]:
         """As plain values; what is not known is None."""
         cells = [
-            {
-                "row": row,
-                "column": column,
-                "train": _plain(value.train),
-                "test": _plain(value.test),
-                "std": _plain(value.std),
-                "reported": value.reported or None,
-                "n_runs": value.n_runs,
-            }
-            for (row, column), value in self.values.items()
+            {key: None if value == "" or value != value else value for key, value in cell.items()}
+            for cell in self.cells.to_dict("records")
         ]
         return {
-            "name": self.experiment.name,
-            "title": self.experiment.title,
-            "label": self.experiment.label or None,
-            "note": self.experiment.note,
-            "command": self.extent.command(self.experiment.name),
+            "name": self.name,
+            "title": self.title,
+            "label": self.label or None,
+            "note": self.note,
+            "command": self.command,
             "code": self.code,
             "whole": self.extent.is_whole,
             "extent": asdict(self.extent),
             "cells": cells,
         }
+
+    @classmethod
+    def from_dict(cls, found: Mapping[str, Any]) -> ScoreTable:
+        """From what :meth:`to_dict` gave; KeyError, TypeError or ValueError for anything else."""
+        cells = [{**cell, "reported": cell["reported"] or ""} for cell in found["cells"]]
+        frame = pd.DataFrame(cells).astype({"train": float, "test": float, "std": float})
+        about = {key: found[key] or "" for key in ("name", "title", "label", "note", "command")}
+        return cls(**about, code=found["code"], extent=Extent(**found["extent"]), cells=frame)
+
+
+def _accuracy(reported: str) -> float:
+    """The paper's accuracy from 0 to 1; NaN for a range, and where there is none."""
+    numbers = Printed(reported).numbers
+    one = len(numbers) == 1 or "+-" in reported
+    return float(numbers[0]) / 100 if numbers and one else NAN
+
+
+def distinct(frame: pd.DataFrame) -> pd.DataFrame:
+    """Cells with results; the same runs beside the same printed value count once."""
+    same = ["train", "test", "std", "n_runs", "reported"]
+    return frame.drop_duplicates(same).dropna(subset=["gap"])
 
 
 class Reproduction:
@@ -155,23 +194,25 @@ class Reproduction:
         any_code: bool = False,
     ) -> None:
         self.extent, self.source = extent, source or Source()
-        self.subjects = {role.name: self._subjects(role.dataset(extent.data)) for role in ROLES}
+        self.subjects = {
+            role.name: self.source.dataset(role.dataset(extent.data), Selection()).subjects[
+                : extent.subjects
+            ]
+            for role in ROLES
+        }
         counts = {name: len(subjects) for name, subjects in self.subjects.items()}
         self.cells = {
             experiment.name: [(cell, self._question(cell)) for cell in experiment.cells(counts)]
             for experiment in experiments
         }
         self.experiments = list(experiments)
-        questions = tuple(
-            dict.fromkeys(
-                _Hashed(question) for cells in self.cells.values() for _, question in cells
-            )
-        )
-        study = Study("reproduce", Path("reproduce"), tuple(q.question for q in questions))
+        # By their text, since settings hold mappings, which cannot be keys.
+        questions = {repr(q): q for cells in self.cells.values() for _, q in cells}
+        study = Study("reproduce", Path("reproduce"), tuple(questions.values()))
         specs = tuple(tuple(plan(question, self.source)) for question in study.questions)
         code = None if any_code else code_digest()
         self.planned = Plan(study, self.source, specs, code)
-        self._specs = {q.key: found for q, found in zip(questions, specs, strict=True)}
+        self._specs = dict(zip(questions, specs, strict=True))
 
     def run(
         self,
@@ -183,20 +224,16 @@ class Reproduction:
         """Do what is missing."""
         return run_study(self.planned, store, executor, tell=tell, listener=listener)
 
-    def tables(self, store: RunStore) -> list[Reproduced]:
+    def tables(self, store: RunStore) -> list[ScoreTable]:
         """Every table, as far as there are results."""
         return [self._table(experiment, store) for experiment in self.experiments]
 
-    def _subjects(self, dataset: str) -> tuple[str, ...]:
-        everybody = self.source.dataset(dataset, Selection()).subjects
-        return everybody[: self.extent.subjects]
-
     def _question(self, cell: Cell) -> Question:
-        everybody = self.subjects[cell.role.name]
-        subjects, seeds = everybody, self.extent.pooled_seeds or self.extent.seeds
-        if cell.subject is not None:
-            subjects = (everybody[min(cell.subject, len(everybody) - 1)],)
-            seeds = self.extent.seeds
+        subjects, seeds = self.subjects[cell.role.name], self.extent.seeds
+        if cell.subject is None:
+            seeds = self.extent.pooled_seeds or seeds
+        else:
+            subjects = (subjects[min(cell.subject, len(subjects) - 1)],)
         return Question(
             dataset=cell.role.dataset(self.extent.data),
             choices=(self._shortened(cell.choice),),
@@ -212,42 +249,28 @@ class Reproduction:
             return choice
         return replace(choice, settings=replace(choice.settings, epochs=self.extent.network_epochs))
 
-    def _table(self, experiment: Experiment, store: RunStore) -> Reproduced:
-        values: dict[tuple[str, str], Value] = {}
+    def _table(self, experiment: Experiment, store: RunStore) -> ScoreTable:
+        cells = []
         for cell, question in self.cells[experiment.name]:
-            keys = [spec.key for spec in self._specs[_Hashed(question).key]]
+            keys = [spec.key for spec in self._specs[repr(question)]]
             results = store.results(keys, self.planned.code)
-            rows = summarise({"": results}, "accuracy")
-            if rows:
-                row = rows[0]
-                values[cell.row, cell.column] = Value(
-                    row.train_score, row.score, row.std, cell.reported, row.n_runs
-                )
-            else:
-                nan = float("nan")
-                values[cell.row, cell.column] = Value(nan, nan, nan, cell.reported, 0)
-        return Reproduced(
-            experiment,
-            self.extent,
-            list(dict.fromkeys(row for row, _ in values)),
-            list(dict.fromkeys(column for _, column in values)),
-            values,
-            self.planned.code,
-        )
+            cells.append(
+                {
+                    "row": cell.row,
+                    "column": cell.column,
+                    **_scores(results),
+                    "reported": cell.reported,
+                    "n_runs": len(results),
+                }
+            )
+        about = (experiment.name, experiment.title, experiment.label, experiment.note)
+        command, code = self.extent.command(experiment.name), self.planned.code
+        return ScoreTable(*about, command, code, self.extent, pd.DataFrame(cells))
 
 
-class _Hashed:
-    """A question that can be a key: settings hold mappings, which cannot."""
-
-    def __init__(self, question: Question) -> None:
-        self.question, self.key = question, repr(question)
-
-    def __hash__(self) -> int:
-        return hash(self.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Hashed) and self.key == other.key
-
-
-def _plain(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+def _scores(results: Sequence[RunResult]) -> dict[str, float]:
+    """The numbers of a cell: what a table may show must be here."""
+    if not results:
+        return {"train": NAN, "test": NAN, "std": NAN}
+    (row,) = summarise({"": results}, "accuracy")
+    return {"train": row.train_score, "test": row.score, "std": row.std}

@@ -1,7 +1,7 @@
 """Each theoretical claim of the paper, tested numerically.
 
-A claim is one entry of a ``CLAIMS`` list in one of the files here; the command line, the JSON and
-the tests pick it up.
+A claim is a function decorated with :func:`spdtokens.paper.theory.claim.claim` in one of the files
+here; the command line, the JSON and the tests pick it up.
 """
 
 from __future__ import annotations
@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from spdtokens.paper.theory import computing, distances, gradients, normalisation, properties
-from spdtokens.paper.theory.claim import Claim
+# In the order in which the claims are shown.
+from spdtokens.paper.theory import distances, gradients, tokens  # isort: skip
+from spdtokens.paper.theory.claim import CLAIMS, Claim
 
-CLAIMS: list[Claim] = [
-    claim
-    for room in (distances, gradients, normalisation, computing, properties)
-    for claim in room.CLAIMS
-]
+__all__ = ["CLAIMS", "Claim", "check_claims", "distances", "gradients", "tokens"]
 
 
 def check_claims(seed: int = 0) -> Iterator[dict[str, Any]]:
@@ -30,8 +27,7 @@ def check_claims(seed: int = 0) -> Iterator[dict[str, Any]]:
     Yields
     ------
     dict
-        With the keys ``id``, ``source``, ``claim``, ``method``, ``verdict``, ``evidence``,
-        ``numbers``, ``counterexample`` and ``instead``.
+        See :meth:`Claim.check`.
     """
     for claim in CLAIMS:
         yield claim.check(seed)

@@ -1,20 +1,24 @@
-"""A claim of the paper, and what came of testing it."""
+"""A claim of the paper, what came of testing it, and the random matrices it is tested on."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import torch
+from torch import Tensor
 
+F64 = torch.float64
+# Okabe and Ito's colours, distinct for colour-blind readers.
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 #: ``holds``: as printed. ``corrected``: not as printed, but what is true instead is known and was
 #: tested too. ``fails``: not as printed.
 Verdict = Literal["holds", "corrected", "fails"]
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """Outcome of a test.
 
     Attributes
@@ -25,17 +29,11 @@ class Finding:
         The numbers that decide, in a sentence.
     numbers : dict
         The same for machines.
-    counterexample : str
-        The smallest found, where the claim does not hold.
-    instead : str
-        What is true, where the claim is corrected.
     """
 
     verdict: Verdict
     evidence: str
-    numbers: dict[str, Any] = field(default_factory=dict)
-    counterexample: str = ""
-    instead: str = ""
+    numbers: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -51,6 +49,10 @@ class Claim:
         What it says.
     method : str
         How it is tested.
+    counterexample : str
+        The smallest found, where the claim does not hold.
+    instead : str
+        What is true, where the claim is corrected.
     test : callable
         From a seeded generator to a finding.
     """
@@ -59,13 +61,61 @@ class Claim:
     source: str
     claim: str
     method: str
+    counterexample: str
+    instead: str
     test: Callable[[torch.Generator], Finding]
 
     def check(self, seed: int) -> dict[str, Any]:
-        """Run the test; everything about the claim as plain data."""
-        finding = self.test(torch.Generator().manual_seed(seed))
-        about = {"id": self.id, "source": self.source, "claim": self.claim, "method": self.method}
-        return about | asdict(finding)
+        """Run the test; everything about the claim as plain data.
+
+        Parameters
+        ----------
+        seed : int
+            Of the random matrices.
+
+        Returns
+        -------
+        dict
+            With the keys ``id``, ``source``, ``claim``, ``method``, ``verdict``, ``evidence``,
+            ``numbers``, ``counterexample`` and ``instead``.
+        """
+        found = self.test(torch.Generator().manual_seed(seed))
+        about = {key: getattr(self, key) for key in ("id", "source", "claim", "method")}
+        return {
+            **about,
+            **found._asdict(),
+            "counterexample": self.counterexample.format_map(found.numbers),
+            "instead": self.instead.format_map(found.numbers),
+        }
+
+
+#: Every claim, in the order of definition; see :func:`claim`.
+CLAIMS: list[Claim] = []
+_Test = Callable[[torch.Generator], Finding]
+
+
+def claim(source: str) -> Callable[[_Test], _Test]:
+    """Make a function that tests a claim known, by its name and its docstring.
+
+    The first paragraph of the docstring is the claim. Others begin with ``Tested on:``,
+    ``Counter-example:`` and ``Instead:``, and may have numbers of the finding in braces.
+
+    Parameters
+    ----------
+    source : str
+        Where the paper says it.
+    """
+
+    def register(test: _Test) -> _Test:
+        paragraphs = [" ".join(part.split()) for part in (test.__doc__ or "").split("\n\n")]
+        said = dict(part.split(": ", 1) for part in paragraphs[1:])
+        claimed, tested = paragraphs[0], said.get("Tested on", "")
+        against, instead = said.get("Counter-example", ""), said.get("Instead", "")
+        name = test.__name__.replace("_", "-")
+        CLAIMS.append(Claim(name, source, claimed, tested, against, instead, test))
+        return test
+
+    return register
 
 
 def judge(as_printed: bool, instead_holds: bool | None = None) -> Verdict:
@@ -73,3 +123,49 @@ def judge(as_printed: bool, instead_holds: bool | None = None) -> Verdict:
     if as_printed:
         return "holds"
     return "corrected" if instead_holds else "fails"
+
+
+def random_rotation(n: int, d: int, rng: torch.Generator) -> Tensor:
+    """Orthogonal matrices (n, d, d), uniformly distributed."""
+    Q, R = torch.linalg.qr(torch.randn(n, d, d, generator=rng, dtype=F64))
+    return Q * R.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
+
+
+def spectrum(n: int, d: int, kappa: float, rng: torch.Generator) -> Tensor:
+    """Eigenvalues (n, d), log-uniform between 1 / kappa and 1, both ends included."""
+    logs = torch.rand(n, d, generator=rng, dtype=F64)
+    logs[:, 0], logs[:, -1] = 0.0, 1.0
+    return torch.exp((logs - 1.0) * math.log(kappa))
+
+
+def random_spd(n: int, d: int, kappa: float, rng: torch.Generator) -> Tensor:
+    """SPD matrices (n, d, d) with largest eigenvalue 1 and condition number kappa."""
+    V = random_rotation(n, d, rng)
+    return (V * spectrum(n, d, kappa, rng).unsqueeze(-2)) @ V.mT
+
+
+def commuting_pairs(n: int, d: int, kappa: float, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Pairs of SPD matrices with the same eigenvectors."""
+    V = random_rotation(n, d, rng)
+    a, b = (kappa ** (-torch.rand(n, d, generator=rng, dtype=F64)) for _ in range(2))
+    return (V * a.unsqueeze(-2)) @ V.mT, (V * b.unsqueeze(-2)) @ V.mT
+
+
+def near_pairs(n: int, d: int, kappa: float, rng: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Pairs that differ by a small rotation: where commuting arguments break first."""
+    A = random_spd(n, d, kappa, rng)
+    skew = torch.randn(n, d, d, generator=rng, dtype=F64)
+    angle = 10 ** (-3 * torch.rand(n, 1, 1, generator=rng, dtype=F64))
+    R = torch.matrix_exp(angle * (skew - skew.mT) / math.sqrt(d))
+    return A, R @ A @ R.mT
+
+
+def mirrored_pair(small: float, angle: float) -> tuple[Tensor, Tensor]:
+    """Two 2 x 2 matrices with eigenvalues 1 and ``small``, mirror images in the diagonal.
+
+    Their square roots differ in the diagonal only, where vech loses nothing.
+    """
+    alpha = math.pi / 4 - angle / 2
+    u = torch.tensor([math.cos(alpha), math.sin(alpha)], dtype=F64)
+    A = (1 - small) * torch.outer(u, u) + small * torch.eye(2, dtype=F64)
+    return A, A.flip(0, 1)

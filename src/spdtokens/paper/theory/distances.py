@@ -1,21 +1,34 @@
 """Claims on what token distances say about distances on the manifold."""
+# ruff: noqa: D205  (the first paragraph of a docstring is the claim as it is shown)
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from spdtokens.geometry import distance_bures_wasserstein, get_embedding, sqrtm, vech
-from spdtokens.paper.theory.claim import Claim, Finding, judge
-from spdtokens.paper.theory.sampling import (
+from spdtokens.paper.theory.claim import (
+    BLUE,
     F64,
+    GREEN,
+    GREY,
+    ORANGE,
+    Finding,
+    claim,
     commuting_pairs,
+    judge,
     mirrored_pair,
     near_pairs,
     random_spd,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 DIMENSIONS = (2, 3, 8, 22)
 KAPPAS = (1.5, 10.0, 1e2, 1e4, 1e8)
@@ -41,12 +54,34 @@ def general_pairs(n: int, rng: torch.Generator) -> list[tuple[float, Tensor, Ten
     return pairs
 
 
+def _over_pairs(
+    rng: torch.Generator, *measures: Callable[[float, Tensor, Tensor], Tensor]
+) -> list[tuple[float, float, int]]:
+    """Smallest, largest and number of each measure, from kappa and a pair, over general pairs."""
+    pairs = general_pairs(100, rng)
+    return [_extremes([measure(*pair) for pair in pairs]) for measure in measures]
+
+
+def _plain(_kappa: float, A: Tensor, B: Tensor) -> Tensor:
+    return token_ratio(A, B)
+
+
+def _isometric(_kappa: float, A: Tensor, B: Tensor) -> Tensor:
+    return token_ratio(A, B, isometric=True)
+
+
 def _extremes(ratios: list[Tensor]) -> tuple[float, float, int]:
     joined = torch.cat([r.flatten() for r in ratios])
     return joined.min().item(), joined.max().item(), joined.numel()
 
 
-def _vech_norm(rng: torch.Generator) -> Finding:
+@claim("lem:norm_equiv")
+def vech_norm(rng: torch.Generator) -> Finding:
+    """The vech norm of a symmetric matrix lies between 1/sqrt 2 and 1 times its Frobenius norm,
+    with equality for a zero diagonal and for a diagonal matrix.
+
+    Tested on: random symmetric matrices and the two extreme cases
+    """
     ratios = []
     for d in DIMENSIONS:
         M = torch.randn(2000, d, d, generator=rng, dtype=F64)
@@ -65,7 +100,13 @@ def _vech_norm(rng: torch.Generator) -> Finding:
     )
 
 
-def _commuting(rng: torch.Generator) -> Finding:
+@claim("thm:distortion_commuting")
+def bilipschitz_commuting(rng: torch.Generator) -> Finding:
+    """For commuting matrices the BWSPD token distance lies between 1/sqrt 2 and 1 times the
+    Bures-Wasserstein distance, and both ends are reached.
+
+    Tested on: random pairs with shared eigenvectors, and the paper's example
+    """
     ratios = [
         token_ratio(*commuting_pairs(500, d, kappa, rng)) for kappa in KAPPAS for d in DIMENSIONS
     ]
@@ -82,10 +123,19 @@ def _commuting(rng: torch.Generator) -> Finding:
     )
 
 
-def _main_upper(rng: torch.Generator) -> Finding:
-    pairs = general_pairs(100, rng)
-    _, plain, n = _extremes([token_ratio(A, B) for _, A, B in pairs])
-    _, isometric, _ = _extremes([token_ratio(A, B, isometric=True) for _, A, B in pairs])
+@claim("thm:bilip_main (upper)")
+def bilipschitz_main_upper(rng: torch.Generator) -> Finding:
+    """For all SPD matrices the BWSPD token distance is at most the Bures-Wasserstein distance.
+
+    Tested on: random, close and mirrored non-commuting pairs
+
+    Counter-example: A = [[2, 1], [1, 1]], B = [[1, 1], [1, 2]]: token distance sqrt(2/5), manifold
+    distance sqrt(6 - 4 sqrt 2), ratio {small_example:.4f}
+
+    Instead: token distance <= sqrt(2) d_BW for every d and kappa, approached in the limit; the
+    bound 1 needs commuting matrices
+    """
+    (_, plain, n), (_, isometric, _) = _over_pairs(rng, _plain, _isometric)
     A = torch.tensor([[2.0, 1.0], [1.0, 1.0]], dtype=F64)
     small = token_ratio(A, A.flip(0, 1)).item()
     bounded = max(plain, isometric) <= math.sqrt(2) + ROUNDING
@@ -93,20 +143,17 @@ def _main_upper(rng: torch.Generator) -> Finding:
         judge(plain <= 1 + ROUNDING and small <= 1, bounded),
         f"ratio up to {plain:.4f} (isometric {isometric:.4f}) over {n} pairs, printed bound 1",
         {"max_plain": plain, "max_isometric": isometric, "n": n, "small_example": small},
-        counterexample=(
-            f"A = [[2, 1], [1, 1]], B = [[1, 1], [1, 2]]: token distance sqrt(2/5), manifold "
-            f"distance sqrt(6 - 4 sqrt 2), ratio {small:.4f}"
-        ),
-        instead="token distance <= sqrt(2) d_BW for every d and kappa, approached in the limit; "
-        "the bound 1 needs commuting matrices",
     )
 
 
-def _main_lower(rng: torch.Generator) -> Finding:
-    slack = []
-    for kappa, A, B in general_pairs(100, rng):
-        slack.append(token_ratio(A, B) * math.sqrt(2 * (kappa + 1)))
-    low, _, n = _extremes(slack)
+@claim("thm:bilip_main, thm:distortion_general (lower)")
+def bilipschitz_main_lower(rng: torch.Generator) -> Finding:
+    """The BWSPD token distance is at least 1/sqrt(2 (kappa + 1)) times the Bures-Wasserstein
+    distance.
+
+    Tested on: the same pairs
+    """
+    ((low, _, n),) = _over_pairs(rng, lambda k, A, B: token_ratio(A, B) * math.sqrt(2 * (k + 1)))
     return Finding(
         judge(low >= 1 - ROUNDING),
         f"smallest ratio is {low:.2f} times the printed bound over {n} pairs; for a "
@@ -115,10 +162,14 @@ def _main_lower(rng: torch.Generator) -> Finding:
     )
 
 
-def _general_lower(rng: torch.Generator) -> Finding:
-    pairs = general_pairs(100, rng)
-    plain, _, n = _extremes([token_ratio(A, B) for _, A, B in pairs])
-    isometric, _, _ = _extremes([token_ratio(A, B, isometric=True) for _, A, B in pairs])
+@claim("thm:distortion_general (first display, lower)")
+def bilipschitz_general_lower(rng: torch.Generator) -> Finding:
+    """The BWSPD token distance is at least 1/sqrt 2 times the Bures-Wasserstein distance,
+    whatever kappa.
+
+    Tested on: the same pairs, plain and isometric tokens
+    """
+    (plain, _, n), (isometric, _, _) = _over_pairs(rng, _plain, _isometric)
     return Finding(
         judge(plain >= math.sqrt(0.5) - ROUNDING and isometric >= 1 - ROUNDING),
         f"ratio at least {plain:.4f} over {n} pairs (isometric: {isometric:.4f}, bound 1), "
@@ -127,7 +178,17 @@ def _general_lower(rng: torch.Generator) -> Finding:
     )
 
 
-def _general_upper(rng: torch.Generator) -> Finding:
+@claim("thm:distortion_general (first display, upper)")
+def bilipschitz_general_upper(rng: torch.Generator) -> Finding:
+    """The BWSPD token distance is at most sqrt(kappa / 2) |A - B|_F^(1/2) lambda_min^(-1/4).
+
+    Tested on: the same pairs at two units of the signal
+
+    Counter-example: 1 x 1 matrices A = [196], B = [49]: token distance 7, bound 6.48
+
+    Instead: token distance <= |A - B|_F / (2 sqrt(lambda_min)), the step in the paper's own proof
+    (largest ratio found {max_over_repaired_bound:.4f}), and <= sqrt(2) d_BW
+    """
     excess, repaired = [], []
     for kappa, A, B in general_pairs(100, rng):
         for scale in (1.0, 1e4):  # unit variance, and a power of 100 microvolts
@@ -145,20 +206,18 @@ def _general_upper(rng: torch.Generator) -> Finding:
         f"token distance up to {printed:.3g} times the bound over {n} pairs; the two sides scale "
         "differently with the unit (s^1/2 and s^1/4)",
         {"max_over_bound": printed, "max_over_repaired_bound": ours, "n": n},
-        counterexample=f"1 x 1 matrices A = [196], B = [49]: token distance 7, bound {right:.2f}",
-        instead="token distance <= |A - B|_F / (2 sqrt(lambda_min)), the step in the paper's own "
-        f"proof (largest ratio found {ours:.4f}), and <= sqrt(2) d_BW",
     )
 
 
-def _proof_upper(rng: torch.Generator) -> Finding:
-    ratios, printed = [], []
-    for kappa, A, B in general_pairs(100, rng):
-        ratio = token_ratio(A, B, isometric=True)
-        ratios.append(ratio)
-        printed.append(ratio / math.sqrt(kappa + 1))
-    _, high, n = _extremes(ratios)
-    _, over, _ = _extremes(printed)
+@claim("thm:distortion_general (proof)")
+def root_distance_kappa(rng: torch.Generator) -> Finding:
+    """|sqrt A - sqrt B|_F is at most sqrt(kappa + 1) times the Bures-Wasserstein distance.
+
+    Tested on: the same pairs
+    """
+    (_, high, n), (_, over, _) = _over_pairs(
+        rng, _isometric, lambda k, A, B: _isometric(k, A, B) / math.sqrt(k + 1)
+    )
     return Finding(
         judge(over <= 1 + ROUNDING),
         f"at most {over:.4f} of the printed bound over {n} pairs; largest ratio over all "
@@ -167,15 +226,18 @@ def _proof_upper(rng: torch.Generator) -> Finding:
     )
 
 
-def _powers_stormer(rng: torch.Generator) -> Finding:
-    first, second = [], []
-    for _, A, B in general_pairs(100, rng):
-        roots = torch.linalg.matrix_norm(sqrtm(A) - sqrtm(B)) ** 2
-        trace_norm = torch.linalg.matrix_norm(A - B, ord="nuc")
-        first.append(roots / trace_norm)
-        second.append(trace_norm / torch.linalg.matrix_norm(A - B) / math.sqrt(A.shape[-1]))
-    _, a, n = _extremes(first)
-    _, b, _ = _extremes(second)
+@claim("thm:distortion_general (proof)")
+def powers_stormer(rng: torch.Generator) -> Finding:
+    """|sqrt A - sqrt B|_F^2 <= |A - B|_trace <= d |A - B|_F.
+
+    Tested on: the same pairs
+    """
+    norm = torch.linalg.matrix_norm
+    (_, a, n), (_, b, _) = _over_pairs(
+        rng,
+        lambda _, A, B: norm(sqrtm(A) - sqrtm(B)) ** 2 / norm(A - B, ord="nuc"),
+        lambda _, A, B: norm(A - B, ord="nuc") / norm(A - B) / math.sqrt(A.shape[-1]),
+    )
     return Finding(
         judge(a <= 1 + ROUNDING and b <= 1 + ROUNDING),
         f"largest quotients {a:.4f} and, with sqrt(d) in place of the printed d, {b:.4f} over {n} "
@@ -184,7 +246,12 @@ def _powers_stormer(rng: torch.Generator) -> Finding:
     )
 
 
-def _injective(rng: torch.Generator) -> Finding:
+@claim("prop:injective")
+def injective(rng: torch.Generator) -> Finding:
+    """Different SPD matrices have different BWSPD tokens.
+
+    Tested on: round trip through the token
+    """
     embedding = get_embedding("bures_wasserstein")
     error = max(
         float(
@@ -200,72 +267,48 @@ def _injective(rng: torch.Generator) -> Finding:
     )
 
 
-CLAIMS = [
-    Claim(
-        "vech-norm",
-        "lem:norm_equiv",
-        "The vech norm of a symmetric matrix lies between 1/sqrt 2 and 1 times its Frobenius norm, "
-        "with equality for a zero diagonal and for a diagonal matrix.",
-        "random symmetric matrices and the two extreme cases",
-        _vech_norm,
-    ),
-    Claim(
-        "bilipschitz-commuting",
-        "thm:distortion_commuting",
-        "For commuting matrices the BWSPD token distance lies between 1/sqrt 2 and 1 times the "
-        "Bures-Wasserstein distance, and both ends are reached.",
-        "random pairs with shared eigenvectors, and the paper's example",
-        _commuting,
-    ),
-    Claim(
-        "bilipschitz-main-upper",
-        "thm:bilip_main (upper)",
-        "For all SPD matrices the BWSPD token distance is at most the Bures-Wasserstein distance.",
-        "random, close and mirrored non-commuting pairs",
-        _main_upper,
-    ),
-    Claim(
-        "bilipschitz-main-lower",
-        "thm:bilip_main, thm:distortion_general (lower)",
-        "The BWSPD token distance is at least 1/sqrt(2 (kappa + 1)) times the Bures-Wasserstein "
-        "distance.",
-        "the same pairs",
-        _main_lower,
-    ),
-    Claim(
-        "bilipschitz-general-lower",
-        "thm:distortion_general (first display, lower)",
-        "The BWSPD token distance is at least 1/sqrt 2 times the Bures-Wasserstein distance, "
-        "whatever kappa.",
-        "the same pairs, plain and isometric tokens",
-        _general_lower,
-    ),
-    Claim(
-        "bilipschitz-general-upper",
-        "thm:distortion_general (first display, upper)",
-        "The BWSPD token distance is at most sqrt(kappa / 2) |A - B|_F^(1/2) lambda_min^(-1/4).",
-        "the same pairs at two units of the signal",
-        _general_upper,
-    ),
-    Claim(
-        "root-distance-kappa",
-        "thm:distortion_general (proof)",
-        "|sqrt A - sqrt B|_F is at most sqrt(kappa + 1) times the Bures-Wasserstein distance.",
-        "the same pairs",
-        _proof_upper,
-    ),
-    Claim(
-        "powers-stormer",
-        "thm:distortion_general (proof)",
-        "|sqrt A - sqrt B|_F^2 <= |A - B|_trace <= d |A - B|_F.",
-        "the same pairs",
-        _powers_stormer,
-    ),
-    Claim(
-        "injective",
-        "prop:injective",
-        "Different SPD matrices have different BWSPD tokens.",
-        "round trip through the token",
-        _injective,
-    ),
-]
+def bilipschitz_figure(seed: int = 0) -> Figure:
+    """Token over manifold distance, for plain and isometric BWSPD tokens, with all the bounds."""
+    from matplotlib.figure import Figure  # slow to import, and only drawing needs it
+
+    rng = torch.Generator().manual_seed(seed)
+    figure = Figure(figsize=(9.6, 4.4), layout="constrained")
+    both = figure.subplots(1, 2, sharey=True)
+    kappas = np.logspace(0.2, 6, 13)
+    for axes, isometric in zip(both, (False, True), strict=True):
+        for kappa in kappas:
+            d = 8
+            groups = (
+                (commuting_pairs(60, d, kappa, rng), GREEN, "commuting"),
+                ((random_spd(60, d, kappa, rng), random_spd(60, d, kappa, rng)), BLUE, "general"),
+                (near_pairs(60, d, kappa, rng), ORANGE, "close together"),
+            )
+            for (A, B), colour, label in groups:
+                ratio = token_ratio(A, B, isometric=isometric).numpy()
+                x = kappa * 10 ** np.random.default_rng(seed).uniform(-0.12, 0.12, len(ratio))
+                axes.plot(
+                    x, ratio, ".", color=colour, ms=3, alpha=0.5,
+                    label=label if kappa == kappas[0] else None,
+                )  # fmt: skip
+        worst = [token_ratio(*mirrored_pair(1 / k, 1e-3), isometric=isometric) for k in kappas]
+        axes.plot(kappas, worst, "kx", ms=5, label="mirrored pair, d = 2")
+        low = 1.0 if isometric else math.sqrt(0.5)
+        axes.axhline(math.sqrt(2), color="k", lw=1)
+        axes.axhline(low, color="k", lw=1)
+        axes.text(1.1, math.sqrt(2) + 0.015, "$\\sqrt{2}$: true upper bound", fontsize=8)
+        name = "1" if isometric else "$1/\\sqrt{2}$"
+        axes.text(1.1, low - 0.015, f"{name}: true lower bound", fontsize=8, va="top")
+        if not isometric:
+            axes.axhline(1, color=GREY, ls="--", lw=1)
+            axes.text(1.1, 1.015, "1: printed upper bound", fontsize=8, color=GREY)
+            axes.plot(kappas, 1 / np.sqrt(2 * (kappas + 1)), color=GREY, ls="--", lw=1)
+            axes.text(30, 0.2, "printed lower bound", fontsize=8, color=GREY)
+        axes.set_xscale("log")
+        axes.set_xlabel("condition number $\\kappa$")
+        kind = "isometric tokens" if isometric else "plain tokens (the paper's)"
+        axes.set_title(kind, fontsize=11)
+        axes.spines[["top", "right"]].set_visible(False)
+    both[0].set_ylim(0, 1.6)
+    both[0].set_ylabel("token distance / Bures-Wasserstein distance")
+    both[1].legend(frameon=False, loc="lower right", markerscale=2, fontsize=8)
+    return figure

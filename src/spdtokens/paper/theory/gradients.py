@@ -1,17 +1,33 @@
 """Claims on backpropagation through matrix functions."""
+# ruff: noqa: D205  (the first paragraph of a docstring is the claim as it is shown)
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from spdtokens.geometry import LOG, SQRT, SpectralFunction, logm, spectral, sqrtm
 from spdtokens.geometry.matrix_functions import eigh
-from spdtokens.paper.theory.claim import Claim, Finding, judge
-from spdtokens.paper.theory.sampling import F64, random_rotation, random_spd, spectrum
+from spdtokens.paper.theory.claim import (
+    BLUE,
+    F64,
+    GREEN,
+    GREY,
+    ORANGE,
+    Finding,
+    claim,
+    judge,
+    random_rotation,
+    random_spd,
+    spectrum,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 KAPPAS = (1.0, 10.0, 1e2, 1e3, 1e4, 1e6)
 IDENTITY = SpectralFunction("identity", lambda a: a, lambda a, b: torch.ones_like(a + b))
@@ -28,7 +44,8 @@ def entry_ratio(f: SpectralFunction, kappa: float, d: int = 22) -> float:
     return (K.max() / K.min()).item()
 
 
-def _conditioning(f: SpectralFunction, exponent: float) -> Finding:
+def entry_ratios(f: SpectralFunction, exponent: float) -> Finding:
+    """Whether the entries of ``K`` spread over a ratio of kappa to a power."""
     measured = {kappa: entry_ratio(f, kappa) for kappa in KAPPAS}
     error = max(abs(ratio / kappa**exponent - 1) for kappa, ratio in measured.items())
     shown = ", ".join(f"{ratio:.4g} at {kappa:.0e}" for kappa, ratio in measured.items())
@@ -39,7 +56,45 @@ def _conditioning(f: SpectralFunction, exponent: float) -> Finding:
     )
 
 
-def _condition_number(rng: torch.Generator) -> Finding:
+@claim("thm:grad_main, thm:K_conditioning (i)")
+def conditioning_sqrt(_: torch.Generator) -> Finding:
+    """The entries of K for the square root spread over a ratio of sqrt(kappa).
+
+    Tested on: K of log-spaced spectra, kappa from 1 to 1e6
+    """
+    return entry_ratios(SQRT, 0.5)
+
+
+@claim("thm:grad_main, thm:K_conditioning (ii)")
+def conditioning_log(_: torch.Generator) -> Finding:
+    """The entries of K for the logarithm spread over a ratio of kappa.
+
+    Tested on: the same
+    """
+    return entry_ratios(LOG, 1.0)
+
+
+@claim("thm:K_conditioning (iii)")
+def conditioning_identity(_: torch.Generator) -> Finding:
+    """All entries of K for the identity are 1.
+
+    Tested on: the same
+    """
+    return entry_ratios(IDENTITY, 0.0)
+
+
+@claim("thm:grad_main, thm:K_conditioning")
+def conditioning_name(rng: torch.Generator) -> Finding:
+    """sqrt(kappa) and kappa are the condition numbers of the matrices K.
+
+    Tested on: singular values of K, and of the backward map as a 484 x 484 matrix
+
+    Counter-example: eigenvalues 1 and 4: K of the square root is [[1/2, 1/3], [1/3, 1/4]],
+    condition number 38.5, not sqrt(4) = 2
+
+    Instead: sqrt(kappa) and kappa are the ratios of the largest to the smallest entry of K,
+    which is the condition number of the backward map G -> V (K * V'GV) V'
+    """
     eigenvalues = spectrum(1, 22, 100.0, rng).sort().values
     rows = {
         f.name: (float(torch.linalg.cond(K)), float(K.max() / K.min()))
@@ -71,14 +126,16 @@ def _condition_number(rng: torch.Generator) -> Finding:
         judge(same, true_map),
         f"at kappa 100, d 22: {shown}",
         {"condition_number": {k: c for k, (c, _) in rows.items()}, "backward_map": as_map},
-        counterexample="eigenvalues 1 and 4: K of the square root is [[1/2, 1/3], [1/3, 1/4]], "
-        "condition number 38.5, not sqrt(4) = 2",
-        instead="sqrt(kappa) and kappa are the ratios of the largest to the smallest entry of K, "
-        "which is the condition number of the backward map G -> V (K * V'GV) V'",
     )
 
 
-def _entry_bounds(rng: torch.Generator) -> Finding:
+@claim("thm:K_conditioning (i), (ii)")
+def k_entry_bounds(rng: torch.Generator) -> Finding:
+    """Entries of K lie in [1 / (2 sqrt l_max), 1 / (2 sqrt l_min)] for the square root and in
+    [1 / l_max, 1 / l_min] for the logarithm.
+
+    Tested on: random spectra
+    """
     worst = 0.0
     for kappa in KAPPAS:
         lam = spectrum(500, 22, kappa, rng)
@@ -125,7 +182,37 @@ def _gradient_norm(f: SpectralFunction, C: Tensor, G: Tensor) -> Tensor:
     return torch.linalg.matrix_norm(grad)
 
 
-def _gradient_ratio(rng: torch.Generator) -> Finding:
+@claim("cor:gradient_bounds (i)")
+def gradient_bound_sqrt(rng: torch.Generator) -> Finding:
+    """A unit upstream gradient becomes at most 1 / (2 sqrt lambda_min) through the square root.
+
+    Tested on: autograd with random and steepest upstream gradients
+    """
+    return _gradient_bound(SQRT, "1 / (2 sqrt lambda_min)", 0.5, 0.5, rng)
+
+
+@claim("cor:gradient_bounds (ii)")
+def gradient_bound_log(rng: torch.Generator) -> Finding:
+    """A unit upstream gradient becomes at most 1 / lambda_min through the logarithm.
+
+    Tested on: the same
+    """
+    return _gradient_bound(LOG, "1 / lambda_min", 1.0, 1.0, rng)
+
+
+@claim("cor:gradient_bounds (last sentence)")
+def gradient_ratio(rng: torch.Generator) -> Finding:
+    """The gradient through the logarithm can be sqrt(kappa) / 2 times that through the square
+    root.
+
+    Tested on: steepest gradients at one kappa and three units of the signal
+
+    Counter-example: 1 x 1 matrix [10000], kappa 1: the log gradient is 0.0001, the sqrt
+    gradient 0.005, ratio 0.02 where 0.5 is printed
+
+    Instead: the ratio of the two bounds is 2 / sqrt(lambda_min): it depends on the unit of the
+    signal, not on kappa; for lambda_min above 4 the log gradient is the smaller one
+    """
     kappa = 100.0
     rows = {}
     for scale in (1e-2, 1.0, 1e4):
@@ -140,14 +227,19 @@ def _gradient_ratio(rng: torch.Generator) -> Finding:
         judge(as_printed, instead),
         f"kappa 100 throughout, printed {printed:g}; measured {shown}",
         {"ratio_by_smallest_eigenvalue": {f"{s:g}": r for s, r in rows.items()}},
-        counterexample="1 x 1 matrix [10000], kappa 1: the log gradient is 0.0001, the sqrt "
-        "gradient 0.005, ratio 0.02 where 0.5 is printed",
-        instead="the ratio of the two bounds is 2 / sqrt(lambda_min): it depends on the unit of "
-        "the signal, not on kappa; for lambda_min above 4 the log gradient is the smaller one",
     )
 
 
-def _backward_formula(rng: torch.Generator) -> Finding:
+@claim("prop:backward")
+def backward_formula(rng: torch.Generator) -> Finding:
+    """The gradient is V [K * (V'GV) + diag(f'(l_i) (V'GV)_ii)] V' with K_ii = f'(l_i).
+
+    Tested on: against central differences of the matrix function
+
+    Counter-example: 1 x 1 matrix [1], f = log: the derivative is 1, the formula gives 2
+
+    Instead: V (K * V'GV) V' alone: K already holds f' on its diagonal
+    """
     errors = {"printed": 0.0, "corrected": 0.0}
     for matrix_function, f in ((sqrtm, SQRT), (logm, LOG)):
         C = random_spd(20, 6, 50.0, rng)
@@ -156,7 +248,8 @@ def _backward_formula(rng: torch.Generator) -> Finding:
         eigenvalues, V = eigh(C)
         K, H = daleckii_krein(f, eigenvalues), V.mT @ G @ V
         doubled = torch.diag_embed((K * H).diagonal(dim1=-2, dim2=-1))
-        oracle = _central_difference(matrix_function, C, G)
+        # The directional derivative equals the gradient, since the map is self-adjoint.
+        oracle = (matrix_function(C + 1e-6 * G) - matrix_function(C - 1e-6 * G)) / 2e-6
         size = torch.linalg.matrix_norm(oracle)
         for name, inner in (("printed", K * H + doubled), ("corrected", K * H)):
             error = torch.linalg.matrix_norm(V @ inner @ V.mT - oracle) / size
@@ -166,83 +259,34 @@ def _backward_formula(rng: torch.Generator) -> Finding:
         f"against central differences: printed formula off by {errors['printed']:.0%}, without "
         f"the added diagonal by {errors['corrected']:.0e}",
         {"relative_error": errors},
-        counterexample="1 x 1 matrix [1], f = log: the derivative is 1, the formula gives 2",
-        instead="V (K * V'GV) V' alone: K already holds f' on its diagonal",
     )
 
 
-def _central_difference(
-    matrix_function: Callable[[Tensor], Tensor], C: Tensor, G: Tensor
-) -> Tensor:
-    """Directional derivative, which equals the gradient: the map is self-adjoint."""
-    h = 1e-6
-    return (matrix_function(C + h * G) - matrix_function(C - h * G)) / (2 * h)
+def conditioning_figure() -> Figure:
+    """Ratio of the largest to the smallest entry of K against kappa (the paper's Figure 2a)."""
+    from matplotlib.figure import Figure  # slow to import, and only drawing needs it
 
-
-CLAIMS = [
-    Claim(
-        "conditioning-sqrt",
-        "thm:grad_main, thm:K_conditioning (i)",
-        "The entries of K for the square root spread over a ratio of sqrt(kappa).",
-        "K of log-spaced spectra, kappa from 1 to 1e6",
-        lambda _: _conditioning(SQRT, 0.5),
-    ),
-    Claim(
-        "conditioning-log",
-        "thm:grad_main, thm:K_conditioning (ii)",
-        "The entries of K for the logarithm spread over a ratio of kappa.",
-        "the same",
-        lambda _: _conditioning(LOG, 1.0),
-    ),
-    Claim(
-        "conditioning-identity",
-        "thm:K_conditioning (iii)",
-        "All entries of K for the identity are 1.",
-        "the same",
-        lambda _: _conditioning(IDENTITY, 0.0),
-    ),
-    Claim(
-        "conditioning-name",
-        "thm:grad_main, thm:K_conditioning",
-        "sqrt(kappa) and kappa are the condition numbers of the matrices K.",
-        "singular values of K, and of the backward map as a 484 x 484 matrix",
-        _condition_number,
-    ),
-    Claim(
-        "k-entry-bounds",
-        "thm:K_conditioning (i), (ii)",
-        "Entries of K lie in [1 / (2 sqrt l_max), 1 / (2 sqrt l_min)] for the square root and in "
-        "[1 / l_max, 1 / l_min] for the logarithm.",
-        "random spectra",
-        _entry_bounds,
-    ),
-    Claim(
-        "gradient-bound-sqrt",
-        "cor:gradient_bounds (i)",
-        "A unit upstream gradient becomes at most 1 / (2 sqrt lambda_min) through the square root.",
-        "autograd with random and steepest upstream gradients",
-        lambda rng: _gradient_bound(SQRT, "1 / (2 sqrt lambda_min)", 0.5, 0.5, rng),
-    ),
-    Claim(
-        "gradient-bound-log",
-        "cor:gradient_bounds (ii)",
-        "A unit upstream gradient becomes at most 1 / lambda_min through the logarithm.",
-        "the same",
-        lambda rng: _gradient_bound(LOG, "1 / lambda_min", 1.0, 1.0, rng),
-    ),
-    Claim(
-        "gradient-ratio",
-        "cor:gradient_bounds (last sentence)",
-        "The gradient through the logarithm can be sqrt(kappa) / 2 times that through the square "
-        "root.",
-        "steepest gradients at one kappa and three units of the signal",
-        _gradient_ratio,
-    ),
-    Claim(
-        "backward-formula",
-        "prop:backward",
-        "The gradient is V [K * (V'GV) + diag(f'(l_i) (V'GV)_ii)] V' with K_ii = f'(l_i).",
-        "against central differences of the matrix function",
-        _backward_formula,
-    ),
-]
+    figure = Figure(figsize=(6.4, 4.2), layout="constrained")
+    axes = figure.add_subplot()
+    kappas = np.logspace(0, 6, 13)
+    for f, power, label, colour, marker in (
+        (LOG, 1.0, "Log-Euclidean: $\\kappa$", ORANGE, "s"),
+        (SQRT, 0.5, "BWSPD: $\\sqrt{\\kappa}$", BLUE, "o"),
+        (IDENTITY, 0.0, "Euclidean: 1", GREEN, "^"),
+    ):
+        axes.loglog(kappas, kappas**power, color=colour, lw=1)
+        measured = [entry_ratio(f, kappa) for kappa in kappas]
+        axes.loglog(kappas, measured, marker, color=colour, ms=5)
+        end = 10 ** (6 * power)
+        axes.annotate(
+            label, (1e6, end), (0, 9), textcoords="offset points", ha="right", color=colour
+        )
+    axes.axvspan(10, 100, color=GREY, alpha=0.12, lw=0)
+    axes.text(31.6, 1.2e5, "EEG, says\nthe paper", ha="center", va="top", color=GREY, fontsize=8)
+    axes.text(1.2, 2e6, "marks: measured\nlines: claimed\nd = 22", va="top", fontsize=8)
+    axes.set_ylim(0.4, 4e6)
+    axes.set_xlabel("condition number $\\kappa$ of the covariance matrix")
+    axes.set_ylabel("largest / smallest entry of $K$")
+    axes.set_title("How unevenly the backward pass scales gradients", fontsize=11)
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure

@@ -8,7 +8,7 @@ import pytest
 
 from spdtokens.paper.reproduce.page import make_paper_report, write_paper_report
 from tests.helpers.browser import CHROMIUM, Tab, browser
-from tests.paper.reproduce.made import made_folder
+from tests.paper.stand_ins import made_folder
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium: apt-get install chromium")
 WIDTHS = (400, 1280)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -7,47 +9,41 @@ from typer.testing import CliRunner
 
 from spdtokens.cli import app
 from spdtokens.evaluation.plan import Source
-from spdtokens.paper.reproduce import EXPERIMENTS, Extent, figures, training
-from spdtokens.paper.reproduce.drawn import is_drawn, read_drawn
-from spdtokens.paper.reproduce.figures import FIGURES
-from spdtokens.paper.reproduce.roles import BCI2A, MAMEM, ROLES
-from spdtokens.paper.reproduce.training import Watched
-from tests.paper.reproduce.small import signals, small_source
+from spdtokens.paper.reproduce import Extent, figures
+from spdtokens.paper.reproduce.experiments import BCI2A, MAMEM
+from spdtokens.paper.reproduce.figures import Watched, is_drawn, read_drawn
+from tests.paper.stand_ins import noise_source
 
 
 @pytest.fixture
 def source() -> Source:
-    return small_source()
+    return noise_source()
 
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three epochs, however long the paper trains."""
-    whole = training.Watched.train
-    monkeypatch.setattr(
-        training.Watched, "train", lambda self, seeds, epochs=3: whole(self, seeds, epochs)
-    )
+    whole = Watched.train
+    monkeypatch.setattr(Watched, "train", lambda self, seeds, epochs=3: whole(self, seeds, epochs))
 
 
-def test_the_parts_are_the_protocols(source: Source) -> None:
-    watched = Watched(MAMEM, "sim", 0, "log-euclidean", source)
-    assert {name: len(rows) for name, rows in watched.places.items()} == {
-        "train": 40,
-        "validation": 40,
-        "test": 40,
-    }
-    held = Watched(BCI2A, "sim", 0, "log-euclidean", source)  # its protocol does not validate
-    assert {name: len(rows) for name, rows in held.places.items()} == {
-        "train": 70,
-        "validation": 10,
-        "test": 40,
-    }
-    assert sorted(np.concatenate(list(held.places.values())).tolist()) == list(range(120))
+@pytest.mark.parametrize(
+    ("role", "sizes"),
+    # The protocol of BCI2a does not validate.
+    [(MAMEM, (40, 40, 40)), (BCI2A, (70, 10, 40))],
+    ids=lambda value: getattr(value, "name", None),
+)
+def test_the_parts_are_the_protocols(source: Source, role, sizes: tuple[int, ...]) -> None:
+    places = Watched.of(role, "sim", 0, "log-euclidean", source).places
+    assert tuple(len(places[part]) for part in ("train", "validation", "test")) == sizes
+    assert sorted(np.concatenate(list(places.values())).tolist()) == list(range(120))
 
 
 def test_nothing_is_learnt_from_the_test_trials(source: Source) -> None:
-    other = Source({role.sim: signals(role.sim, last=7.0) for role in ROLES})
-    one, two = (Watched(BCI2A, "sim", 0, "euclidean", s).train((1,), 2)[0] for s in (source, other))
+    one, two = (
+        Watched.of(BCI2A, "sim", 0, "euclidean", s).train((1,), 2)[0]
+        for s in (source, noise_source(last=7.0))
+    )
     for a, b in zip(one.model.parameters(), two.model.parameters(), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
     assert not np.array_equal(one.curves["test loss"], two.curves["test loss"])
@@ -61,9 +57,15 @@ def test_curves_of_three_parts_for_three_embeddings(source: Source) -> None:
         curves = [line for line in axes.lines if len(line.get_xdata()) == 3]
         assert len(curves) == 9
         assert {line.get_linestyle() for line in curves} == {"-", "--", ":"}
-    first = Watched(BCI2A, "sim", 0, "log-euclidean", source).train((42,))[0]
+    first = Watched.of(BCI2A, "sim", 0, "log-euclidean", source).train((42,))[0]
     drawn = figure.axes[0].lines[0].get_ydata()
     np.testing.assert_allclose(drawn, first.curves["train accuracy"])
+
+
+@pytest.mark.usefixtures("short")
+def test_convergence_has_a_line_and_a_range_for_each_embedding(source: Source) -> None:
+    (axes,) = figures.convergence(Extent(seeds=2), source).axes
+    assert len(axes.lines) == len(axes.collections) == 3
 
 
 @pytest.mark.usefixtures("short")
@@ -87,18 +89,7 @@ def test_token_spaces_show_every_trial_once(source: Source) -> None:
         assert sum(len(c.get_offsets()) for c in axes.collections) == 120
 
 
-def test_the_list_and_unknown_names(tmp_path) -> None:
-    runner = CliRunner()
-    shown = runner.invoke(app, ["reproduce", "--list"], env={"COLUMNS": "160"}).stdout
-    for name in (*EXPERIMENTS, *FIGURES, "efficiency", "theory"):
-        assert name in shown
-    result = runner.invoke(app, ["reproduce", "table-9", "--out", str(tmp_path / "new")])
-    assert result.exit_code == 1
-    assert "There is no 'table-9'" in result.stderr
-    assert not (tmp_path / "new").exists()
-
-
-def test_a_figure_is_written_once(tmp_path) -> None:
+def test_a_figure_is_written_once(tmp_path: Path) -> None:
     command = ["reproduce", "architecture", "--out", str(tmp_path)]
     first = CliRunner().invoke(app, command)
     assert first.exit_code == 0, first.output
@@ -114,6 +105,5 @@ def test_a_figure_is_written_once(tmp_path) -> None:
     assert "is there already" in again.stderr.replace("\n", " ")
     assert path.stat().st_mtime_ns == before
     assert not is_drawn(path, Extent.quick("sim"))  # of another extent
-    other = CliRunner().invoke(app, [*command, "--quick"])
-    assert other.exit_code == 0
+    assert CliRunner().invoke(app, [*command, "--quick"]).exit_code == 0
     assert is_drawn(path, Extent.quick("sim"))

@@ -1,0 +1,76 @@
+"""What the audit and the theory share: findings with verdicts, shown as a table and written."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from spdtokens._files import written_whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from rich.table import Table
+
+Finding = dict[str, Any]
+#: Every verdict of the audit and of the theory, and its colour in a terminal.
+COLOURS = {
+    "holds": "green",
+    "corrected": "yellow",
+    "fails": "red",
+    "does not hold": "red",
+    "cannot be both": "red",
+    "fits training size": "magenta",
+    "is something else": "yellow",
+    "undecided": "dim",
+}
+
+
+def tally(findings: Iterable[Finding], form: str = "{n} {verdict}") -> str:
+    """How many findings there are of each verdict: ``'12 holds, 3 fails'``."""
+    counts = Counter(finding["verdict"] for finding in findings)
+    return ", ".join(form.format(n=counts[v], verdict=v) for v in COLOURS if counts[v])
+
+
+def counterexample_and_truth(claim: Finding) -> dict[str, str]:
+    """What is said of a claim that does not hold as printed; nothing of one that does."""
+    found = {"counter-example": claim["counterexample"], "instead": claim["instead"]}
+    return {key: text for key, text in found.items() if text and claim["verdict"] != "holds"}
+
+
+def findings_table(title: str, findings: Sequence[Finding]) -> Table:
+    """One row per finding: what is printed, the verdict, what decides it."""
+    from rich.text import Text
+
+    from spdtokens._tables import table
+
+    rows = []
+    for one in findings:
+        if "claim" in one:
+            said, where = one["claim"], f"{one['source']}; tested on: {one['method']}"
+            right = Text(one["evidence"])
+            for label, text in counterexample_and_truth(one).items():
+                right.append(f"\n{label.replace('counter', 'smallest counter')}: ", "bold")
+                right.append(text)
+        else:
+            said, where = one["printed"], one["where"]
+            right = Text.assemble((one["expected"], "dim"), "\n", one["arithmetic"])
+        left = Text.assemble((one["id"], "bold"), "\n", said, "\n", (where, "dim"))
+        rows.append((left, Text(one["verdict"], COLOURS[one["verdict"]]), right))
+    headers = ("printed~", "verdict", "found~")
+    return table(headers, rows, title, tally(findings), show_lines=True, pad_edge=True)
+
+
+def write_findings(
+    folder: Path, file: str, content: Mapping[str, Any], figures: Mapping[str, Figure]
+) -> list[Path]:
+    """Write findings as JSON, and figures as PNG; returns their paths."""
+    written = [folder / file, *(folder / name for name in figures)]
+    with written_whole(written[0]) as path:
+        path.write_text(json.dumps(content, indent=2) + "\n")
+    for target, figure in zip(written[1:], figures.values(), strict=True):
+        with written_whole(target) as path:
+            figure.savefig(path, dpi=150)
+    return written

@@ -1,0 +1,366 @@
+"""Reproduced tables: as a table for every medium, as files, and read again from a folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from spdtokens import _tables
+from spdtokens._files import written_whole
+from spdtokens.errors import ReportError
+from spdtokens.evaluation.runs import RunResult, code_digest, origin
+from spdtokens.experiments.store import RunStore
+from spdtokens.paper.findings import counterexample_and_truth, tally
+from spdtokens.paper.reproduce.experiments import EXPERIMENTS
+from spdtokens.paper.reproduce.figures import FIGURES, Drawn, read_drawn
+from spdtokens.paper.reproduce.run import ScoreTable
+from spdtokens.paper.tables import paper_table
+from spdtokens.reporting.table import Cell, Table, to_latex, to_markdown
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+STORE = "runs.sqlite"
+#: Titles of the two tables that are not of accuracies.
+MEASURED = {
+    "efficiency": "Computational efficiency",
+    "theory": "Theory, tested numerically",
+}
+#: All that can be reproduced, in the order of the list.
+NAMES = (*EXPERIMENTS, *MEASURED, *FIGURES)
+MINUS = "\N{MINUS SIGN}"
+
+
+# Accuracies
+
+
+def percent(value: float) -> str:
+    """A score in percent, without the sign."""
+    return f"{100 * value:.1f}".replace("-", MINUS) if np.isfinite(value) else "-"
+
+
+def difference(value: float) -> str:
+    """A difference of scores in percent, with its sign."""
+    return ("+" if value > 0 else "") + percent(value)
+
+
+#: Columns of a table of accuracies: what a row of :attr:`ScoreTable.frame` shows in each.
+COLUMNS: dict[str, Callable[[Any], Cell]] = {
+    "row": lambda cell: Cell(cell.row),
+    "column": lambda cell: Cell(cell.column),
+    "train": lambda cell: Cell(percent(cell.train), cell.train),
+    "test": lambda cell: Cell(percent(cell.test), cell.test),
+    "±": lambda cell: Cell(percent(cell.std), cell.std),
+    f"train {MINUS} test": lambda cell: Cell(difference(cell.gap), cell.gap),
+    "reported": lambda cell: Cell(cell.reported.replace("+-", "±") or "-", cell.printed),
+    "nearer to": lambda cell: Cell(cell.nearer or "-"),
+    "runs": lambda cell: Cell(str(cell.n_runs), cell.n_runs),
+}
+#: Those that fit a terminal.
+IN_TERMINAL = ("row", "column", "train", "test", "±", "reported")
+
+
+def score_table(found: ScoreTable, columns: Sequence[str] = tuple(COLUMNS)) -> Table:
+    """One row per cell: train, test, and what the paper reports."""
+    rows = [[COLUMNS[name](cell) for name in columns] for cell in found.frame.itertuples()]
+    note = " ".join(filter(None, (found.extent.note, found.note)))
+    return Table(found.name, found.title, tuple(columns), rows, f"Accuracy in %. {note}")
+
+
+def wide_table(found: ScoreTable) -> Table:
+    """Rows and columns as in the paper, cells ``train / test ± std / reported``."""
+    rows, columns = (found.cells[key].unique() for key in ("row", "column"))
+    texts = {
+        (cell.row, cell.column): " / ".join(
+            (
+                percent(cell.train),
+                percent(cell.test) + (f" ± {percent(cell.std)}" if cell.std == cell.std else ""),
+                cell.reported.replace("+-", "±") or "-",
+            )
+        )
+        for cell in found.cells.itertuples()
+    }
+    cells = [[Cell(row), *(Cell(texts.get((row, c), "")) for c in columns)] for row in rows]
+    label = f"The paper's {found.label}." if found.label else ""
+    said = "Cells: train / test / reported, accuracy in %, ± over subjects or seeds."
+    note = " ".join(filter(None, (label, found.extent.note, found.note, said)))
+    return Table(found.name, found.title, ("", *columns), cells, note)
+
+
+# What models cost, and the theory
+
+#: The paper's models by our names, in its order.
+MODELS = {
+    "spdnet-paper": "SPDNet",
+    "eegnet": "EEGNet",
+    "shallownet": "ShallowNet",
+    "atcnet": "ATCNet",
+    "deepnet": "DeepNet",
+    "token-log-euclidean": "Log-Euc (Ours)",
+    "token-bures-wasserstein": "BWSPD-Transformer (Ours)",
+    "eeg-conformer": "EEG-Conformer",
+}
+#: Header, our key, how it is written, what one printed unit is, and the paper's column.
+_COSTS = (
+    ("parameters", "parameters", ",.0f", 1.0, "Params"),
+    ("MB", "size_megabytes", ".2f", 1.0, "Size"),
+    ("forward ms", "forward_milliseconds", ".2f", 1.0, "Forward"),
+    ("backward ms", "backward_milliseconds", ".2f", 1.0, "Backward"),
+    ("MFLOP", "flops_per_trial", ",.2f", 1e6, "FLOPs"),
+    ("training MB", "training_megabytes", ".1f", 1.0, "GPU"),
+    ("efficiency", "paper_efficiency", ".3g", 1.0, "Efficiency"),
+)
+
+
+def efficiency_table(rows: Sequence[Mapping[str, Any]], batch: int) -> Table:
+    """What every method costs, the paper's value behind ours.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        As :func:`spdtokens.bench.methods.bench_methods` gives them.
+    batch : int
+        Trials of a timed pass.
+    """
+    order = [*MODELS, *(row["name"] for row in rows if row["name"] not in MODELS)]
+    return Table(
+        "efficiency",
+        MEASURED["efficiency"],
+        ("method", *(cost[0] for cost in _COSTS)),
+        [
+            [Cell(row["name"]), *(_cost_cell(row, *cost[1:]) for cost in _COSTS)]
+            for row in sorted(rows, key=lambda row: order.index(row["name"]))
+        ],
+        note=f"Cells: ours / the paper's. Ours at the shape of BCI2a on this machine's processor, "
+        f"{batch} trials a pass; the paper's on an RTX 3090, its number of trials not said. Our "
+        "operations are those of one trial, without eigendecompositions; our memory for training "
+        "is weights, gradients, Adam's moments and activations. Efficiency: 1000 / (parameters x "
+        "MB x ms of the forward pass).",
+    )
+
+
+def _cost_cell(row: Mapping[str, Any], key: str, form: str, unit: float, column: str) -> Cell:
+    """Ours and the paper's; sorted by ours."""
+    value = row[key]
+    ours = "-" if value is None else format(value / unit, form)
+    printed = "-"
+    if row["name"] in MODELS:
+        cell = paper_table("efficiency").cell(MODELS[row["name"]], column)
+        printed = f"{float(cell.amount) / unit:{form}}" if unit != 1.0 else cell.text
+    return Cell(f"{ours} / {printed}", float("nan") if value is None else float(value))
+
+
+def theory_tables(findings: Sequence[dict[str, Any]]) -> list[Table]:
+    """The paper's table of properties with what we measured, and every claim with its verdict."""
+    words = {"counter-example": "Counter-example", "instead": "True instead"}
+    claims = []
+    for found in findings:
+        texts = counterexample_and_truth(found)
+        ours = ". ".join([found["evidence"], *(f"{words[k]}: {text}" for k, text in texts.items())])
+        mark = "" if found["verdict"] == "holds" else "best"
+        cells = [Cell(text) for text in (found["claim"], f"{ours}.", found["source"])]
+        claims.append([Cell(found["id"]), Cell(found["verdict"], mark=mark), *cells])
+    headers = ("claim", "verdict", "the paper", "ours", "where")
+    note = f"{len(claims)}: {tally(findings)}."
+    return [
+        _properties({found["id"]: found["numbers"] for found in findings}),
+        Table("theory-claims", "Claims of the theory", headers, claims, note),
+    ]
+
+
+def _properties(numbers: Mapping[str, Mapping[str, Any]]) -> Table:
+    """``tab:theory_comparison``, a measured number before each printed word."""
+    functions = {"BWSPD": "sqrt", "Log-Euclidean": "log", "Euclidean": "identity"}
+    names = ("bures_wasserstein", "log_euclidean", "euclidean")
+    paper = paper_table("theory")
+    cells: dict[str, list[Cell]] = {row: [Cell(row)] for row in paper.names}
+    for (column, f), name in zip(functions.items(), names, strict=True):
+        low, high = numbers["table-bilipschitz"]["own"][name]
+        entries = numbers["table-k-condition"]["entry_ratio"][f]["10000"]
+        power = round(numbers["table-gradient-bound"]["exponent"][f], 2) + 0  # no -0.00
+        off = numbers["table-distance"]["max_relative_difference"][name]
+        measured = (
+            f"round trip off by {numbers['table-injective']['round_trip_error'][name]:.0e}",
+            f"{low:.2f} to {high:.2f} of its own distance",
+            f"{entries:.4g} at kappa = 10000",
+            f"lambda_min to the {power:.2f}",
+            "see stability-clustered",
+            f"off by {off:.1g}",
+        )
+        for row, text in zip(cells, measured, strict=True):
+            cells[row].append(Cell(f"{text} / {paper.cell(row, column).text}"))
+    return Table(
+        "theory",
+        "Properties of the three embeddings",
+        ("property", *functions),
+        list(cells.values()),
+        note="Cells: measured / the paper's word. Distances of isometric tokens against each "
+        "embedding's own distance.",
+    )
+
+
+def measured_tables(content: Mapping[str, Any]) -> list[Table]:
+    """Tables of what was written to ``efficiency.json`` or ``theory.json``."""
+    if content["name"] == "efficiency":
+        return [efficiency_table(content["methods"], content["batch"])]
+    return theory_tables(content["claims"])
+
+
+def measured_content(name: str, command: str, **data: Any) -> dict[str, Any]:
+    """What ``NAME.json`` has: the measurements and where they come from."""
+    label = paper_table(name).label
+    about = {"name": name, "title": MEASURED[name], "label": label, "command": command}
+    return about | {"origin": origin()} | data
+
+
+# In a terminal and in files
+
+
+def in_terminal(found: Table) -> RichTable:
+    """For a terminal: where a cell has two values, one below the other; a row's name once."""
+    rows, last = [], ""
+    for row in found.rows:
+        texts = [cell.text.replace(" / ", "\n") for cell in row]
+        rows.append(["" if texts[0] == last else texts[0], *texts[1:]])
+        last = texts[0]
+    headers = [
+        f">{name}" if numeric else f"{name}~"
+        for name, numeric in zip(found.headers, found.numeric, strict=True)
+    ]
+    lines = any("\n" in text for row in rows for text in row)
+    made = _tables.table(headers, rows, found.title, found.note, show_lines=lines)
+    for column in made.columns:
+        column.overflow = "fold"
+    return made
+
+
+def write_tables(tables: Sequence[Table], content: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Write tables as ``NAME.md`` and ``NAME.tex``, and all about them as ``NAME.json``."""
+    texts = {
+        ".md": "\n".join(map(to_markdown, tables)),
+        ".tex": "\n".join(map(to_latex, tables)),
+        ".json": json.dumps(content, indent=2) + "\n",
+    }
+    written = [folder / f"{content['name']}{suffix}" for suffix in texts]
+    for path, text in zip(written, texts.values(), strict=True):
+        with written_whole(path) as temporary:
+            temporary.write_text(text, encoding="utf-8")
+    return written
+
+
+# Read again
+
+
+@dataclass(frozen=True)
+class Folder:
+    """What there is of the paper in a folder that ``spdtokens reproduce`` wrote to.
+
+    Attributes
+    ----------
+    path : Path
+    scores : list of ScoreTable
+    measured : dict of str to dict
+        Content of ``efficiency.json`` and ``theory.json``.
+    figures : dict of str to Drawn
+    runs : list of RunResult
+        All that the tables count.
+    """
+
+    path: Path
+    scores: list[ScoreTable]
+    measured: dict[str, dict[str, Any]]
+    figures: dict[str, Drawn]
+    runs: list[RunResult]
+
+    @property
+    def _made(self) -> dict[str, tuple[str, str | None]]:
+        """The command that makes each thing and the code that made it, by name."""
+        return {
+            **{found.name: (found.command, found.code) for found in self.scores},
+            **{
+                n: (found["command"], found["origin"]["code"]) for n, found in self.measured.items()
+            },
+            **{n: (found.command, found.origin["code"]) for n, found in self.figures.items()},
+        }
+
+    @property
+    def missing(self) -> list[str]:
+        """Names of what is not there."""
+        return [name for name in NAMES if name not in self._made]
+
+    @property
+    def commands(self) -> dict[str, str]:
+        """That make each thing again, by its name."""
+        where = f" --out {self.path}"
+        return {name: text + where if text else "" for name, (text, _) in self._made.items()}
+
+    @property
+    def foreign(self) -> list[str]:
+        """Names of what was made by other code than this."""
+        return [name for name, (_, code) in self._made.items() if code != code_digest()]
+
+
+def read_folder(path: Path) -> Folder:
+    """All that was reproduced into a folder.
+
+    Raises
+    ------
+    ReportError
+        If there is nothing, or a file that is not as it was written.
+    """
+    scores, measured, figures = _read(path, NAMES)
+    if not (scores or measured or figures):
+        raise ReportError(
+            f"{path} has nothing that spdtokens reproduce wrote: spdtokens reproduce all --quick "
+            f"--out {path}."
+        )
+    runs: dict[str, RunResult] = {}
+    if scores and (path / STORE).exists():
+        with RunStore(path / STORE) as store:
+            for code in dict.fromkeys(table.code for table in scores):
+                runs |= {run.spec.key: run for run in store.results(None, code)}
+    return Folder(path, scores, measured, figures, list(runs.values()))
+
+
+def check_folder(path: Path, new: Collection[str]) -> None:
+    """Refuse, before any work, a folder with files that no report could be made of.
+
+    Parameters
+    ----------
+    path : Path
+    new : collection of str
+        Names of what will be written anew, whatever there is now.
+    """
+    _read(path, [name for name in NAMES if name not in new])
+
+
+def _read(
+    path: Path, names: Collection[str]
+) -> tuple[list[ScoreTable], dict[str, dict[str, Any]], dict[str, Drawn]]:
+    def there(kind: Iterable[str], suffix: str) -> list[Path]:
+        files = [path / f"{name}{suffix}" for name in kind if name in names]
+        return [file for file in files if file.exists()]
+
+    def read(file: Path) -> Any:
+        try:
+            found = json.loads(file.read_text(encoding="utf-8"))
+            if file.stem in EXPERIMENTS:
+                return ScoreTable.from_dict(found)
+            needed = ("command", "origin", "methods" if file.stem == "efficiency" else "claims")
+            return found | {key: found[key] for key in needed}
+        except (KeyError, TypeError, ValueError) as error:
+            raise ReportError(
+                f"{file} was not written by this version of spdtokens reproduce: run spdtokens "
+                f"reproduce {file.stem} --out {file.parent} again."
+            ) from error
+
+    return (
+        [read(file) for file in there(EXPERIMENTS, ".json")],
+        {file.stem: read(file) for file in there(MEASURED, ".json")},
+        {file.stem: read_drawn(file) for file in there(FIGURES, ".png")},
+    )
