@@ -54,7 +54,7 @@ def reproduce(
     from spdtokens._files import output_folder
     from spdtokens.errors import StudyError
     from spdtokens.experiments.executors import InProcess, Processes
-    from spdtokens.experiments.progress import StudyBar
+    from spdtokens.experiments.run import StudyBar
     from spdtokens.experiments.store import RunStore
     from spdtokens.paper.reproduce import EXPERIMENTS, Extent, Reproduction, tables
     from spdtokens.paper.reproduce.figures import FIGURES

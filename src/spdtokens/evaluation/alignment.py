@@ -32,9 +32,9 @@ from spdtokens.geometry.alignment import (
     running_dispersions,
     running_references,
     stretch,
-    whitener,
 )
 from spdtokens.geometry.validation import check_finite, check_spd
+from spdtokens.runtime.tokens import inverse_root
 
 __all__ = [
     "ALIGNMENTS",
@@ -385,7 +385,7 @@ def _stacked(known: dict[str, Domain]) -> Domain:
 def _map(domain: Domain) -> tuple[Array, Array | None]:
     """``C -> (W C W)^power``, one for all trials or one for each: W and the power."""
     spread = domain.dispersion
-    return whitener(domain.reference), None if spread is None else spread**-0.5
+    return inverse_root(domain.reference), None if spread is None else spread**-0.5
 
 
 def _moved(C: Array, W: Array, power: Array | None) -> Array:

@@ -23,8 +23,8 @@ from spdtokens.classifiers.explain import electrode_info
 from spdtokens.evaluation.difference_plots import critical_difference, paired_differences
 from spdtokens.evaluation.metrics import METRICS
 from spdtokens.evaluation.runs import RunResult
-from spdtokens.evaluation.show import PERCENT
 from spdtokens.evaluation.statistics import rank_methods
+from spdtokens.evaluation.summary import PERCENT
 from spdtokens.reporting.decisions import MOST, Decision, Unexplained, told
 from spdtokens.reporting.tables import difference_text, metric_title, said
 

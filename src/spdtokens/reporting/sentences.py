@@ -7,9 +7,8 @@ import numpy as np
 from spdtokens._tables import counted
 from spdtokens.evaluation.metrics import METRICS
 from spdtokens.evaluation.protocols import ACCESS
-from spdtokens.evaluation.show import chance_said
 from spdtokens.evaluation.statistics import Comparison
-from spdtokens.evaluation.summary import Row, compare_methods
+from spdtokens.evaluation.summary import Row, chance_said, compare_methods
 from spdtokens.reporting.report import Facts
 from spdtokens.reporting.tables import gap_text, listed, p_text, said, winner
 
@@ -63,7 +62,7 @@ def _won(facts: Facts) -> str:
     spread = ""
     if np.isfinite(best.std):
         n = {"subjects": best.n_subjects, "seeds": best.n_seeds, "folds": best.n_folds}
-        over = best.spread_over
+        over = best.std_over
         spread = f" (standard deviation {gap_text(best.std, metric)} over {n[over]} {over})"
     equal = [r.method for r in facts.rows if r.score == best.score and r.leaky == best.leaky]
     name, trials = METRICS[metric].title, counted(best.n_test, "test trial")

@@ -14,8 +14,7 @@ from spdtokens._tables import counted
 from spdtokens.evaluation.metrics import METRICS
 from spdtokens.evaluation.protocols import ACCESS, PROTOCOLS
 from spdtokens.evaluation.runs import RunResult, as_text
-from spdtokens.evaluation.show import PERCENT, TESTS, chance_said, classes_said
-from spdtokens.evaluation.summary import Row
+from spdtokens.evaluation.summary import PERCENT, TESTS, Row, chance_said, classes_said
 from spdtokens.experiments.comparison import comparisons
 
 if TYPE_CHECKING:
@@ -210,7 +209,7 @@ def methods_table(facts: Facts) -> Table:
             _score(row.train_score, metric),
             _tested(row, best),
             _score(row.std, metric),
-            Cell(row.spread_over or "-"),
+            Cell(row.std_over or "-"),
             _score(row.chance, metric),
             _score(row.chance_bound, metric),
             Cell(str(row.n_test), row.n_test),

@@ -32,13 +32,18 @@ from spdtokens.paper.reproduce.tables import (
     score_table,
 )
 from spdtokens.paper.tables import paper_table
-from spdtokens.reporting.numbers import listed
-from spdtokens.reporting.page import bullets, contents, figures_of, prose, whole_page
-from spdtokens.reporting.picture import Group, Picture
-from spdtokens.reporting.provenance import origin_table
-from spdtokens.reporting.svg import drawing
-from spdtokens.reporting.table import Cell, Table, to_html
-from spdtokens.reporting.write import check_page_path
+from spdtokens.reporting.figures import Group, Picture
+from spdtokens.reporting.page import (
+    bullets,
+    check_page_path,
+    contents,
+    drawing,
+    figures_of,
+    prose,
+    to_html,
+    whole_page,
+)
+from spdtokens.reporting.tables import Cell, Table, listed, origin_table
 
 TITLE = "The paper's tables and figures, reproduced"
 

@@ -20,7 +20,7 @@ from spdtokens.paper.reproduce.experiments import EXPERIMENTS
 from spdtokens.paper.reproduce.figures import FIGURES, Drawn, read_drawn
 from spdtokens.paper.reproduce.run import ScoreTable
 from spdtokens.paper.tables import paper_table
-from spdtokens.reporting.table import Cell, Table, to_latex, to_markdown
+from spdtokens.reporting.tables import Cell, Table, to_latex, to_markdown
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
