@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from spdtokens.classifiers import classical
-from spdtokens.classifiers.augmented import AugmentedTrials
+from spdtokens.classifiers.classical import AugmentedTrials
 from spdtokens.errors import ModelError
 
 RAW = {"sfreq": 128.0}

@@ -11,7 +11,7 @@ from pyriemann.utils.mean import mean_riemann
 from scipy.linalg import block_diag
 from sklearn.base import clone
 
-from spdtokens.classifiers.manifold import NearestMean, TangentSpaces
+from spdtokens.classifiers.classical import NearestMean, TangentSpaces
 
 
 def matrices(seed: int, n: int = 24, tokens: int | None = None, classes: int = 3) -> tuple:

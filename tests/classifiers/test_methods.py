@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
@@ -15,12 +16,16 @@ from sklearn.base import BaseEstimator, clone
 
 from spdtokens import NetworkClassifier, TokenMLPClassifier, load_dataset, make_decoder
 from spdtokens._extras import how_to_install
+from spdtokens.classifiers import methods
 from spdtokens.classifiers.methods import METHODS, PRESETS, Method, Settings, get_method
+from spdtokens.classifiers.nn import SMALL, STANDARD
+from spdtokens.classifiers.nn.networks import SHAPES
 from spdtokens.datasets import Dataset, Recording
 from spdtokens.errors import MethodError, ModelError, SignalError, UserError
 from spdtokens.evaluation import Choice, evaluate
 from spdtokens.evaluation.estimators import steps_of, with_seed
 from spdtokens.evaluation.show import summary_table
+from spdtokens.geometry import EMBEDDINGS
 from spdtokens.preprocessing import resolve_bands
 from spdtokens.preprocessing.bands import BandSpec, check_band
 
@@ -138,6 +143,29 @@ def test_bad_input_is_refused(name: str) -> None:
 def test_seeds_differ(name: str) -> None:
     (one, test), (two, _) = fitted(name), fitted(name, seed=2)
     assert not np.array_equal(one.predict_proba(test.X), two.predict_proba(test.X))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_counts_for_tables_are_those_of_torch(name: str) -> None:
+    method = METHODS[name]
+    configs = {"BCI2a": STANDARD, "BCIcha": STANDARD, "MAMEM": SMALL}
+    if method.installed:
+        found = {key: method.parameters(SHAPES[key], config) for key, config in configs.items()}
+        assert found == (method.counts or dict.fromkeys(configs))
+
+
+def test_what_the_registry_repeats_agrees() -> None:
+    assert tuple(EMBEDDINGS) == tuple(methods.EMBEDDINGS)
+    small = dict(PRESETS["paper-small"])
+    assert small.pop("batch_size") == 32
+    assert replace(STANDARD, **small) == SMALL
+
+
+def test_the_registry_waits_for_no_library() -> None:
+    heavy = "{'torch', 'sklearn', 'scipy', 'mne', 'pyriemann', 'pandas', 'matplotlib'}"
+    code = f"import sys, spdtokens.classifiers.methods; print(*{heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
 
 
 def test_methods_say_where_they_do_not_apply() -> None:

@@ -26,7 +26,39 @@ Codes = NDArray[np.int64]
 EmbeddingSpec = str | list[str] | tuple[str, ...] | TokenEmbedding | None
 
 
-class TokenClassifier(ClassifierMixin, BaseEstimator):
+class DecidesByProbability(ClassifierMixin, BaseEstimator):
+    """Base of classifiers that have ``classes_`` and ``predict_proba``."""
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predict the most probable class of each trial.
+
+        Parameters
+        ----------
+        X : array, as for ``fit``
+
+        Returns
+        -------
+        y : ndarray, shape (n,)
+        """
+        probabilities = self.predict_proba(X)  # which refuses what is not fitted
+        return self.classes_[probabilities.argmax(1)]
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Compute decision values: logarithms of probabilities, up to a constant per trial.
+
+        Parameters
+        ----------
+        X : array, as for ``fit``
+
+        Returns
+        -------
+        values : ndarray, shape (n, classes), or (n,) for two classes
+        """
+        logs = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
+        return as_decisions(logs)
+
+
+class TokenClassifier(DecidesByProbability):
     """Base of the classifiers whose first layer is an embedding.
 
     Subclasses have the parameter ``embedding``: what :class:`TokenEmbedding` takes, one of these
@@ -83,20 +115,6 @@ class TokenClassifier(ClassifierMixin, BaseEstimator):
 
     embedding_: TokenEmbedding | None
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predict the most probable class of each trial.
-
-        Parameters
-        ----------
-        X : array, as for ``fit``
-
-        Returns
-        -------
-        y : ndarray, shape (n,)
-        """
-        probabilities = self.predict_proba(X)  # which refuses what is not fitted
-        return self.classes_[probabilities.argmax(1)]
-
     def predict_proba(self, X: ArrayLike) -> Array:
         """Predict class probabilities.
 
@@ -111,20 +129,6 @@ class TokenClassifier(ClassifierMixin, BaseEstimator):
         """
         scores = self.decision_function(X)  # subclasses override this or that
         return softmax(scores if scores.ndim == 2 else np.stack([0 * scores, scores], 1), axis=1)
-
-    def decision_function(self, X: ArrayLike) -> Array:
-        """Compute decision values: logarithms of probabilities, up to a constant per trial.
-
-        Parameters
-        ----------
-        X : array, as for ``fit``
-
-        Returns
-        -------
-        values : ndarray, shape (n, classes), or (n,) for two classes
-        """
-        logs = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
-        return as_decisions(logs)
 
 
 def shared_out(pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -197,6 +201,18 @@ def encode(y: ArrayLike, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """
     classes, codes = np.unique(as_labels(y, n, ModelError), return_inverse=True)
     return classes, codes.astype(np.int64)
+
+
+def coded(y: ArrayLike, classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Labels of validation trials as numbers of the classes trained on."""
+    y = np.asarray(y)
+    known = np.isin(y, classes)
+    if not known.all():
+        raise ModelError(
+            f"Validation trials are of class {y[~known][0]}, which is not among the classes to "
+            "train on."
+        )
+    return np.searchsorted(classes, y)
 
 
 def seed_of(random_state: Any) -> int:

@@ -80,7 +80,7 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a model on own recordings, after measuring honestly how well that works."""
-    from spdtokens.classifiers.nn.progress import TrainingBars
+    from spdtokens.classifiers.nn.recipe import TrainingBars
     from spdtokens.evaluation.show import summary_table
     from spdtokens.inference import train as trained_on
     from spdtokens.inference.training import check_model_path

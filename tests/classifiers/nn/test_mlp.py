@@ -40,5 +40,5 @@ def test_forward_equals_a_plain_stack() -> None:
 
 
 def test_bad_shapes_are_refused() -> None:
-    with pytest.raises(ModelError, match="classes at least 2"):
+    with pytest.raises(ModelError, match="n_classes"):
         SPDTokenMLP(5, 2, 1)

@@ -161,7 +161,7 @@ def test_several_embeddings_are_refused() -> None:
     X = trials()
     made = parts(X)
     several = TokenEmbedding(["euclidean", "log_euclidean"]).fit(made.matrices(X))
-    with pytest.raises(ModelError, match="2 embeddings of each matrix, and a module has one"):
+    with pytest.raises(ModelError, match="euclidean"):
         TrialTransformer.from_parts(made.filterbank, several, module_of(made).network)
 
 
@@ -222,23 +222,23 @@ def test_a_reference_is_saved_and_stays_exact_in_half_precision() -> None:
 
 
 def test_affine_invariant_needs_a_reference_of_the_right_shape() -> None:
-    with pytest.raises(ModelError, match=r"needs a reference .*from_parts"):
+    with pytest.raises(ModelError, match="affine_invariant"):
         TrialTransformer(4, 2, embedding="affine_invariant")
     fitted = get_embedding("affine_invariant").fit(random_spd(5, 3, 4))
     assert TrialTransformer(4, 2, n_tokens=3, embedding=fitted, config=TINY)(
         random_spd(6, 3, 4)
     ).shape == (6, 2)
-    with pytest.raises(ModelError, match=r"shape \(3, 4, 4\), but the module has 1 tokens"):
-        TrialTransformer(4, 2, embedding=fitted)
+    with pytest.raises(ValueError, match="fitted to 3 tokens"):
+        TrialTransformer(4, 2, embedding=fitted, config=TINY)(random_spd(6, 4))
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"filtering": "causal"}, "filtering='causal', through which no gradient"),
-        ({"estimator": "oas"}, "estimator='oas', through which no gradient"),
-        ({"estimator": "xdawn"}, "estimator='xdawn', through which no gradient"),
-        ({"decimate": True}, "decimate=True, through which no gradient"),
+        ({"filtering": "causal"}, "filtering='causal'"),
+        ({"estimator": "oas"}, "estimator='oas'"),
+        ({"estimator": "xdawn"}, "estimator='xdawn'"),
+        ({"decimate": True}, "decimate=True"),
         ({"delays": (0.1,)}, "delays"),
     ],
 )
@@ -254,8 +254,9 @@ def test_parts_that_do_not_fit() -> None:
         TrialTransformer.from_parts(clone(made.filterbank), made.embedding, network)
     with pytest.raises(NotFittedError):
         TrialTransformer.from_parts(made.filterbank, clone(made.embedding), network)
-    with pytest.raises(ModelError, match="takes 2 tokens of 10 features, but the trials give 3"):
-        TrialTransformer.from_parts(made.filterbank, made.embedding, network)
+    module = TrialTransformer.from_parts(made.filterbank, made.embedding, network)
+    with pytest.raises(ModelError, match=r"Expected tokens of shape \(n, 2, 10\)"):
+        module(torch.from_numpy(trials()))
 
 
 @pytest.mark.parametrize(
@@ -263,14 +264,9 @@ def test_parts_that_do_not_fit() -> None:
     [
         ({"n_outputs": 2}, ModelError, "n_chans is needed"),
         ({"n_chans": 4}, ModelError, "n_outputs is needed"),
-        ({"n_chans": 4, "n_outputs": 2, "n_times": 300}, ModelError, "4 x 300 hold raw.*sfreq"),
-        ({"n_chans": 4, "n_outputs": 2, "sfreq": 100.0}, ModelError, "pass n_times"),
-        ({"n_chans": 4, "n_outputs": 2, "chs_info": [{}] * 5}, ModelError, "n_chans=4.*has 5"),
-        (
-            {"n_chans": 4, "n_outputs": 2, "n_times": 300, "sfreq": 100.0, "n_tokens": 3},
-            ModelError,
-            "n_tokens=3 .* has 1",
-        ),
+        ({"n_chans": 4, "n_outputs": 2, "n_times": 300}, ModelError, "sfreq"),
+        ({"n_chans": 4, "n_outputs": 2, "sfreq": 100.0}, ModelError, "n_times"),
+        ({"n_chans": 4, "n_outputs": 2, "scale": 0.0}, ModelError, "scale"),
         (
             {"n_chans": 4, "n_outputs": 2, "n_times": 300, "sfreq": 60.0, "bands": [(4, 40)]},
             SignalError,

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 
 from spdtokens._extras import how_to_install
-from spdtokens.classifiers.nn.tsmnet import TSMNet
+from spdtokens.classifiers.nn.spdnet import TSMNet
 from tests.matrices import generator
 
 pytest.importorskip("spd_learn", reason=f"needs {how_to_install('baselines')}")

@@ -8,8 +8,7 @@ from decimal import Decimal
 import torch
 from torch import nn
 
-from spdtokens.classifiers.nn.raw import ATCNet, EEGNet
-from spdtokens.classifiers.nn.raw.base import MultiHead
+from spdtokens.classifiers.nn.convolutional import ATCNet, EEGNet, MultiHead
 from spdtokens.paper.audit.check import Check, Outcome, Paper, half_step, judge, rounds_to
 
 SETUP = "app:implementation_details"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 
 CASES = [
     *[("EEGNet", i) for i in range(6)],
@@ -26,7 +26,7 @@ CASES = [
 def results() -> dict[str, dict[str, float]]:
     """Answers of the script, run apart: it hides moabb, beside which braindecode 0.8 fails."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.classifiers.nn.raw.braindecode_logits"],
+        [sys.executable, "-m", "tests.classifiers.nn.braindecode_logits"],
         cwd=ROOT,
         input=json.dumps(CASES),
         capture_output=True,

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from spdtokens._extras import how_to_install, is_installed
-from spdtokens.classifiers.nn.raw import (
+from spdtokens.classifiers.nn.convolutional import (
     ATCNet,
     DeepNet,
     EEGConformer,
@@ -19,11 +19,11 @@ from spdtokens.classifiers.nn.raw import (
     RawTransformer,
     ShallowNet,
 )
-from spdtokens.classifiers.nn.tsmnet import TSMNet
+from spdtokens.classifiers.nn.spdnet import TSMNet
 from spdtokens.errors import ModelError
 
 # Channels, classes, samples, Hz; then the parameters, of which those of the first five networks
-# are braindecode's wherever tests/classifiers/nn/raw/test_braindecode.py compares them.
+# are braindecode's wherever tests/classifiers/nn/test_braindecode.py compares them.
 SHAPES = [
     (22, 4, 438, 125),
     (56, 2, 160, 128),
