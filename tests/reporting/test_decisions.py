@@ -17,7 +17,7 @@ from spdtokens.experiments.store import RunStore
 from spdtokens.reporting.decisions import Decision, Unexplained, decisions
 from spdtokens.reporting.refit import refit
 from spdtokens.reporting.report import Report, make_report
-from tests.classifiers.explain.planted import CHANNEL, SFREQ, planted_trials
+from tests.classifiers.test_explain import CHANNEL, SFREQ, planted_trials
 
 CHANNELS = ("FC3", "FC4", "C3", "Cz", "C4", "POz")
 MANY, ONE, LAST = "token-log-euclidean-multiband", "token-bures-wasserstein", "prototypes"

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from spdtokens.classifiers.nn import convolutional
-from tests.classifiers.nn.test_convolutional import SHAPES
+from tests.classifiers.nn.test_networks import SHAPES
 
 #: For each network: braindecode's name of it, its options, and our options that match.
 THEIRS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
