@@ -107,14 +107,14 @@ def test_augmented_trials() -> None:
     np.testing.assert_array_equal(made[:, 3:6], X[..., 2:8])
     np.testing.assert_array_equal(made[:, 6:9], X[..., 4:10])
     np.testing.assert_array_equal(AugmentedTrials(order=1).fit_transform(X), X)
-    with pytest.raises(ModelError, match="10 samples are too short for 4 copies 3 samples apart"):
+    with pytest.raises(ModelError, match=r"10 samples .*4 copies"):
         AugmentedTrials(order=4, lag=3).fit(X)
     with pytest.raises(ModelError, match="at least 1"):
         AugmentedTrials(order=0).fit(X)
 
 
 def test_augmented_covariance_needs_signals() -> None:
-    with pytest.raises(ModelError, match="needs them and sfreq"):
+    with pytest.raises(ModelError, match="sfreq"):
         classical.acm_ts_svm()
 
 

@@ -143,12 +143,12 @@ def test_covariances_are_explained_as_they_are_given(model: DecodingPipeline) ->
 
 def test_what_cannot_be_explained_is_refused(model: DecodingPipeline, tmp_path: Path) -> None:
     X, y = planted_trials(12)
-    with pytest.raises(ReportError, match="12 trials but labels of shape"):
+    with pytest.raises(ReportError, match="12 trials"):
         channel_importance(model, X, y[:3])
     with pytest.raises(ReportError, match="LogisticRegression"):
         channel_importance(LogisticRegression(), X)
     prototypes = fitted({"estimator": "xdawn", "n_filters": 1}, epochs=1)
-    with pytest.raises(ReportError, match="estimator='sample' to see channels"):
+    with pytest.raises(ReportError, match="xdawn"):
         channel_importance(prototypes, X)
     with pytest.raises(ReportError, match="delays"):
         channel_importance(fitted({"delays": (0.1,)}, epochs=1), X)
@@ -159,12 +159,12 @@ def test_what_cannot_be_explained_is_refused(model: DecodingPipeline, tmp_path: 
     for explain in (channel_importance, band_attention):
         with pytest.raises(ReportError, match="model file"):
             explain(load_pipeline(tmp_path / "model.spdt"), X)
-    with pytest.raises(ReportError, match="in these 1 trials"):
+    with pytest.raises(ReportError, match="1 trials"):
         channel_importance(model, X[:1])
     deaf = copy.deepcopy(model)
     with torch.no_grad():
         deaf["classifier"].networks_[0].head.weight.zero_()
-    with pytest.raises(ReportError, match="moves the scores of the model"):
+    with pytest.raises(ReportError, match="12 trials"):
         channel_importance(deaf, X)
 
 
@@ -176,7 +176,7 @@ def test_the_discriminant_is_explained_too() -> None:
     share = channel_importance(model, test)
     assert share.shape == (len(BANDS), CHANNELS)
     assert np.unravel_index(share.argmax(), share.shape) == (BAND, CHANNEL)
-    with pytest.raises(ReportError, match="tokens do not attend"):
+    with pytest.raises(ReportError, match="TokenDiscriminantClassifier"):
         band_attention(model, test)
     potentials = make_decoder("erp", sfreq=SFREQ).set_params(filterbank__n_filters=1).fit(X, y)
     with pytest.raises(ReportError, match="most rows"):
@@ -232,7 +232,7 @@ def test_it_is_the_mean_of_what_the_network_uses(
 
 
 def test_one_token_has_nothing_to_attend_to() -> None:
-    with pytest.raises(ReportError, match="Use several bands"):
+    with pytest.raises(ReportError, match="one token"):
         band_attention(attending(bands="broadband"), planted_trials(4)[0])
 
 

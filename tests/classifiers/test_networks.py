@@ -63,7 +63,7 @@ def test_held_back_trials_are_told() -> None:
 
 def test_a_class_that_is_not_trained_on_cannot_validate() -> None:
     X, y = trials(24, 0)
-    with pytest.raises(ModelError, match="of class up, which is not among"):
+    with pytest.raises(ModelError, match="class up"):
         classifier().fit(X, y, validation=(X[:2], ["left", "up"]))
 
 
@@ -119,7 +119,7 @@ def test_the_seed_decides() -> None:
 
 def test_what_cannot_be_trained_is_refused() -> None:
     (X, y), (C, _) = trials(24, 0), matrices(24, 0)
-    with pytest.raises(ModelError, match="no network 'alexnet'"):
+    with pytest.raises(ModelError, match="alexnet"):
         NetworkClassifier("alexnet").fit(X, y)
     with pytest.raises(ModelError, match="pass sfreq"):
         NetworkClassifier("eegnet").fit(X, y)
@@ -133,7 +133,7 @@ def test_what_cannot_be_trained_is_refused() -> None:
         spdnet().fit(C, y[:-1])
     fitted = spdnet().fit(C, y)
     for wrong in (np.stack([C, C], axis=1), C[..., :3, :3]):
-        with pytest.raises(ModelError, match=r"Fitted to trials of shape \(1, 4, 4\)"):
+        with pytest.raises(ModelError, match=r"\(1, 4, 4\)"):
             fitted.predict(wrong)
     with pytest.raises(ModelError, match="several bands"):
         spdnet().fit(np.stack([C, C], axis=1), y)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,9 +16,11 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from spdtokens._labels import as_groups, as_labels
-from spdtokens.classifiers.nn.engine import RunPlan
 from spdtokens.errors import ModelError
 from spdtokens.geometry.tokens import TokenEmbedding, as_matrices, matrix_tags
+
+if TYPE_CHECKING:
+    from spdtokens.classifiers.nn.engine import RunPlan
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -26,7 +28,7 @@ Codes = NDArray[np.int64]
 EmbeddingSpec = str | list[str] | tuple[str, ...] | TokenEmbedding | None
 
 
-class DecidesByProbability(ClassifierMixin, BaseEstimator):
+class ProbabilisticClassifier(ClassifierMixin, BaseEstimator):
     """Base of classifiers that have ``classes_`` and ``predict_proba``."""
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -58,7 +60,7 @@ class DecidesByProbability(ClassifierMixin, BaseEstimator):
         return as_decisions(logs)
 
 
-class TokenClassifier(DecidesByProbability):
+class TokenClassifier(ProbabilisticClassifier):
     """Base of the classifiers whose first layer is an embedding.
 
     Subclasses have the parameter ``embedding``: what :class:`TokenEmbedding` takes, one of these
@@ -231,6 +233,8 @@ def held_back(
 
     Groups are never split; without groups every class is represented.
     """
+    from spdtokens.classifiers.nn.engine import RunPlan  # here, for those without networks
+
     everything = np.arange(len(codes))
     groups = as_groups(groups, len(codes), ModelError)
     if share is None:

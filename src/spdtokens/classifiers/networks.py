@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from spdtokens._extras import how_to_install, is_installed
-from spdtokens.classifiers.base import DecidesByProbability, coded, encode, held_back, seed_of
+from spdtokens.classifiers.base import ProbabilisticClassifier, coded, encode, held_back, seed_of
 from spdtokens.classifiers.nn.engine import (
     EVALUATED_AT_ONCE,
     Curves,
@@ -40,7 +40,7 @@ from spdtokens.preprocessing.checks import as_trials
 from spdtokens.runtime.threads import one_thread
 
 
-class NetworkClassifier(DecidesByProbability):
+class NetworkClassifier(ProbabilisticClassifier):
     """Train and apply a network of the comparison.
 
     SPD networks take matrices, so :class:`FilterBankCovariances` goes before them; networks on raw

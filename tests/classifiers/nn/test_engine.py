@@ -196,12 +196,12 @@ def test_a_foreign_or_broken_checkpoint_is_refused(tmp_path: Path) -> None:
     pool, file = make_pool(), tmp_path / "training.npz"
     plans = [RunPlan(1, np.arange(60))]
     train_runs(transformer(), pool, plans, RECIPE, checkpoint=file)
-    with pytest.raises(ModelError, match="belongs to another training"):
+    with pytest.raises(ModelError, match=file.name):
         train_runs(transformer(), pool, [RunPlan(2, np.arange(60))], RECIPE, checkpoint=file)
-    with pytest.raises(ModelError, match="belongs to another training"):
+    with pytest.raises(ModelError, match=file.name):
         train_runs(transformer(n_heads=2), pool, plans, RECIPE, checkpoint=file)
     file.write_bytes(file.read_bytes()[:1000])
-    with pytest.raises(ModelError, match="cannot be read as a checkpoint"):
+    with pytest.raises(ModelError, match=file.name):
         train_runs(transformer(), pool, plans, RECIPE, checkpoint=file)
     for wrong in (tmp_path / "training.pt", tmp_path / "no" / "t.npz"):
         with pytest.raises(ModelError, match=wrong.name):
@@ -255,11 +255,11 @@ def test_runaway_training_is_reported() -> None:
 @pytest.mark.parametrize(
     ("plan", "recipe", "message"),
     [
-        (RunPlan(1, np.arange(0)), RECIPE, "has no train trials"),
-        (RunPlan(1, np.arange(0, 90, 3)), RECIPE, "no training trials of class 1, 2"),
-        (RunPlan(1, np.arange(60), np.arange(59, 90)), RECIPE, r"trains on: \[59\]"),
-        (RunPlan(1, np.arange(60)), replace(RECIPE, keep="best"), "choose by validation trials"),
-        (RunPlan(1, np.arange(60)), replace(RECIPE, batch_size=1), "BN-Embed cannot train on them"),
+        (RunPlan(1, np.arange(0)), RECIPE, "Run 0"),
+        (RunPlan(1, np.arange(0, 90, 3)), RECIPE, "1, 2"),
+        (RunPlan(1, np.arange(60), np.arange(59, 90)), RECIPE, "59"),
+        (RunPlan(1, np.arange(60)), replace(RECIPE, keep="best"), "validation"),
+        (RunPlan(1, np.arange(60)), replace(RECIPE, batch_size=1), "batch_size"),
     ],
 )
 def test_plans_that_cannot_be_trained_are_refused(plan, recipe, message) -> None:
@@ -269,9 +269,9 @@ def test_plans_that_cannot_be_trained_are_refused(plan, recipe, message) -> None
 
 def test_runs_must_go_together() -> None:
     plans = [RunPlan(1, np.arange(60)), RunPlan(2, np.arange(60), np.arange(60, 90))]
-    with pytest.raises(ModelError, match="runs trained together have the same ones"):
+    with pytest.raises(ModelError, match=r"Run 1 .*validation"):
         train_runs(transformer(), make_pool(), plans, RECIPE)
-    with pytest.raises(ModelError, match="no runs to train"):
+    with pytest.raises(ModelError, match="no runs"):
         train_runs(transformer(), make_pool(), [], RECIPE)
 
 

@@ -150,7 +150,7 @@ def test_initial_weights_have_torchs_spread() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"n_heads": 3}, "n_heads=3 does not divide d_model=128.* Heads that fit: 1, 2, 4"),
+        ({"n_heads": 3}, "n_heads=3 .*1, 2, 4"),
         ({"d_model": 0}, "d_model"),
         ({"n_layers": 1.5}, "n_layers"),
         ({"dropout": 1.0}, "dropout"),
@@ -164,16 +164,14 @@ def test_bad_configurations_are_refused(change, message) -> None:
 
 def test_bad_input_is_refused() -> None:
     model = SPDTokenTransformer(10, 2, 2, TINY)
-    with pytest.raises(
-        ModelError, match=r"Expected tokens of shape \(n, 2, 10\), got \(4, 3, 10\)"
-    ):
+    with pytest.raises(ModelError, match=r"\(n, 2, 10\).*\(4, 3, 10\)"):
         model(torch.randn(4, 3, 10))
     with pytest.raises(ModelError, match="n_classes"):
         SPDTokenTransformer(10, 2, 1, TINY)
     with pytest.raises(ModelError, match="n_features"):
         SPDTokenTransformer(0, 2, 2, TINY)
     single = SPDTokenTransformer(10, 1, 2, TINY)
-    with pytest.raises(ModelError, match="batch of one trial with one token has no variance"):
+    with pytest.raises(ModelError, match="BN-Embed"):
         single(torch.randn(1, 1, 10))
     assert single.eval()(torch.randn(1, 1, 10)).shape == (1, 2)
 

@@ -257,15 +257,15 @@ def test_parts_that_do_not_fit() -> None:
     with pytest.raises(NotFittedError):
         TrialTransformer.from_parts(made.filterbank, clone(made.embedding), network)
     module = TrialTransformer.from_parts(made.filterbank, made.embedding, network)
-    with pytest.raises(ModelError, match=r"Expected tokens of shape \(n, 2, 10\)"):
+    with pytest.raises(ModelError, match=r"\(n, 2, 10\)"):
         module(torch.from_numpy(trials()))
 
 
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"n_outputs": 2}, ModelError, "n_chans is needed"),
-        ({"n_chans": 4}, ModelError, "n_outputs is needed"),
+        ({"n_outputs": 2}, ModelError, "n_chans"),
+        ({"n_chans": 4}, ModelError, "n_outputs"),
         ({"n_chans": 4, "n_outputs": 2, "n_times": 300}, ModelError, "sfreq"),
         ({"n_chans": 4, "n_outputs": 2, "sfreq": 100.0}, ModelError, "n_times"),
         ({"n_chans": 4, "n_outputs": 2, "scale": 0.0}, ModelError, "scale"),

@@ -509,36 +509,29 @@ def check_plans(plans: Sequence[RunPlan], pool: Pool, recipe: Recipe, n_classes:
     """
     if not plans:
         raise ModelError("There are no runs to train.")
-    names = set(plans[0].parts())
+    names, labels = sorted(plans[0].parts()), pool.labels.numpy(force=True)
     for number, plan in enumerate(plans):
-        where = f"Run {number} (seed {plan.seed})"
-        if set(plan.parts()) != names:
-            raise ModelError(
-                f"{where} has the parts {sorted(plan.parts())}, the first run {sorted(names)}: "
-                "runs trained together have the same ones."
-            )
-        for name, index in plan.parts().items():
-            if len(index) == 0:
-                raise ModelError(f"{where} has no {name} trials.")
-        if recipe.needs_validation and plan.validation is None:
-            raise ModelError(
-                f"{where}: keep='best' and patience choose by validation trials, and none are "
-                "given. Hold some training trials back."
-            )
-        if plan.validation is not None:
-            shared = np.intersect1d(plan.train, plan.validation)
-            if len(shared):
-                raise ModelError(
-                    f"{where} validates on trials it trains on: {shared[:5].tolist()}."
-                )
-        trained_on = np.bincount(pool.labels.numpy(force=True)[plan.train], minlength=n_classes)
-        missing = np.flatnonzero(trained_on == 0)
-        if len(missing):
-            raise ModelError(
-                f"{where} has no training trials of class {', '.join(map(str, missing))}: the "
-                "network could never learn to predict it. Train on trials of every class, or "
-                "leave the class out."
-            )
+        parts = plan.parts()
+        empty = [name for name, index in parts.items() if not len(index)]
+        missing = np.setdiff1d(np.arange(n_classes), labels[plan.train]).tolist()
+        shared = np.intersect1d(plan.train, parts.get("validation", [])).tolist()
+        for wrong, what in (
+            (sorted(parts) != names, f"has the parts {sorted(parts)}, the first run {names}"),
+            (empty, f"has no {', '.join(empty)} trials"),
+            (
+                recipe.needs_validation and plan.validation is None,
+                "has no validation trials, by which keep='best' and patience choose: hold some "
+                "training trials back",
+            ),
+            (shared, f"validates on trials it trains on: {shared[:5]}"),
+            (
+                missing,
+                f"has no training trials of class {', '.join(map(str, missing))}, which the "
+                "network could never learn: train on trials of every class, or leave it out",
+            ),
+        ):
+            if wrong:
+                raise ModelError(f"Run {number} (seed {plan.seed}) {what}.")
 
 
 def _fingerprint(

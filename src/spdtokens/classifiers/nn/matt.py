@@ -9,6 +9,7 @@ NeurIPS 2022.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -200,10 +201,8 @@ class MAtt(nn.Module):
 
     def _first_norm(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Factor and constant (n_spatial,) of the norm of ``weight @ x``, the bias included."""
-        norm, weight, bias = self.norm1, self.spatial.weight[..., 0], self.spatial.bias
-        assert bias is not None
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
+        norm: Any = self.norm1  # of whose statistics torch says that they may be None
+        weight, bias = self.spatial.weight[..., 0], cast("Tensor", self.spatial.bias)
         if self.training:
             n = x.shape[0] * x.shape[2]
             centre = x.mean((0, 2))
@@ -212,8 +211,6 @@ class MAtt(nn.Module):
             mean = weight @ centre + bias
             var = ((weight @ covariance) * weight).sum(1)
             with torch.no_grad():
-                assert norm.num_batches_tracked is not None
-                assert norm.momentum is not None
                 norm.num_batches_tracked.add_(1)
                 norm.running_mean.lerp_(mean, norm.momentum)
                 norm.running_var.lerp_(var * (n / (n - 1)), norm.momentum)
