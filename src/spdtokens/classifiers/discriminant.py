@@ -150,7 +150,9 @@ class TokenDiscriminantClassifier(TokenClassifier):
             groups = None if groups is None else groups[kept]
             if refit is not None:
                 refit = partial(_refit_among, kept, refit)
-        few = are_few(len(C), C.shape[-1])
+        # With no more trials than rows, filters of classes can tell any training trials apart, and
+        # every direction that gains may change is one less to tell classes by.
+        few = len(C) <= C.shape[-1]
         embedding = self._embedding(few)
         self.embedding_ = None if embedding is None else embedding.fit_matrices(C, codes)
         tokens = self._tokens_of(C)
@@ -264,15 +266,6 @@ def _refit_among(
 ) -> Iterable[Array]:
     """What ``refit`` gives for the trials ``kept``, from folds of these."""
     return (C[kept] for C in refit([(kept[train], kept[test]) for train, test in folds]))
-
-
-def are_few(n_trials: int, n_rows: int) -> bool:
-    """Whether trials are too few for filters of classes, and to give directions away for gains.
-
-    With no more trials than rows, filters can tell any training trials apart, and every
-    direction that gains may change is one less to tell classes by.
-    """
-    return n_trials <= n_rows
 
 
 def gain_drift(embedding: TokenEmbedding, middle: Array, gain: float, channel_gain: float) -> Array:
