@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -304,23 +304,12 @@ def train_module(
         module = build().to(inputs.device)
         optimizer = _optimizer(module, recipe)
         for epoch in range(1, recipe.epochs + 1):
-            order = streams.order.permutation(plan.train)
-            for part, index in (
-                {"train": order} | {p: parts[p] for p in parts if p != "train"}
-            ).items():
-                training = part == "train"
-                found = _epoch(
-                    module,
-                    inputs,
-                    labels,
-                    torch.from_numpy(index).split(
-                        recipe.batch_size if training else EVALUATED_AT_ONCE
-                    ),
-                    optimizer if training else None,
-                    recipe.label_smoothing if training else 0.0,
-                )
-                for name, value in zip(("loss", "accuracy"), found, strict=True):
-                    curves[f"{part} {name}"].append(value)
+            parts["train"] = streams.order.permutation(plan.train)
+            for part, index in parts.items():
+                learner = optimizer if part == "train" else None
+                loss, accuracy = _epoch(module, inputs, labels, index, recipe, learner)
+                curves[f"{part} loss"].append(loss)
+                curves[f"{part} accuracy"].append(accuracy)
             if not np.isfinite(curves["train loss"][-1]):
                 raise ModelError(
                     f"Training diverged at epoch {epoch} (the loss is not finite): lower "
@@ -359,19 +348,20 @@ def _epoch(
     module: nn.Module,
     inputs: Tensor,
     labels: Tensor,
-    batches: Sequence[Tensor],
+    trials: NDArray[np.int64],
+    recipe: Recipe,
     optimizer: torch.optim.Optimizer | None,
-    smoothing: float,
 ) -> tuple[float, float]:
-    """Loss and accuracy over batches of trials, learning from each if there is an optimizer."""
+    """Loss and accuracy over trials, learning from each batch if there is an optimizer."""
     training = optimizer is not None
     module.train(training)
+    size = recipe.batch_size if training else EVALUATED_AT_ONCE
+    smoothing = recipe.label_smoothing if training else 0.0
     loss, correct, seen = 0.0, 0, 0
     with torch.set_grad_enabled(training):
-        for index in batches:
+        for index in torch.from_numpy(trials).to(inputs.device).split(size):
             if training and len(index) == 1:
                 continue  # batch norms cannot train on one trial
-            index = index.to(inputs.device)
             scores, y = module(inputs[index]), labels[index]
             reduction = "mean" if training else "sum"
             step = F.cross_entropy(scores, y, label_smoothing=smoothing, reduction=reduction)

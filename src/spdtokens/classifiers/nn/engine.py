@@ -138,7 +138,7 @@ class RunPlan:
     watched: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
 
     def parts(self) -> dict[str, NDArray[np.int64]]:
-        """All parts by name."""
+        """All parts by name, those to train on first."""
         parts = {"train": self.train, **self.watched}
         return parts if self.validation is None else parts | {"validation": self.validation}
 
@@ -279,7 +279,7 @@ class Training:
         """Train every active run of a group for an epoch (numbered from 0), then score it."""
         active = self.state["active"].numpy()
         ran = np.flatnonzero(active[group]) + group.start
-        for part in sorted(self.parts[0], key="train".__ne__):
+        for part in self.parts[0]:
             loss, correct, seen = np.zeros((3, len(self)))
             index_of = [self.parts[row][part] for row in range(group.start, group.stop)]
             size = EVALUATED_AT_ONCE
