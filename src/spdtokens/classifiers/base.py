@@ -159,6 +159,12 @@ def shared_out(pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, dict[s
     return told
 
 
+def addressed(pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same as a plain pipeline takes it: as ``step__name``."""
+    told = shared_out(pipeline, given)
+    return {f"{step}__{name}": value for step, of in told.items() for name, value in of.items()}
+
+
 def takes(step: Any, name: str) -> bool:
     """Whether the ``fit`` of a step has a parameter; of one that is passed through, nothing."""
     return hasattr(step, "fit") and bool(has_fit_parameter(step, name))

@@ -14,7 +14,7 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from spdtokens.classifiers.base import shared_out, takes
+from spdtokens.classifiers.base import addressed, takes
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
 from spdtokens.errors import ModelError, SignalError
 from spdtokens.geometry.alignment import congruence, mean_reference, whitener
@@ -253,8 +253,7 @@ class DecodingPipeline(Pipeline):
         if get_config()["enable_metadata_routing"]:
             params |= given  # scikit-learn hands each to the steps that request it
         else:
-            told = shared_out(self, given)
-            params |= {f"{step}__{key}": v for step, of in told.items() for key, v in of.items()}
+            params |= addressed(self, given)
         super().fit(X, y, **params)
         return self
 

@@ -22,6 +22,7 @@ from spdtokens.classifiers.base import (
     Codes,
     EmbeddingSpec,
     TokenClassifier,
+    addressed,
     check_finite,
     coded,
     held_back,
@@ -447,7 +448,7 @@ def fit_together(
     for estimator, (X, y), given in zip(estimators, data, more, strict=True):
         given = {name: value for name, value in given.items() if value is not None}
         if not offers_together(estimator):
-            estimator.fit(X, y, **_addressed(estimator, given))
+            estimator.fit(X, y, **_told(estimator, given))
             if listener:
                 listener(1.0)
             continue
@@ -472,7 +473,7 @@ def fit_together(
     return list(estimators)
 
 
-def _addressed(estimator: BaseEstimator, given: dict[str, Any]) -> dict[str, Any]:
+def _told(estimator: BaseEstimator, given: dict[str, Any]) -> dict[str, Any]:
     """What ``fit`` is told: a plain pipeline is told for which step it is."""
     if not isinstance(estimator, Pipeline) or takes(estimator, "groups"):
         return given
@@ -480,8 +481,7 @@ def _addressed(estimator: BaseEstimator, given: dict[str, Any]) -> dict[str, Any
         held, labels = given["validation"]
         # Transformed when the steps before are fitted.
         given = given | {"validation": lambda: (estimator[:-1].transform(held), labels)}
-    told = shared_out(estimator, given)
-    return {f"{step}__{name}": value for step, of in told.items() for name, value in of.items()}
+    return addressed(estimator, given)
 
 
 def _before_last(

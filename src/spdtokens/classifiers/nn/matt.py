@@ -225,10 +225,6 @@ class MAtt(nn.Module):
         # ReEig and LogEig share an eigendecomposition.
         return self.head(vech(logm(attended, floor=RECTIFIED)).flatten(1))
 
-    def attention_weights(self, X: Tensor) -> Tensor:
-        """Which part of a trial attends to which: (n, tokens, tokens), rows to columns."""
-        return self.attention.weights(self.tokens(X))
-
 
 def _unit_trace_covariance(x: Tensor) -> Tensor:
     """Covariances (n, d, d) of signals (n, d, samples), of trace 1, plus a ridge."""
