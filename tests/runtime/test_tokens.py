@@ -16,7 +16,8 @@ from spdtokens.errors import NotSPDError
 from spdtokens.geometry import Floor, get_embedding, token_dim
 from spdtokens.runtime import DecoderError, networks
 from spdtokens.runtime.tokens import Tokens
-from tests.classifiers.nn.test_folded import TINY, used_model
+from tests.classifiers.nn.test_transformer import FOLDED_TINY as TINY
+from tests.classifiers.nn.test_transformer import used_model
 from tests.matrices import random_spd, with_spectrum
 
 NAMES = ("log_euclidean", "bures_wasserstein", "euclidean", "cholesky", "log_cholesky")

@@ -117,7 +117,7 @@ def memory_per_run(shape: Shape) -> dict[str, float]:
     """
     one = replace(shape, runs=1)
     state = start_training(one).state
-    kept = sum(tensor.numel() * tensor.element_size() for tensor in state.tensors().values())
+    kept = sum(tensor.numel() * tensor.element_size() for tensor in state.values())
     with ProcessPoolExecutor(1, get_context("spawn"), max_tasks_per_child=1) as fresh:
         alone, all_ = fresh.map(_peak_megabytes, (one, shape))
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,9 +16,11 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from spdtokens._labels import as_groups, as_labels
-from spdtokens.classifiers.nn.engine import RunPlan
 from spdtokens.errors import ModelError
 from spdtokens.geometry.tokens import TokenEmbedding, as_matrices, matrix_tags
+
+if TYPE_CHECKING:
+    from spdtokens.classifiers.nn.engine import RunPlan
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -26,7 +28,39 @@ Codes = NDArray[np.int64]
 EmbeddingSpec = str | list[str] | tuple[str, ...] | TokenEmbedding | None
 
 
-class TokenClassifier(ClassifierMixin, BaseEstimator):
+class ProbabilisticClassifier(ClassifierMixin, BaseEstimator):
+    """Base of classifiers that have ``classes_`` and ``predict_proba``."""
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predict the most probable class of each trial.
+
+        Parameters
+        ----------
+        X : array, as for ``fit``
+
+        Returns
+        -------
+        y : ndarray, shape (n,)
+        """
+        probabilities = self.predict_proba(X)  # which refuses what is not fitted
+        return self.classes_[probabilities.argmax(1)]
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Compute decision values: logarithms of probabilities, up to a constant per trial.
+
+        Parameters
+        ----------
+        X : array, as for ``fit``
+
+        Returns
+        -------
+        values : ndarray, shape (n, classes), or (n,) for two classes
+        """
+        logs = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
+        return as_decisions(logs)
+
+
+class TokenClassifier(ProbabilisticClassifier):
     """Base of the classifiers whose first layer is an embedding.
 
     Subclasses have the parameter ``embedding``: what :class:`TokenEmbedding` takes, one of these
@@ -83,20 +117,6 @@ class TokenClassifier(ClassifierMixin, BaseEstimator):
 
     embedding_: TokenEmbedding | None
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predict the most probable class of each trial.
-
-        Parameters
-        ----------
-        X : array, as for ``fit``
-
-        Returns
-        -------
-        y : ndarray, shape (n,)
-        """
-        probabilities = self.predict_proba(X)  # which refuses what is not fitted
-        return self.classes_[probabilities.argmax(1)]
-
     def predict_proba(self, X: ArrayLike) -> Array:
         """Predict class probabilities.
 
@@ -111,20 +131,6 @@ class TokenClassifier(ClassifierMixin, BaseEstimator):
         """
         scores = self.decision_function(X)  # subclasses override this or that
         return softmax(scores if scores.ndim == 2 else np.stack([0 * scores, scores], 1), axis=1)
-
-    def decision_function(self, X: ArrayLike) -> Array:
-        """Compute decision values: logarithms of probabilities, up to a constant per trial.
-
-        Parameters
-        ----------
-        X : array, as for ``fit``
-
-        Returns
-        -------
-        values : ndarray, shape (n, classes), or (n,) for two classes
-        """
-        logs = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
-        return as_decisions(logs)
 
 
 def shared_out(pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -151,6 +157,12 @@ def shared_out(pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, dict[s
         for taker in takers:
             told[taker][name if separator else key] = value
     return told
+
+
+def addressed(pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The same as a plain pipeline takes it: as ``step__name``."""
+    told = shared_out(pipeline, given)
+    return {f"{step}__{name}": value for step, of in told.items() for name, value in of.items()}
 
 
 def takes(step: Any, name: str) -> bool:
@@ -199,6 +211,18 @@ def encode(y: ArrayLike, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
     return classes, codes.astype(np.int64)
 
 
+def coded(y: ArrayLike, classes: NDArray[Any]) -> NDArray[np.int64]:
+    """Labels of validation trials as numbers of the classes trained on."""
+    y = np.asarray(y)
+    known = np.isin(y, classes)
+    if not known.all():
+        raise ModelError(
+            f"Validation trials are of class {y[~known][0]}, which is not among the classes to "
+            "train on."
+        )
+    return np.searchsorted(classes, y)
+
+
 def seed_of(random_state: Any) -> int:
     """An integer itself; else a number drawn from the generator, or from chance."""
     if not isinstance(random_state, int | np.integer):
@@ -215,6 +239,8 @@ def held_back(
 
     Groups are never split; without groups every class is represented.
     """
+    from spdtokens.classifiers.nn.engine import RunPlan  # here, for those without networks
+
     everything = np.arange(len(codes))
     groups = as_groups(groups, len(codes), ModelError)
     if share is None:

@@ -8,10 +8,14 @@ fitted or chosen is fitted and chosen on training trials.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from numpy.typing import ArrayLike, NDArray
+from pyriemann.classification import MDM
+from pyriemann.tangentspace import TangentSpace
+from scipy.special import softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
@@ -19,10 +23,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from spdtokens.classifiers.augmented import AugmentedTrials
-from spdtokens.classifiers.manifold import NearestMean, TangentSpaces
+from spdtokens._labels import as_labels
 from spdtokens.errors import ModelError
 from spdtokens.preprocessing import FilterBankCovariances, StandardTrials
+from spdtokens.runtime.threads import one_thread
 
 #: Folds within the training trials by which settings are chosen. Not shuffled: neighbours in time
 #: resemble each other and stay on one side.
@@ -30,6 +34,127 @@ INNER_FOLDS = StratifiedKFold(5)
 #: Inverse regularisation, from strong to weak.
 STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0)
 Options = Mapping[str, Any] | None
+
+
+# A trial's matrices are a point of a product of manifolds: tangent vectors stand side by side,
+# and squared distances add up. With one matrix a trial everything is exactly pyRiemann's.
+
+
+class TangentSpaces(TransformerMixin, BaseEstimator):
+    """Every matrix of a trial in the tangent space at its own training mean, side by side."""
+
+    @one_thread()
+    def fit(self, C: NDArray[Any], y: ArrayLike | None = None) -> Self:  # noqa: ARG002
+        """Find the Riemannian mean of each of a trial's matrices (n, d, d) or (n, tokens, d, d)."""
+        self.spaces_ = [TangentSpace(metric="riemann").fit(part) for part in _parts(C)]
+        return self
+
+    @one_thread()
+    def transform(self, C: NDArray[Any]) -> NDArray[np.float64]:
+        """Tangent vectors (n, tokens * d (d + 1) / 2)."""
+        pairs = zip(self.spaces_, _parts(C), strict=True)
+        return np.concatenate([space.transform(part) for space, part in pairs], axis=1)
+
+    def inverse_transform(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
+        """Matrices (n, tokens, d, d) of tangent vectors."""
+        parts = np.split(vectors, len(self.spaces_), axis=1)
+        pairs = zip(self.spaces_, parts, strict=True)
+        return np.stack([space.inverse_transform(part) for space, part in pairs], axis=1)
+
+
+class NearestMean(ClassifierMixin, BaseEstimator):
+    """The class whose Riemannian mean is nearest.
+
+    Parameters
+    ----------
+    filtered : bool
+        First keep, of the tangent vectors, only what discriminant analysis finds to tell classes
+        apart (geodesic filtering, Barachant et al. 2010).
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape (classes,)
+    """
+
+    def __init__(self, filtered: bool = False) -> None:
+        self.filtered = filtered
+
+    @one_thread()
+    def fit(self, C: NDArray[Any], y: ArrayLike) -> Self:
+        """Find the means of classes, of matrices (n, d, d) or (n, tokens, d, d)."""
+        y = as_labels(y, len(C), ModelError)
+        self.classes_ = np.unique(y)
+        if self.filtered:
+            self.spaces_ = TangentSpaces().fit(C)
+            lda = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
+            W = lda.fit(self.spaces_.transform(C), y).coef_
+            self.filter_ = W.T @ np.linalg.pinv(W @ W.T) @ W
+        self.means_ = [MDM(metric="riemann").fit(part, y) for part in _parts(self._filtered(C))]
+        return self
+
+    def predict(self, C: NDArray[Any]) -> NDArray[Any]:
+        """Nearest class (n,)."""
+        return self.classes_[self._squared(C).argmin(1)]
+
+    def predict_proba(self, C: NDArray[Any]) -> NDArray[np.float64]:
+        """Softmax (n, classes) of negative squared distances."""
+        probabilities: NDArray[np.float64] = softmax(-self._squared(C), axis=1)
+        return probabilities
+
+    def _filtered(self, C: NDArray[Any]) -> NDArray[Any]:
+        if not self.filtered:
+            return C
+        return self.spaces_.inverse_transform(self.spaces_.transform(C) @ self.filter_)
+
+    @one_thread()
+    def _squared(self, C: NDArray[Any]) -> NDArray[np.float64]:
+        """Squared distances (n, classes) to the means."""
+        pairs = zip(self.means_, _parts(self._filtered(C)), strict=True)
+        return np.sum([mean.transform(part) ** 2 for mean, part in pairs], axis=0)
+
+
+def _parts(C: NDArray[Any]) -> list[NDArray[Any]]:
+    return [C] if C.ndim == 3 else [C[:, i] for i in range(C.shape[1])]
+
+
+class AugmentedTrials(TransformerMixin, BaseEstimator):
+    """Put delayed copies of a trial beside it, as further channels.
+
+    The covariance of such a trial holds how channels lead and follow each other, not only how they
+    vary together: the augmented covariance method of Carrara and Papadopoulo (2024).
+
+    Parameters
+    ----------
+    order : int
+        Copies in all; 1 leaves trials as they are.
+    lag : int
+        Samples from one copy to the next.
+    """
+
+    def __init__(self, order: int = 2, lag: int = 4) -> None:
+        self.order = order
+        self.lag = lag
+
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:  # noqa: ARG002
+        """Check that trials are long enough for the delays."""
+        X = np.asarray(X)
+        if self.order < 1 or self.lag < 1:
+            raise ModelError(f"order and lag are at least 1, not {self.order} and {self.lag}.")
+        left = X.shape[-1] - (self.order - 1) * self.lag
+        if left < 2:
+            raise ModelError(
+                f"Trials of {X.shape[-1]} samples are too short for {self.order} copies "
+                f"{self.lag} samples apart. Use a lower order or lag."
+            )
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[Any]:
+        """Trials (n, channels, samples) to (n, order * channels, samples - (order - 1) * lag)."""
+        X = np.asarray(X)
+        length = X.shape[-1] - (self.order - 1) * self.lag
+        delays = (copy * self.lag for copy in range(self.order))
+        return np.concatenate([X[..., delay : delay + length] for delay in delays], axis=1)
 
 
 def _pipeline(options: Options, **steps: BaseEstimator) -> Pipeline:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,10 +14,8 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.validation import check_is_fitted
 
-from spdtokens.classifiers.base import shared_out, takes
+from spdtokens.classifiers.base import addressed, takes
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
-from spdtokens.datasets.base import Paradigm
-from spdtokens.datasets.select import get_paradigm
 from spdtokens.errors import ModelError, SignalError
 from spdtokens.geometry.alignment import mean_reference
 from spdtokens.geometry.tokens import (
@@ -36,6 +34,9 @@ from spdtokens.preprocessing.bands import (
 from spdtokens.preprocessing.filterbank import FilterBankCovariances, Folds
 from spdtokens.runtime.threads import one_thread
 from spdtokens.runtime.tokens import congruence, inverse_root, towards
+
+if TYPE_CHECKING:
+    from spdtokens.datasets.base import Paradigm
 
 Array = NDArray[np.float64]
 #: Bands of rhythms and of potentials, where nobody asks for others.
@@ -94,6 +95,8 @@ def make_decoder(
     >>> decoder.set_params(filterbank__bands="8-13,13-30", classifier__ridge=0.04)["classifier"]
     TokenDiscriminantClassifier(ridge=0.04)
     """
+    from spdtokens.datasets.select import get_paradigm  # here, as data sets import much
+
     kind = get_paradigm(paradigm)
     if sfreq is not None and not (isinstance(sfreq, int | float | np.number) and sfreq > 0):
         raise ModelError(f"sfreq must be a rate above 0 Hz, got {sfreq!r}.")
@@ -250,8 +253,7 @@ class DecodingPipeline(Pipeline):
         if get_config()["enable_metadata_routing"]:
             params |= given  # scikit-learn hands each to the steps that request it
         else:
-            told = shared_out(self, given)
-            params |= {f"{step}__{key}": v for step, of in told.items() for key, v in of.items()}
+            params |= addressed(self, given)
         super().fit(X, y, **params)
         return self
 

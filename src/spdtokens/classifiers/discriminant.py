@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import repeat
 from typing import ClassVar, Literal, NamedTuple, Self
 
@@ -147,8 +148,11 @@ class TokenDiscriminantClassifier(TokenClassifier):
             sample_weight = np.asarray(sample_weight, dtype=np.float64)[kept]
             C, codes = C[kept], codes[kept]
             groups = None if groups is None else groups[kept]
-            refit = None if refit is None else _among(kept, refit)
-        few = are_few(len(C), C.shape[-1])
+            if refit is not None:
+                refit = partial(_refit_among, kept, refit)
+        # With no more trials than rows, filters of classes can tell any training trials apart, and
+        # every direction that gains may change is one less to tell classes by.
+        few = len(C) <= C.shape[-1]
         embedding = self._embedding(few)
         self.embedding_ = None if embedding is None else embedding.fit_matrices(C, codes)
         tokens = self._tokens_of(C)
@@ -257,24 +261,11 @@ class TokenDiscriminantClassifier(TokenClassifier):
         return Discriminant(self.coef_, self.intercept_)
 
 
-def _among(
-    kept: Codes, refit: Callable[[Folds], Iterable[Array]]
-) -> Callable[[Folds], Iterable[Array]]:
+def _refit_among(
+    kept: Codes, refit: Callable[[Folds], Iterable[Array]], folds: Folds
+) -> Iterable[Array]:
     """What ``refit`` gives for the trials ``kept``, from folds of these."""
-
-    def made(folds: Folds) -> Iterable[Array]:
-        return (C[kept] for C in refit([(kept[train], kept[test]) for train, test in folds]))
-
-    return made
-
-
-def are_few(n_trials: int, n_rows: int) -> bool:
-    """Whether trials are too few for filters of classes, and to give directions away for gains.
-
-    With no more trials than rows, filters can tell any training trials apart, and every
-    direction that gains may change is one less to tell classes by.
-    """
-    return n_trials <= n_rows
+    return (C[kept] for C in refit([(kept[train], kept[test]) for train, test in folds]))
 
 
 def gain_drift(embedding: TokenEmbedding, middle: Array, gain: float, channel_gain: float) -> Array:

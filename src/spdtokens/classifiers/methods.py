@@ -1,34 +1,26 @@
-"""Every method of the comparison, by name: a function from a data set to an estimator."""
+"""Every method of the comparison, by name: a function from a data set to an estimator.
+
+The registry is plain values: what a method needs is imported when it is made.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
-
-from sklearn.base import BaseEstimator
+from typing import TYPE_CHECKING, Any, Literal
 
 from spdtokens._extras import how_to_install, is_installed
-from spdtokens.classifiers import classical
-from spdtokens.classifiers.decoder import (
-    POTENTIALS,
-    RHYTHMS,
-    DecodingPipeline,
-    filterbank_options,
-)
-from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
-from spdtokens.classifiers.networks import NetworkClassifier
-from spdtokens.classifiers.nn import SPDTokenTransformer, TransformerConfig
-from spdtokens.classifiers.nn.networks import NETWORKS, SPD, Input, TrialShape
-from spdtokens.classifiers.nn.recipe import Recipe
-from spdtokens.classifiers.nn.transformer import SMALL
-from spdtokens.classifiers.transformer import TokenMLPClassifier, TokenTransformerClassifier
-from spdtokens.datasets import Dataset
+from spdtokens.classifiers.nn.networks import NETWORKS, SHAPES, SPD, Input, TrialShape
 from spdtokens.errors import MethodError
-from spdtokens.geometry import EMBEDDINGS, TokenEmbedding, token_dim
-from spdtokens.preprocessing import FilterBankCovariances, StandardTrials
-from spdtokens.preprocessing.bands import DEFAULT, OF_STIMULI, BandSpec, cut_bands, resolve_bands
-from spdtokens.preprocessing.covariance import ESTIMATORS, PROTOTYPES
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+    from torch import nn
+
+    from spdtokens.classifiers.decoder import DecodingPipeline
+    from spdtokens.classifiers.nn.transformer import TransformerConfig
+    from spdtokens.datasets import Dataset
+    from spdtokens.preprocessing.bands import BandSpec
 
 RecipeName = Literal["published", "common"]
 RECOMMENDED = "recommended"
@@ -36,13 +28,7 @@ RECOMMENDED = "recommended"
 #: BCIcha, and for MAMEM.
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
-    "paper-small": {
-        "d_model": SMALL.d_model,
-        "n_layers": SMALL.n_layers,
-        "n_heads": SMALL.n_heads,
-        "d_ff": SMALL.d_ff,
-        "batch_size": 32,
-    },
+    "paper-small": {"d_model": 64, "n_layers": 4, "n_heads": 4, "d_ff": 128, "batch_size": 32},
 }
 #: Share of training trials held back where a recipe needs validation and the protocol has none.
 HELD_BACK = 0.125
@@ -50,6 +36,17 @@ HELD_BACK = 0.125
 FILTERBANK_CHANGES = ("windows", "delays", "cross_fit", "decimate", "n_filters", "filtering")
 CLASSIFIER_CHANGES = ("embedding", "isometric", "ridge", "gains")
 CHANGES = (*FILTERBANK_CHANGES, *CLASSIFIER_CHANGES)
+#: Embeddings of which there are token transformers; a test compares them with the registry.
+EMBEDDINGS = (
+    "bures_wasserstein",
+    "log_euclidean",
+    "euclidean",
+    "cholesky",
+    "log_cholesky",
+    "affine_invariant",
+    "whitened_root",
+    "principal_correlation",
+)
 
 
 @dataclass(frozen=True)
@@ -91,6 +88,8 @@ class Settings:
         UserError
             For an unknown preset or parameter, or a value out of range.
         """
+        from spdtokens.classifiers.transformer import TokenTransformerClassifier
+
         if self.preset not in PRESETS:
             raise MethodError(
                 f"There is no preset {self.preset!r}. There are: {', '.join(PRESETS)}."
@@ -137,9 +136,11 @@ class Method:
         Whether a run without chance in it is so long that it is stored by itself.
     extra : str, optional
         Ours, without which it does not run.
-    parameters : callable, optional
-        From the shape of trials, and the configuration of token transformers, to the number of
-        weights.
+    module : callable, optional
+        From the shape of trials, and the configuration of token transformers, to a network.
+    counts : dict of str to int, optional
+        Number of parameters at the shapes of the paper's data sets, ``SHAPES``: with the paper's
+        network for each, one token per trial. None where there is no fixed number.
     """
 
     name: str
@@ -154,12 +155,26 @@ class Method:
     own_covariances: bool = False
     takes_minutes: bool = False
     extra: str | None = None
-    parameters: Callable[[TrialShape, TransformerConfig], int] | None = None
+    module: Callable[[TrialShape, TransformerConfig], nn.Module] | None = None
+    counts: dict[str, int] | None = field(default=None, compare=False)
 
     @property
     def installed(self) -> bool:
         """Whether all that it needs is installed."""
         return is_installed(self.extra)
+
+    def parameters(self, shape: TrialShape, config: TransformerConfig) -> int | None:
+        """Count the weights at a shape of trials; None where there is no fixed number.
+
+        Parameters
+        ----------
+        shape : TrialShape
+        config : TransformerConfig
+            For token transformers.
+        """
+        if self.module is None:
+            return None
+        return sum(p.numel() for p in self.module(shape, config).parameters())
 
     def why_not(self, dataset: Dataset) -> str | None:
         """Why the method does not apply to a data set, or is not there; None if it can be used."""
@@ -191,35 +206,35 @@ class Method:
 
     def _options(self, dataset: Dataset, settings: Settings) -> dict[str, Any] | None:
         """Options of the first step; None for a data set of matrices."""
+        from spdtokens.classifiers.decoder import filterbank_options
+        from spdtokens.preprocessing.bands import OF_STIMULI
+
+        recommended = self.name == RECOMMENDED
+        unknown = [name for name in settings.changes if name not in CHANGES]
+        if recommended and unknown:
+            raise MethodError(f"{self.name} has no {unknown[0]!r}. It has: {', '.join(CHANGES)}.")
         if dataset.is_covariance:
-            if self.name == RECOMMENDED:
-                self._changed(settings, ())
             return None
         bands = self._bands(dataset, settings)[0]
         options: dict[str, Any] = {"sfreq": dataset.sfreq, "tmin": dataset.tmin}
         options |= {"bands": bands, "windows": [dataset.window]}
         if self.input == "raw":
             return options
-        if self.name == RECOMMENDED:
-            frequencies = dataset.stimulus_hz
-            options |= filterbank_options(dataset.paradigm, dataset.window, frequencies)
-            options["bands"] = bands
+        if recommended:
+            own = filterbank_options(dataset.paradigm, dataset.window, dataset.stimulus_hz)
+            options |= own | {"bands": bands}
         if bands in OF_STIMULI:
             options["stimulus_hz"] = dataset.stimulus_hz
         options["estimator"] = self._estimator(dataset, settings, options.get("estimator"))
-        if self.name == RECOMMENDED:
-            options |= self._changed(settings, FILTERBANK_CHANGES)
+        if recommended:
+            changes = settings.changes.items()
+            options |= {name: value for name, value in changes if name in FILTERBANK_CHANGES}
         return options
-
-    def _changed(self, settings: Settings, names: tuple[str, ...]) -> dict[str, Any]:
-        """Of ``recommended``: the changes that have one of these names."""
-        unknown = [name for name in settings.changes if name not in CHANGES]
-        if unknown:
-            raise MethodError(f"{self.name} has no {unknown[0]!r}. It has: {', '.join(CHANGES)}.")
-        return {name: value for name, value in settings.changes.items() if name in names}
 
     def _estimator(self, dataset: Dataset, settings: Settings, own: str | None) -> str:
         """The user's; else its own; else what users of pyRiemann would choose; else the paper's."""
+        from spdtokens.preprocessing.covariance import ESTIMATORS, PROTOTYPES
+
         if settings.estimator != "auto":
             known = (*ESTIMATORS, *PROTOTYPES)
             if settings.estimator not in known:
@@ -236,6 +251,8 @@ class Method:
 
     def _bands(self, dataset: Dataset, settings: Settings) -> tuple[BandSpec, list[str]]:
         """The user's bands; else the default ones, as far as the sampling rate carries them."""
+        from spdtokens.preprocessing.bands import cut_bands, resolve_bands
+
         begin, end = dataset.window
         if settings.bands != "auto":
             resolve_bands(settings.bands, dataset.stimulus_hz, end - begin)
@@ -252,6 +269,9 @@ class Method:
         where the paradigm is not known, and the stimuli of SSVEP; for ``recommended`` those of
         :func:`make_decoder`; for networks, one token per trial, 4-40 Hz.
         """
+        from spdtokens.classifiers.decoder import POTENTIALS, RHYTHMS, filterbank_options
+        from spdtokens.preprocessing.bands import DEFAULT
+
         stimulus = dataset.paradigm == "ssvep" and dataset.stimulus_hz
         if self.bands is not None:
             return "stimulus" if stimulus else self.bands
@@ -281,143 +301,116 @@ def get_method(name: str) -> Method:
     return METHODS[name]
 
 
+# From the options of the first step (None for matrices) and the settings to estimators.
+
+
 def _decoder(options: dict[str, Any] | None, classifier: BaseEstimator) -> DecodingPipeline:
+    from spdtokens.classifiers.decoder import DecodingPipeline
+    from spdtokens.preprocessing import FilterBankCovariances
+
     first = [] if options is None else [("filterbank", FilterBankCovariances(**options))]
     return DecodingPipeline([*first, ("classifier", classifier)])
 
 
-def _recommended() -> Method:
+def _recommended(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
+    from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
+    from spdtokens.geometry import TokenEmbedding
+    from spdtokens.preprocessing.covariance import PROTOTYPES
+
+    changes = {k: v for k, v in settings.changes.items() if k in CLASSIFIER_CHANGES}
+    if changes.pop("isometric", False):
+        names = changes.get("embedding", "auto")
+        changes["embedding"] = TokenEmbedding(names, isometric=True, unit_free=True)
+    if options is not None and options["estimator"] in PROTOTYPES:
+        changes.setdefault("gains", None)  # rows are not channels
+    return _decoder(options, TokenDiscriminantClassifier(**changes))
+
+
+def _transformer(embedding: str, bands: str | None) -> Method:
     def steps(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
-        changes = {k: v for k, v in settings.changes.items() if k in CLASSIFIER_CHANGES}
-        if changes.pop("isometric", False):
-            names = changes.get("embedding", "auto")
-            changes["embedding"] = TokenEmbedding(names, isometric=True, unit_free=True)
-        if options is not None and options["estimator"] in PROTOTYPES:
-            changes.setdefault("gains", None)  # rows are not channels
-        return _decoder(options, TokenDiscriminantClassifier(**changes))
+        from spdtokens.classifiers.transformer import TokenTransformerClassifier
 
-    return Method(RECOMMENDED, "token discriminant", "this package", "tokens", steps)
+        more = settings.transformer() | {"device": settings.device}
+        return _decoder(options, TokenTransformerClassifier(embedding, **more))
+
+    def module(shape: TrialShape, config: TransformerConfig) -> nn.Module:
+        from spdtokens.classifiers.nn.transformer import SPDTokenTransformer
+        from spdtokens.geometry import token_dim
+
+        return SPDTokenTransformer(
+            token_dim(shape.n_chans), shape.n_tokens, shape.n_outputs, config
+        )
+
+    return Method(
+        f"token-{embedding.replace('_', '-')}{'-multiband' if bands else ''}",
+        "token transformer",
+        "Chen et al. 2026",
+        "tokens",
+        steps,
+        has_seed=True,
+        needs_signals=bands is not None,
+        bands=bands,
+        module=module,
+        counts=_counts(828292, 999938, 136773),
+    )
 
 
-def _tokens() -> list[Method]:
-    def steps(embedding: str) -> Callable[..., BaseEstimator]:
-        def made(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
-            classifier = TokenTransformerClassifier(
-                embedding, **settings.transformer(), device=settings.device
-            )
+def _classical(name: str, reference: str, **more: Any) -> Method:
+    def steps(options: dict[str, Any] | None, _settings: Settings) -> BaseEstimator:
+        from spdtokens.classifiers.classical import PIPELINES
+
+        return PIPELINES[name](options)
+
+    return Method(name, "classical", reference, "covariance", steps, **more)
+
+
+def _network(name: str) -> Method:
+    network = NETWORKS[name]
+
+    def steps(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
+        from spdtokens.classifiers.decoder import DecodingPipeline
+        from spdtokens.classifiers.networks import NetworkClassifier
+        from spdtokens.preprocessing import StandardTrials
+
+        raw = network.input == "raw"
+        classifier = NetworkClassifier(
+            name,
+            sfreq=options["sfreq"] if raw and options is not None else None,
+            recipe=settings.recipe,
+            epochs=settings.epochs,
+            device=settings.device,
+        )
+        if not raw or options is None:  # raw networks need signals
             return _decoder(options, classifier)
+        return DecodingPipeline([("trials", StandardTrials(**options)), ("classifier", classifier)])
 
-        return made
-
-    def count(shape: TrialShape, config: TransformerConfig) -> int:
-        features = token_dim(shape.n_chans)
-        network = SPDTokenTransformer(features, shape.n_tokens, shape.n_outputs, config)
-        return sum(p.numel() for p in network.parameters())
-
-    return [
-        Method(
-            f"token-{embedding.replace('_', '-')}{'-multiband' if bands else ''}",
-            "token transformer",
-            "Chen et al. 2026",
-            "tokens",
-            steps(embedding),
-            has_seed=True,
-            needs_signals=bands is not None,
-            bands=bands,
-            parameters=count,
-        )
-        for bands in (None, "paper3")
-        for embedding in EMBEDDINGS
-    ]
-
-
-def _classical() -> list[Method]:
-    barachant = "Barachant et al. 2012"
-    signals: dict[str, Any] = {"needs_signals": True}
-    rows: list[tuple[str, str, dict[str, Any]]] = [
-        ("mdm", barachant, {}),
-        ("fgmdm", "Barachant et al. 2010", {}),
-        ("ts-lr", barachant, {}),
-        ("ts-svm", "Barachant et al. 2013", {}),
-        ("ts-lda", barachant, {}),
-        (
-            "fb-ts-lr",
-            "Ang et al. 2008, in the tangent space",
-            signals | {"bands": "filterbank"},
-        ),
-        (
-            "xdawn-ts-lr",
-            "Barachant and Congedo 2014",
-            signals | {"only_for": "erp", "own_covariances": True},
-        ),
-        (
-            "acm-ts-svm",
-            "Carrara and Papadopoulo 2024",
-            signals | {"own_covariances": True, "takes_minutes": True},
-        ),
-    ]
-
-    def steps(name: str) -> Callable[..., BaseEstimator]:
-        make = classical.PIPELINES[name]
-        return lambda options, _settings: make(options)
-
-    return [
-        Method(name, "classical", reference, "covariance", steps(name), **more)
-        for name, reference, more in rows
-    ]
-
-
-def _networks() -> list[Method]:
-    def steps(name: str) -> Callable[..., BaseEstimator]:
-        raw = NETWORKS[name].input == "raw"
-
-        def made(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
-            classifier = NetworkClassifier(
-                name,
-                sfreq=options["sfreq"] if raw and options is not None else None,
-                recipe=settings.recipe,
-                epochs=settings.epochs,
-                device=settings.device,
-            )
-            if not raw:
-                return _decoder(options, classifier)
-            assert options is not None  # raw networks need signals
-            trials = StandardTrials(**options)
-            return DecodingPipeline([("trials", trials), ("classifier", classifier)])
-
-        return made
-
-    def count(name: str) -> Callable[[TrialShape, TransformerConfig], int]:
-        build = NETWORKS[name].build
-        return lambda shape, _config: sum(p.numel() for p in build(shape).parameters())
-
-    found = [
-        Method(
-            network.name,
-            network.family,
-            network.reference,
-            network.input,
-            steps(network.name),
-            has_seed=True,
-            needs_signals=network.input == "raw",
-            extra=network.extra,
-            parameters=count(network.name),
-        )
-        for network in NETWORKS.values()
-    ]
-    after = next(i for i, method in enumerate(found) if method.name == "eegnet")
-    return [*found[:after], _mlp(), *found[after:]]
+    return Method(
+        name,
+        network.family,
+        network.reference,
+        network.input,
+        steps,
+        has_seed=True,
+        needs_signals=network.input == "raw",
+        extra=network.extra,
+        module=lambda shape, _config: network.build(shape),
+        counts=None if network.counts is None else _counts(*network.counts),
+    )
 
 
 def _mlp() -> Method:
     def steps(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
-        epochs = Recipe.epochs if settings.epochs is None else settings.epochs
-        return _decoder(options, TokenMLPClassifier(epochs=epochs, device=settings.device))
+        from spdtokens.classifiers.transformer import TokenMLPClassifier
 
-    def count(shape: TrialShape, _config: TransformerConfig) -> int:
+        more: dict[str, Any] = {} if settings.epochs is None else {"epochs": settings.epochs}
+        return _decoder(options, TokenMLPClassifier(device=settings.device, **more))
+
+    def module(shape: TrialShape, _config: TransformerConfig) -> nn.Module:
+        from spdtokens.classifiers.transformer import TokenMLPClassifier
+        from spdtokens.geometry import token_dim
+
         features = token_dim(shape.n_chans)
-        network = TokenMLPClassifier()._module(features, shape.n_tokens, shape.n_outputs)
-        return sum(p.numel() for p in network.parameters())
+        return TokenMLPClassifier()._module(features, shape.n_tokens, shape.n_outputs)
 
     return Method(
         "spd-token-mlp",
@@ -426,10 +419,49 @@ def _mlp() -> Method:
         "tokens",
         steps,
         has_seed=True,
-        parameters=count,
+        module=module,
+        counts=_counts(827084, 998321, 799805),
     )
 
 
+def _counts(*numbers: int) -> dict[str, int]:
+    return dict(zip(SHAPES, numbers, strict=True))
+
+
+_BARACHANT = "Barachant et al. 2012"
+_SPD_NETWORKS = [name for name, network in NETWORKS.items() if network.family == SPD]
 METHODS: dict[str, Method] = {
-    method.name: method for method in (_recommended(), *_tokens(), *_classical(), *_networks())
+    method.name: method
+    for method in (
+        Method(RECOMMENDED, "token discriminant", "this package", "tokens", _recommended),
+        *(_transformer(embedding, bands) for bands in (None, "paper3") for embedding in EMBEDDINGS),
+        _classical("mdm", _BARACHANT),
+        _classical("fgmdm", "Barachant et al. 2010"),
+        _classical("ts-lr", _BARACHANT),
+        _classical("ts-svm", "Barachant et al. 2013"),
+        _classical("ts-lda", _BARACHANT),
+        _classical(
+            "fb-ts-lr",
+            "Ang et al. 2008, in the tangent space",
+            needs_signals=True,
+            bands="filterbank",
+        ),
+        _classical(
+            "xdawn-ts-lr",
+            "Barachant and Congedo 2014",
+            needs_signals=True,
+            only_for="erp",
+            own_covariances=True,
+        ),
+        _classical(
+            "acm-ts-svm",
+            "Carrara and Papadopoulo 2024",
+            needs_signals=True,
+            own_covariances=True,
+            takes_minutes=True,
+        ),
+        *map(_network, _SPD_NETWORKS),
+        _mlp(),
+        *(_network(name) for name in NETWORKS if name not in _SPD_NETWORKS),
+    )
 }

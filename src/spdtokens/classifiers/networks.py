@@ -1,36 +1,46 @@
-"""The networks we compare with, as scikit-learn classifiers."""
+"""The networks we compare with, as scikit-learn classifiers, and the loop that trains them."""
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from spdtokens._extras import how_to_install, is_installed
-from spdtokens.classifiers.base import Codes, as_decisions, encode, held_back, seed_of
-from spdtokens.classifiers.nn.engine import RunPlan
-from spdtokens.classifiers.nn.loop import train_module
+from spdtokens.classifiers.base import ProbabilisticClassifier, coded, encode, held_back, seed_of
+from spdtokens.classifiers.nn.engine import (
+    EVALUATED_AT_ONCE,
+    Curves,
+    Pool,
+    RunPlan,
+    RunStreams,
+    check_plans,
+)
 from spdtokens.classifiers.nn.networks import NETWORKS, Network, TrialShape
-from spdtokens.classifiers.nn.progress import training_bar
-from spdtokens.classifiers.nn.recipe import published_recipe, resolve_device
-from spdtokens.classifiers.transformer import Validation, coded
+from spdtokens.classifiers.nn.recipe import (
+    Listener,
+    Recipe,
+    published_recipe,
+    resolve_device,
+    training_bar,
+)
+from spdtokens.classifiers.transformer import Validation
 from spdtokens.errors import ModelError
 from spdtokens.geometry.matrix_functions import as_tensor
 from spdtokens.geometry.tokens import TokenEmbedding, as_matrices, matrix_tags
 from spdtokens.preprocessing.filterbank import as_trials
 from spdtokens.runtime.threads import one_thread
 
-#: Trials predicted at a time.
-PREDICTED_AT_ONCE = 256
 
-
-class NetworkClassifier(ClassifierMixin, BaseEstimator):
+class NetworkClassifier(ProbabilisticClassifier):
     """Train and apply a network of the comparison.
 
     SPD networks take matrices, so :class:`FilterBankCovariances` goes before them; networks on raw
@@ -143,29 +153,41 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         if self.recipe not in ("published", "common"):
             raise ModelError(f"recipe must be 'published' or 'common', got {self.recipe!r}.")
         device, seed = resolve_device(self.device), seed_of(self.random_state)
-        checked = self._as_input(X, network)
-        recipe = published_recipe(
-            network.name, checked.shape[-2], common=self.recipe == "common", epochs=self.epochs
-        )
+        checked = self._checked(X, network)
+        n_chans = checked.shape[-2]
+        common = self.recipe == "common"
+        recipe = published_recipe(network.name, n_chans, common=common, epochs=self.epochs)
         self.classes_, codes = encode(y, len(checked))
-        self.n_features_in_ = checked.shape[-2]
-        self.input_shape_ = checked.shape[1:]
+        self.n_features_in_, self.input_shape_ = n_chans, checked.shape[1:]
         self.embedding_ = None
+        shape = TrialShape(n_chans, len(self.classes_), checked.shape[-1], self.sfreq or 0.0)
         if network.input != "raw":
             embedding = TokenEmbedding(network.embedding, unit_free=True)
             self.embedding_ = embedding.fit_matrices(checked, codes)
+            shape = TrialShape(n_chans, len(self.classes_), n_tokens=checked.shape[1])
         inputs = self._inputs(checked, network)
-        shape = self._shape(checked, network)
         if validation is None:
             share = self.validation if recipe.needs_validation else None
             plan = held_back(seed, codes, groups, share)
             self.held_back_ = plan.validation
         else:
+            held, labels = validation() if callable(validation) else validation
+            n = len(inputs)
+            inputs = torch.cat([inputs, self._inputs(self._checked(held, network), network)])
+            codes = np.concatenate([codes, coded(labels, self.classes_)])
+            plan = RunPlan(seed, np.arange(n), np.arange(n, len(inputs)))
             self.held_back_ = None
-            inputs, codes, plan = self._with_validation(inputs, codes, seed, network, validation)
+
+        def build() -> nn.Module:
+            module = network.build(shape)
+            unit: Any = getattr(module, "unit", None)
+            if unit is not None:  # taken from all training trials, in no order
+                unit.calibrate(inputs[plan.train])
+            return module
+
         with training_bar(network.name, recipe.epochs, enabled=bool(self.verbose)) as listener:
             self.module_, self.history_, self.epoch_ = train_module(
-                lambda: _calibrated(network.build(shape), inputs[plan.train]),
+                build,
                 inputs.to(device),
                 torch.from_numpy(codes).to(device),
                 plan,
@@ -188,29 +210,17 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
         probabilities : ndarray, shape (n, classes)
             In the order of ``classes_``.
         """
-        inputs = self._inputs_like_fit(X)
+        check_is_fitted(self)
+        network = self._network()
+        checked = self._checked(X, network)
+        if checked.shape[1:] != self.input_shape_:
+            raise ModelError(
+                f"Fitted to trials of shape {self.input_shape_}, got {checked.shape[1:]}."
+            )
         with torch.inference_mode():
-            parts = [self.module_(part).softmax(-1) for part in inputs.split(PREDICTED_AT_ONCE)]
-        return torch.cat(parts).double().numpy()
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predict the most probable class (n,) of each trial."""
-        probabilities = self.predict_proba(X)  # which refuses what is not fitted
-        return self.classes_[probabilities.argmax(1)]
-
-    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Logarithms of probabilities (n, classes), or their difference (n,) for two classes."""
-        return as_decisions(np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny)))
-
-    def _with_validation(
-        self, inputs: Tensor, codes: Codes, seed: int, network: Network, validation: Validation
-    ) -> tuple[Tensor, Codes, RunPlan]:
-        """Trials of both kinds, and which are which."""
-        X, y = validation() if callable(validation) else validation
-        n = len(inputs)
-        both = torch.cat([inputs, self._inputs(self._as_input(X, network), network)])
-        all_codes = np.concatenate([codes, coded(y, self.classes_)])
-        return both, all_codes, RunPlan(seed, np.arange(n), np.arange(n, len(both)))
+            parts = self._inputs(checked, network).split(EVALUATED_AT_ONCE)
+            found = torch.cat([self.module_(part).softmax(-1) for part in parts])
+        return found.double().numpy()
 
     def _network(self) -> Network:
         if self.network not in NETWORKS:
@@ -230,7 +240,7 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
             )
         return network
 
-    def _as_input(self, X: ArrayLike, network: Network) -> NDArray[Any]:
+    def _checked(self, X: ArrayLike, network: Network) -> NDArray[Any]:
         """Trials (n, channels, samples), or matrices (n, m, d, d)."""
         if network.input != "raw":
             return as_matrices(X)
@@ -239,35 +249,127 @@ class NetworkClassifier(ClassifierMixin, BaseEstimator):
             raise ModelError("Input X contains NaN or infinity. Remove these trials.")
         return trials
 
-    def _inputs_like_fit(self, X: ArrayLike) -> Tensor:
-        check_is_fitted(self)
-        network = self._network()
-        checked = self._as_input(X, network)
-        if checked.shape[1:] != self.input_shape_:
-            raise ModelError(
-                f"Fitted to trials of shape {self.input_shape_}, got {checked.shape[1:]}."
-            )
-        return self._inputs(checked, network)
-
     def _inputs(self, X: NDArray[Any], network: Network) -> Tensor:
-        prepared = X
         if self.embedding_ is not None:
             tokens = network.input == "tokens"
-            prepared = self.embedding_.of_matrices(X) if tokens else self.embedding_.scaled(X)
-        inputs: Tensor = as_tensor(np.ascontiguousarray(prepared)).float()
+            X = self.embedding_.of_matrices(X) if tokens else self.embedding_.scaled(X)
+        inputs: Tensor = as_tensor(np.ascontiguousarray(X)).float()
         return inputs
 
-    def _shape(self, X: NDArray[Any], network: Network) -> TrialShape:
-        n_classes = len(self.classes_)
-        if network.input == "raw":
-            assert self.sfreq is not None
-            return TrialShape(X.shape[1], n_classes, X.shape[-1], self.sfreq)
-        return TrialShape(X.shape[-1], n_classes, n_tokens=X.shape[1])
+
+def train_module(
+    build: Callable[[], nn.Module],
+    inputs: Tensor,
+    labels: Tensor,
+    plan: RunPlan,
+    recipe: Recipe,
+    *,
+    n_classes: int,
+    listener: Listener | None = None,
+) -> tuple[nn.Module, Curves, int]:
+    """Train one module from scratch, by torch's own differentiation.
+
+    For networks the batched engine does not know. The same recipe, plan, curves and choice of
+    epoch; the order of trials comes from the same stream of the run's seed, dropout from torch's
+    generator.
+
+    Parameters
+    ----------
+    build : callable
+        Makes the module; torch's generator is seeded around it.
+    inputs : Tensor of float32, shape (n, ...)
+        Its device is where training happens.
+    labels : Tensor of int64, shape (n,)
+    plan : RunPlan
+    recipe : Recipe
+    n_classes : int
+    listener : callable, optional
+        Told of every epoch.
+
+    Returns
+    -------
+    module : nn.Module
+        In eval mode, on the processor.
+    curves : dict of str to ndarray, shape (epochs,)
+    epoch : int
+        From 1: the one whose weights were kept.
+    """
+    check_plans([plan], Pool(inputs, labels), recipe, n_classes)
+    streams, parts = RunStreams(plan.seed), plan.parts()
+    curves: dict[str, list[float]] = {f"{p} {of}": [] for p in parts for of in ("loss", "accuracy")}
+    best_loss, best_epoch, best, kept = float("inf"), 0, None, recipe.epochs
+    devices = [inputs.device] if inputs.device.type == "cuda" else []
+    with torch.random.fork_rng(devices):
+        torch.manual_seed(streams.weights().initial_seed())
+        module = build().to(inputs.device)
+        optimizer = _optimizer(module, recipe)
+        for epoch in range(1, recipe.epochs + 1):
+            parts["train"] = streams.order.permutation(plan.train)
+            for part, index in parts.items():
+                learner = optimizer if part == "train" else None
+                loss, accuracy = _epoch(module, inputs, labels, index, recipe, learner)
+                curves[f"{part} loss"].append(loss)
+                curves[f"{part} accuracy"].append(accuracy)
+            if not np.isfinite(curves["train loss"][-1]):
+                raise ModelError(
+                    f"Training diverged at epoch {epoch} (the loss is not finite): lower "
+                    f"learning_rate (now {recipe.learning_rate:g})."
+                )
+            if recipe.needs_validation and curves["validation loss"][-1] < best_loss:
+                best_loss, best_epoch = curves["validation loss"][-1], epoch
+                if recipe.keep == "best":
+                    best = copy.deepcopy(module.state_dict())
+            stopped = recipe.patience is not None and epoch - best_epoch >= recipe.patience
+            if listener:
+                listener(1 + (recipe.epochs - epoch if stopped else 0))
+            if stopped:
+                kept = epoch
+                break
+    if best is not None:
+        module.load_state_dict(best)
+        kept = best_epoch
+    return module.cpu().eval(), {name: np.array(v) for name, v in curves.items()}, kept
 
 
-def _calibrated(module: nn.Module, inputs: Tensor) -> nn.Module:
-    """Networks with a unit of their own take it from all training trials, in no order."""
-    unit = getattr(module, "unit", None)
-    if unit is not None:
-        unit.calibrate(inputs)
-    return module
+def _optimizer(module: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
+    kind = torch.optim.AdamW if recipe.decoupled else torch.optim.Adam
+    # Names of parameters for which a network asks to be spared the decay.
+    spared: frozenset[str] = getattr(module, "undecayed", frozenset())
+    named = list(module.named_parameters())
+    groups: list[dict[str, Any]] = [
+        {"params": [p for name, p in named if name not in spared]},
+        {"params": [p for name, p in named if name in spared], "weight_decay": 0.0},
+    ]
+    decay, betas = recipe.weight_decay, recipe.betas
+    return kind(groups, lr=recipe.learning_rate, weight_decay=decay, betas=betas)
+
+
+def _epoch(
+    module: nn.Module,
+    inputs: Tensor,
+    labels: Tensor,
+    trials: NDArray[np.int64],
+    recipe: Recipe,
+    optimizer: torch.optim.Optimizer | None,
+) -> tuple[float, float]:
+    """Loss and accuracy over trials, learning from each batch if there is an optimizer."""
+    training = optimizer is not None
+    module.train(training)
+    size = recipe.batch_size if training else EVALUATED_AT_ONCE
+    smoothing = recipe.label_smoothing if training else 0.0
+    loss, correct, seen = 0.0, 0, 0
+    with torch.set_grad_enabled(training):
+        for index in torch.from_numpy(trials).to(inputs.device).split(size):
+            if training and len(index) == 1:
+                continue  # batch norms cannot train on one trial
+            scores, y = module(inputs[index]), labels[index]
+            reduction = "mean" if training else "sum"
+            step = F.cross_entropy(scores, y, label_smoothing=smoothing, reduction=reduction)
+            if optimizer is not None:
+                optimizer.zero_grad()
+                step.backward()
+                optimizer.step()
+            loss += step.item() * (len(index) if training else 1)
+            correct += int((scores.argmax(1) == y).sum())
+            seen += len(index)
+    return loss / max(seen, 1), correct / max(seen, 1)

@@ -6,9 +6,9 @@ import copy
 import pickle
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -22,7 +22,9 @@ from spdtokens.classifiers.base import (
     Codes,
     EmbeddingSpec,
     TokenClassifier,
+    addressed,
     check_finite,
+    coded,
     held_back,
     seed_of,
     shared_out,
@@ -31,8 +33,7 @@ from spdtokens.classifiers.base import (
 from spdtokens.classifiers.nn import SPDTokenMLP, SPDTokenTransformer, folded, matching_width
 from spdtokens.classifiers.nn.engine import Listener, Pool, RunPlan, TrainedRun, train_runs
 from spdtokens.classifiers.nn.layers import TokenModel
-from spdtokens.classifiers.nn.progress import training_bar
-from spdtokens.classifiers.nn.recipe import Recipe, resolve_device
+from spdtokens.classifiers.nn.recipe import Recipe, resolve_device, training_bar
 from spdtokens.classifiers.nn.transformer import STANDARD, Attention, TransformerConfig
 from spdtokens.errors import ModelError
 from spdtokens.geometry.matrix_functions import as_tensor
@@ -88,6 +89,10 @@ class TokenNetworkClassifier(TokenClassifier):
         fit_together([self], [(X, y)], [{"groups": groups, "validation": validation}])
         return self
 
+    def _store(self, given: dict[str, Any]) -> None:
+        """Keep the arguments of ``__init__`` as they are, as scikit-learn wants it."""
+        self.__dict__.update({name: given[name] for name in self._get_param_names()})
+
     @abstractmethod
     def _module(self, n_features: int, n_tokens: int, n_classes: int) -> TokenModel:
         """The network, not trained."""
@@ -99,6 +104,28 @@ class TokenNetworkClassifier(TokenClassifier):
     def _bias(self, C: Array) -> Array | None:  # noqa: ARG002
         """What is added to attention scores, for matrices (n, m, d, d)."""
         return None
+
+    @abstractmethod
+    def _probabilities(self, tokens: Array, bias: Array | None) -> Array:
+        """Mean over the ensemble."""
+
+    @one_thread()
+    def predict_proba(self, X: ArrayLike) -> Array:
+        """Predict class probabilities, averaged over the ensemble.
+
+        Parameters
+        ----------
+        X : array, shape (n, d, d) or (n, m, d, d)
+
+        Returns
+        -------
+        probabilities : ndarray, shape (n, classes)
+            In the order of ``classes_``.
+        """
+        C = self._checked(X)
+        parts = np.array_split(C, -(-len(C) // PREDICTED_AT_ONCE))
+        found = [self._probabilities(self._tokens_of(part), self._bias(part)) for part in parts]
+        return np.concatenate(found)
 
     def _seeds(self) -> list[int]:
         """A seed for each member of the ensemble; the first is ``random_state`` itself."""
@@ -202,6 +229,8 @@ class TokenTransformerClassifier(TokenNetworkClassifier):
     """
 
     networks_: list[SPDTokenTransformer]
+    attention: Attention
+    alpha: float
 
     def __init__(
         self,
@@ -231,30 +260,7 @@ class TokenTransformerClassifier(TokenNetworkClassifier):
         verbose: bool = False,
         checkpoint: str | Path | None = None,
     ) -> None:
-        self.embedding = embedding
-        self.d_model = d_model
-        self.n_layers = n_layers
-        self.n_heads = n_heads
-        self.d_ff = d_ff
-        self.dropout = dropout
-        self.bn_embed = bn_embed
-        self.attention = attention
-        self.alpha = alpha
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.decoupled = decoupled
-        self.betas = betas
-        self.label_smoothing = label_smoothing
-        self.keep = keep
-        self.patience = patience
-        self.validation = validation
-        self.ensemble = ensemble
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.checkpoint = checkpoint
+        self._store(locals())
 
     def _config(self) -> TransformerConfig:
         names = TransformerConfig.__dataclass_fields__
@@ -283,25 +289,8 @@ class TokenTransformerClassifier(TokenNetworkClassifier):
         members = [folded(network, np.float64) for network in self.networks_]
         self.network_ = Transformers(members, self.alpha)
 
-    @one_thread()
-    def predict_proba(self, X: ArrayLike) -> Array:
-        """Predict class probabilities, averaged over the ensemble.
-
-        Parameters
-        ----------
-        X : array, shape (n, d, d) or (n, m, d, d)
-
-        Returns
-        -------
-        probabilities : ndarray, shape (n, classes)
-            In the order of ``classes_``.
-        """
-        C = self._checked(X)
-        found = [
-            self.network_.mean(self._tokens_of(part), self._bias(part))
-            for part in np.array_split(C, -(-len(C) // PREDICTED_AT_ONCE))
-        ]
-        return np.concatenate(found)
+    def _probabilities(self, tokens: Array, bias: Array | None) -> Array:
+        return self.network_.mean(tokens, bias)
 
 
 class TokenMLPClassifier(TokenNetworkClassifier):
@@ -338,6 +327,10 @@ patience, validation, ensemble, random_state, device, verbose, checkpoint
     True
     """
 
+    width: int | None
+    n_layers: int
+    dropout: float
+
     def __init__(
         self,
         embedding: EmbeddingSpec = "log_euclidean",
@@ -361,25 +354,7 @@ patience, validation, ensemble, random_state, device, verbose, checkpoint
         verbose: bool = False,
         checkpoint: str | Path | None = None,
     ) -> None:
-        self.embedding = embedding
-        self.width = width
-        self.n_layers = n_layers
-        self.dropout = dropout
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.decoupled = decoupled
-        self.betas = betas
-        self.label_smoothing = label_smoothing
-        self.keep = keep
-        self.patience = patience
-        self.validation = validation
-        self.ensemble = ensemble
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
-        self.checkpoint = checkpoint
+        self._store(locals())
 
     def _module(self, n_features: int, n_tokens: int, n_classes: int) -> SPDTokenMLP:
         width = self.width
@@ -397,41 +372,14 @@ patience, validation, ensemble, random_state, device, verbose, checkpoint
             generator=torch.Generator().manual_seed(0),
         )
 
-    @one_thread()
-    def predict_proba(self, X: ArrayLike) -> Array:
-        """Predict class probabilities, averaged over the ensemble.
-
-        Parameters
-        ----------
-        X : array, shape (n, d, d) or (n, m, d, d)
-
-        Returns
-        -------
-        probabilities : ndarray, shape (n, classes)
-            In the order of ``classes_``.
-        """
-        C = self._checked(X)
-        total = np.zeros((len(C), len(self.classes_)))
+    def _probabilities(self, tokens: Array, bias: Array | None) -> Array:  # noqa: ARG002
         with torch.inference_mode():
-            for start in range(0, len(C), PREDICTED_AT_ONCE):
-                part = slice(start, start + PREDICTED_AT_ONCE)
-                tokens = as_tensor(self._tokens_of(C[part])).double()
-                for network in self.networks_:
-                    total[part] += network(tokens).softmax(-1).numpy()
-        return total / len(self.networks_)
+            scores = [network(as_tensor(tokens).double()) for network in self.networks_]
+            return sum(score.softmax(-1).numpy() for score in scores) / len(scores)
 
 
-@dataclass
-class _Job:
-    """What an estimator brings to the engine.
-
-    Attributes
-    ----------
-    tokens, bias, codes
-        Of training trials, then of validation trials if these were given.
-    plans : list of RunPlan
-        One per member of the ensemble, by place in ``tokens``.
-    """
+class _Job(NamedTuple):
+    """What an estimator brings to the engine: tokens of training and validation trials, plans."""
 
     estimator: TokenNetworkClassifier
     tokens: Array
@@ -500,7 +448,7 @@ def fit_together(
     for estimator, (X, y), given in zip(estimators, data, more, strict=True):
         given = {name: value for name, value in given.items() if value is not None}
         if not offers_together(estimator):
-            estimator.fit(X, y, **_addressed(estimator, given))
+            estimator.fit(X, y, **_told(estimator, given))
             if listener:
                 listener(1.0)
             continue
@@ -525,7 +473,7 @@ def fit_together(
     return list(estimators)
 
 
-def _addressed(estimator: BaseEstimator, given: dict[str, Any]) -> dict[str, Any]:
+def _told(estimator: BaseEstimator, given: dict[str, Any]) -> dict[str, Any]:
     """What ``fit`` is told: a plain pipeline is told for which step it is."""
     if not isinstance(estimator, Pipeline) or takes(estimator, "groups"):
         return given
@@ -533,8 +481,7 @@ def _addressed(estimator: BaseEstimator, given: dict[str, Any]) -> dict[str, Any
         held, labels = given["validation"]
         # Transformed when the steps before are fitted.
         given = given | {"validation": lambda: (estimator[:-1].transform(held), labels)}
-    told = shared_out(estimator, given)
-    return {f"{step}__{name}": value for step, of in told.items() for name, value in of.items()}
+    return addressed(estimator, given)
 
 
 def _before_last(
@@ -633,61 +580,35 @@ def _embedded(
     return tokens, np.concatenate(biases) if biases else None, np.concatenate(labels)
 
 
-def coded(y: ArrayLike, classes: NDArray[Any]) -> Codes:
-    """Labels of validation trials as numbers of the classes trained on."""
-    y = np.asarray(y)
-    known = np.isin(y, classes)
-    if not known.all():
-        raise ModelError(
-            f"Validation trials are of class {y[~known][0]}, which is not among the classes to "
-            "train on."
-        )
-    return np.searchsorted(classes, y)
-
-
 def _train(jobs: Sequence[_Job], listener: Listener | None) -> None:
     """Train the runs of estimators of one architecture and recipe."""
     first = jobs[0].estimator
     recipe, device = first._recipe(), resolve_device(first.device)
-    starts: dict[int, int] = {}
     pooled: list[_Job] = []
-    plans: list[RunPlan] = []
-    n = 0
+    starts: dict[int, int] = {}
     for job in jobs:
         if id(job.tokens) not in starts:
-            starts[id(job.tokens)] = n
+            starts[id(job.tokens)] = sum(len(other.tokens) for other in pooled)
             pooled.append(job)
-            n += len(job.tokens)
-        at = starts[id(job.tokens)]
-        plans += [
-            RunPlan(
-                plan.seed,
-                at + plan.train,
-                None if plan.validation is None else at + plan.validation,
-            )
-            for plan in job.plans
-        ]
+    plans = [plan.moved(starts[id(job.tokens)]) for job in jobs for plan in job.plans]
+    biases = [job.bias for job in pooled if job.bias is not None]
     pool = Pool(
         _as_float32([job.tokens for job in pooled]).to(device),
         torch.from_numpy(np.concatenate([job.codes for job in pooled])).to(device),
-        None
-        if jobs[0].bias is None
-        else _as_float32([job.bias for job in pooled if job.bias is not None]).to(device),
+        _as_float32(biases).to(device) if biases else None,
     )
-    shape = jobs[0].tokens.shape
-    epochs = recipe.epochs * len(plans) / len(jobs)
-    with training_bar(
-        type(first).__name__, recipe.epochs * len(plans), enabled=bool(first.verbose)
-    ) as bar:
+    _, n_tokens, n_features = jobs[0].tokens.shape
+    total = recipe.epochs * len(plans)
+    with training_bar(type(first).__name__, total, enabled=bool(first.verbose)) as bar:
 
         def told(done: float) -> None:
             if bar:
                 bar(done)
             if listener:
-                listener(done / epochs)
+                listener(done * len(jobs) / total)
 
         runs = train_runs(
-            first._module(shape[2], shape[1], len(first.classes_)),
+            first._module(n_features, n_tokens, len(first.classes_)),
             pool,
             plans,
             recipe,

@@ -99,7 +99,7 @@ def evaluate(
     """Compare methods on a data set: test beside train, chance, and whether they differ."""
     from spdtokens.classifiers.methods import Settings, get_method
     from spdtokens.classifiers.nn import STABILITY_SEEDS
-    from spdtokens.classifiers.nn.progress import TrainingBars
+    from spdtokens.classifiers.nn.recipe import TrainingBars
     from spdtokens.evaluation.answer import answer
     from spdtokens.evaluation.plan import Choice, Question, Source
     from spdtokens.evaluation.summary import summary_table

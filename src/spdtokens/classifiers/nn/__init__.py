@@ -1,36 +1,44 @@
 """The torch modules: token networks, networks to compare with, and the batched engine."""
 
-from spdtokens.classifiers.nn.engine import Pool, RunPlan, TrainedRun, Training, train_runs
-from spdtokens.classifiers.nn.geometric import geometric_bias
-from spdtokens.classifiers.nn.mlp import SPDTokenMLP, matching_width
-from spdtokens.classifiers.nn.recipe import SEEDS, STABILITY_SEEDS, Recipe
-from spdtokens.classifiers.nn.saliency import channel_saliency
-from spdtokens.classifiers.nn.transformer import (
-    SMALL,
-    STANDARD,
-    SPDTokenTransformer,
-    TransformerConfig,
-    folded,
-)
-from spdtokens.classifiers.nn.trial import TrialTransformer
+from __future__ import annotations
 
-__all__ = [
-    "SEEDS",
-    "SMALL",
-    "STABILITY_SEEDS",
-    "STANDARD",
-    "Pool",
-    "Recipe",
-    "RunPlan",
-    "SPDTokenMLP",
-    "SPDTokenTransformer",
-    "TrainedRun",
-    "Training",
-    "TransformerConfig",
-    "TrialTransformer",
-    "channel_saliency",
-    "folded",
-    "geometric_bias",
-    "matching_width",
-    "train_runs",
-]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spdtokens.classifiers.nn.engine import (  # noqa: F401
+        Pool,
+        RunPlan,
+        TrainedRun,
+        Training,
+        train_runs,
+    )
+    from spdtokens.classifiers.nn.recipe import SEEDS, STABILITY_SEEDS, Recipe  # noqa: F401
+    from spdtokens.classifiers.nn.transformer import (  # noqa: F401
+        SMALL,
+        STANDARD,
+        SPDTokenMLP,
+        SPDTokenTransformer,
+        TransformerConfig,
+        folded,
+        geometric_bias,
+        matching_width,
+    )
+    from spdtokens.classifiers.nn.trial import TrialTransformer, channel_saliency  # noqa: F401
+
+_NAMES = {
+    "engine": "Pool RunPlan TrainedRun Training train_runs",
+    "recipe": "Recipe SEEDS STABILITY_SEEDS",
+    "transformer": "SMALL STANDARD SPDTokenMLP SPDTokenTransformer TransformerConfig folded "
+    "geometric_bias matching_width",
+    "trial": "TrialTransformer channel_saliency",
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    # Imported when first used: the names of networks and their recipes need not wait for torch.
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

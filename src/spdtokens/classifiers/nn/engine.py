@@ -13,9 +13,8 @@ import copy
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
@@ -29,18 +28,23 @@ from torch.optim.adam import adam
 from spdtokens._files import written_whole
 from spdtokens.classifiers.nn.layers import (
     BatchedNetwork,
-    Layout,
     Step,
     TokenModel,
     aligned,
-    copy_to_row,
     cross_entropy,
 )
-from spdtokens.classifiers.nn.recipe import Recipe
+from spdtokens.classifiers.nn.recipe import Listener, Recipe
 from spdtokens.errors import ModelError
-from spdtokens.runtime.threads import share_out, usable_threads
+from spdtokens.geometry.parallel import share_out
+from spdtokens.runtime.threads import usable_threads
 
-# Random numbers of a run: its own, whatever trains beside it.
+#: Trials of a run that are evaluated at a time.
+EVALUATED_AT_ONCE = 256
+#: Runs that share their operations: enough to hide the cost of a call, few enough that what a
+#: layer hands to the next is still in the cache.
+GROUP_SIZE = 12
+
+Curves = dict[str, NDArray[np.float64]]
 
 
 class RunStreams:
@@ -95,231 +99,6 @@ def dropout_masks(streams: Sequence[RunStreams], entries: int, p: float, device:
     return masks.mul_(65536 / (65536 - dropped)).to(device)
 
 
-# What training changes: weights, moments, running statistics, random streams.
-
-
-@dataclass
-class RunStates:
-    """The state of runs, a row each; a slice of it shares the memory of the whole.
-
-    Attributes
-    ----------
-    weights : Tensor, shape (runs, parameters)
-    first, second : Tensor, shape (runs, live parameters)
-        Adam's moments.
-    steps : Tensor, shape (runs, layers)
-        Updates done; the optimizer counts them for each layer.
-    buffers : Tensor, shape (runs, buffers)
-    best_weights, best_buffers : Tensor
-        Those with the lowest validation loss; empty (runs, 0) unless they are to be kept.
-    best_loss : Tensor, shape (runs,)
-    best_epoch : Tensor of int64, shape (runs,)
-        Epoch, from 1, of the lowest validation loss; 0 for none.
-    active : Tensor of bool, shape (runs,)
-        False for a run that was stopped early.
-    streams : list of RunStreams
-    """
-
-    weights: Tensor
-    first: Tensor
-    second: Tensor
-    steps: Tensor
-    buffers: Tensor
-    best_weights: Tensor
-    best_buffers: Tensor
-    best_loss: Tensor
-    best_epoch: Tensor
-    active: Tensor
-    streams: list[RunStreams] = field(default_factory=list)
-
-    @classmethod
-    def initial(
-        cls,
-        network: BatchedNetwork,
-        model: TokenModel,
-        seeds: Sequence[int],
-        *,
-        keep_best: bool,
-        device: torch.device,
-    ) -> RunStates:
-        """Fresh runs, their weights drawn from their seeds; ``model`` is used to draw them."""
-        streams = [RunStreams(seed) for seed in seeds]
-        runs = len(seeds)
-        weights = torch.zeros(runs, network.parameters.size)
-        buffers = torch.zeros(runs, network.buffers.size)
-        for run, stream in enumerate(streams):
-            model.reset_parameters(stream.weights())
-            copy_to_row(model, network.parameters, weights[run])
-            copy_to_row(model, network.buffers, buffers[run])
-        weights, buffers = weights.to(device), buffers.to(device)
-        return cls(
-            weights=weights,
-            first=torch.zeros(runs, network.live, device=device),
-            second=torch.zeros(runs, network.live, device=device),
-            steps=torch.zeros(runs, len(network.layers), device=device),
-            buffers=buffers,
-            best_weights=weights.clone() if keep_best else weights[:, :0].clone(),
-            best_buffers=buffers.clone() if keep_best else buffers[:, :0].clone(),
-            best_loss=torch.full((runs,), float("inf")),
-            best_epoch=torch.zeros(runs, dtype=torch.int64),
-            active=torch.ones(runs, dtype=torch.bool),
-            streams=streams,
-        )
-
-    def __len__(self) -> int:
-        return len(self.weights)
-
-    def __getitem__(self, part: slice) -> RunStates:
-        tensors = {name: tensor[part] for name, tensor in self.tensors().items()}
-        return RunStates(**tensors, streams=self.streams[part])
-
-    def tensors(self) -> dict[str, Tensor]:
-        """All but the streams, by name."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
-
-    def kept(self, run: int) -> tuple[Tensor, Tensor]:
-        """Weights and buffers to keep of a run: the best if they were asked for, else the last."""
-        if self.best_weights.shape[1] and self.best_epoch[run]:
-            return self.best_weights[run], self.best_buffers[run]
-        return self.weights[run], self.buffers[run]
-
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything as arrays, for a file."""
-        return {name: tensor.cpu().numpy() for name, tensor in self.tensors().items()}
-
-    def restore(self, arrays: dict[str, NDArray[Any]], streams: list[dict[str, Any]]) -> None:
-        """Take over what was saved."""
-        for name, tensor in self.tensors().items():
-            tensor.copy_(torch.from_numpy(np.asarray(arrays[name])))
-        for stream, saved in zip(self.streams, streams, strict=True):
-            stream.restore(saved)
-
-
-def load_into(
-    model: TokenModel, network: BatchedNetwork, weights: Tensor, buffers: Tensor
-) -> TokenModel:
-    """Put flat weights and buffers of a run into a module, which is returned in eval mode."""
-    sources = _named(network.parameters, weights) | _named(network.buffers, buffers)
-    model.load_state_dict(sources, strict=False)
-    return model.eval()
-
-
-def _named(layout: Layout, row: Tensor) -> dict[str, Tensor]:
-    return {name: view[0] for name, view in layout.views(row[None]).items()}
-
-
-# Runs that take a step together.
-
-
-class RunSlice:
-    """Neighbouring runs whose batches have equal size: their weights as views, and one update.
-
-    Parameters
-    ----------
-    network : BatchedNetwork
-    state : RunStates
-        Of these runs; written to.
-    recipe : Recipe
-    """
-
-    def __init__(self, network: BatchedNetwork, state: RunStates, recipe: Recipe) -> None:
-        self.network, self.state, self.recipe = network, state, recipe
-        self.weights = network.parameters.views(state.weights)
-        self.buffers = network.buffers.views(state.buffers)
-
-    def evaluation_step(self, valid: int) -> Step:
-        """A pass without dropout that learns nothing."""
-        return Step(
-            weights=self.weights,
-            grads={},
-            buffers=self.buffers,
-            tokens=self.network.tokens,
-            trials=aligned(valid),
-            valid=valid,
-            training=False,
-        )
-
-    def training_step(self, valid: int) -> Step:
-        """A pass with dropout, to be followed by :meth:`learn`."""
-        step = self.evaluation_step(valid)
-        step.training = True
-        if self.network.dropout:
-            step.masks = dropout_masks(
-                self.state.streams,
-                self.network.mask_entries(step.trials),
-                self.network.dropout,
-                self.state.weights.device,
-            )
-        return step
-
-    def learn(self, step: Step, d_scores: Tensor) -> None:
-        """Go back through the layers, updating each as soon as its gradient is known.
-
-        So all layers share one piece of memory for their gradients, small enough to stay in the
-        cache until the optimizer has read it.
-        """
-        for layer, (grads, update) in zip(
-            reversed(self.network.layers), reversed(self._updates), strict=True
-        ):
-            step.grads = grads
-            d_scores = layer.backward(step, d_scores)
-            if grads:
-                self._adam(*update)
-
-    @cached_property
-    def _updates(self) -> list[tuple[dict[str, Tensor], tuple[list[Tensor], ...]]]:
-        """For each layer the views its gradients are written to, and what Adam works on."""
-        state, network = self.state, self.network
-        largest = max(layout.size for layout in network.layouts)
-        scratch = torch.zeros(len(state), largest, device=state.weights.device)
-        updates: list[tuple[dict[str, Tensor], tuple[list[Tensor], ...]]] = []
-        for i, (layout, part) in enumerate(zip(network.layouts, network.segments(), strict=True)):
-            grads = scratch[:, : layout.size]
-            update = (
-                list(state.weights[:, part]),
-                list(grads),
-                list(state.first[:, part]),
-                list(state.second[:, part]),
-                list(state.steps[:, i]),
-            )
-            updates.append((layout.views(grads), update))
-        return updates
-
-    def _adam(
-        self,
-        weights: list[Tensor],
-        grads: list[Tensor],
-        first: list[Tensor],
-        second: list[Tensor],
-        steps: list[Tensor],
-    ) -> None:
-        adam(
-            weights,
-            grads,
-            first,
-            second,
-            [],
-            steps,
-            fused=True,
-            decoupled_weight_decay=self.recipe.decoupled,
-            amsgrad=False,
-            beta1=self.recipe.betas[0],
-            beta2=self.recipe.betas[1],
-            lr=self.recipe.learning_rate,
-            weight_decay=self.recipe.weight_decay,
-            eps=1e-8,
-            maximize=False,
-        )
-
-
-# A few runs trained together on one thread.
-
-#: Trials of a run that are evaluated at a time.
-EVALUATED_AT_ONCE = 256
-
-Curves = dict[str, NDArray[np.float64]]
-
-
 @dataclass(frozen=True)
 class Pool:
     """Trials that runs draw from.
@@ -335,175 +114,6 @@ class Pool:
     tokens: Tensor
     labels: Tensor
     bias: Tensor | None = None
-
-
-class Group:
-    """Neighbouring runs, trained one epoch at a time.
-
-    Runs step together as long as their batches have equal size. Sorted by the size of their
-    training sets, such runs are neighbours, so that every step works on slices and copies nothing;
-    a run that has no batch left in this epoch, or has stopped, is left out of the slice.
-
-    Parameters
-    ----------
-    network : BatchedNetwork
-    state : RunStates
-        Of the runs of this group.
-    pool : Pool
-    parts : sequence of mapping of str to ndarray
-        For each run, indices into the pool: ``'train'`` and whatever else is to be scored.
-    recipe : Recipe
-    curves : dict of str to ndarray, shape (runs, epochs)
-        Written to: ``'train loss'``, ``'train accuracy'``, ...
-    """
-
-    def __init__(
-        self,
-        network: BatchedNetwork,
-        state: RunStates,
-        pool: Pool,
-        parts: Sequence[dict[str, NDArray[np.int64]]],
-        recipe: Recipe,
-        curves: Curves,
-    ) -> None:
-        self.network, self.state, self.pool = network, state, pool
-        self.parts, self.recipe, self.curves = parts, recipe, curves
-        self._slices: dict[tuple[int, int], RunSlice] = {}
-
-    def __len__(self) -> int:
-        return len(self.state)
-
-    def release(self) -> None:
-        """Give back the memory that only training needs."""
-        self._slices.clear()
-
-    def _slice(self, runs: slice) -> RunSlice:
-        key = (runs.start, runs.stop)
-        if key not in self._slices:
-            self._slices[key] = RunSlice(self.network, self.state[runs], self.recipe)
-        return self._slices[key]
-
-    def epoch(self, number: int) -> None:
-        """Train every active run for an epoch (numbered from 0), then score it."""
-        orders = [
-            stream.order.permutation(part["train"]) if active else part["train"][:0]
-            for stream, part, active in zip(
-                self.state.streams, self.parts, self.state.active.tolist(), strict=True
-            )
-        ]
-        loss = np.zeros(len(self))
-        correct = np.zeros(len(self))
-        size = self.recipe.batch_size
-        for start in range(0, max(map(len, orders)), size):
-            batches = [self._usable(order[start : start + size]) for order in orders]
-            for runs, index in _equal_neighbours(batches):
-                step_loss, step_correct = self._step(runs, index)
-                loss[runs] += step_loss * index.shape[1]
-                correct[runs] += step_correct
-        seen = np.array([max(len(order), 1) for order in orders])
-        ran = self.state.active.numpy()
-        self._record("train", number, loss / seen, correct / seen, ran)
-        self._check_finite(number, ran)
-        for name in self.parts[0]:
-            if name != "train":
-                self._record(name, number, *self.score(name), ran)
-        if self.recipe.needs_validation:
-            self._select(number)
-
-    def score(self, part: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Loss and accuracy (runs,) on a part of the trials, with the current weights."""
-        loss, correct = np.zeros(len(self)), np.zeros(len(self))
-        index_of = [parts[part] for parts in self.parts]
-        for start in range(0, max(map(len, index_of)), EVALUATED_AT_ONCE):
-            batches = [index[start : start + EVALUATED_AT_ONCE] for index in index_of]
-            for runs, index in _equal_neighbours(batches):
-                trials = index.shape[1]
-                step = self._slice(runs).evaluation_step(trials)
-                scores, labels = self._scores(step, index)
-                loss[runs] += cross_entropy(scores, labels, trials)[0].numpy(force=True) * trials
-                correct[runs] += _hits(scores, labels, trials)
-        sizes = np.array([len(index) for index in index_of])
-        return loss / sizes, correct / sizes
-
-    def _usable(self, batch: NDArray[np.int64]) -> NDArray[np.int64]:
-        # One trial with one token has no variance: a batch norm cannot train on it.
-        alone = len(batch) * self.network.tokens == 1
-        return batch[:0] if alone and self.network.needs_variance else batch
-
-    def _scores(self, step: Step, index: Tensor) -> tuple[Tensor, Tensor]:
-        pool = self.pool
-        index = index.to(pool.tokens.device)
-        batch = self.network.gather(pool.tokens, pool.labels, pool.bias, index)
-        step.bias = batch.bias
-        return self.network.forward(step, batch.inputs), batch.labels
-
-    def _step(self, runs: slice, index: Tensor) -> tuple[NDArray[Any], NDArray[Any]]:
-        """One update of some runs on batches (runs, trials); their losses and hits."""
-        part = self._slice(runs)
-        step = part.training_step(index.shape[1])
-        scores, labels = self._scores(step, index)
-        loss, d_scores = cross_entropy(scores, labels, step.valid, self.recipe.label_smoothing)
-        part.learn(step, d_scores)
-        return loss.numpy(force=True), _hits(scores, labels, step.valid)
-
-    def _record(
-        self,
-        part: str,
-        number: int,
-        loss: NDArray[np.float64],
-        accuracy: NDArray[np.float64],
-        ran: NDArray[np.bool_],
-    ) -> None:
-        self.curves[f"{part} loss"][ran, number] = loss[ran]
-        self.curves[f"{part} accuracy"][ran, number] = accuracy[ran]
-
-    def _check_finite(self, number: int, ran: NDArray[np.bool_]) -> None:
-        lost = ran & ~np.isfinite(self.curves["train loss"][:, number])
-        if lost.any():
-            raise ModelError(
-                f"Training ran away in epoch {number + 1}: the loss is no longer a number. Lower "
-                f"learning_rate (now {self.recipe.learning_rate:g}), or scale the tokens."
-            )
-
-    def _select(self, number: int) -> None:
-        """Keep the best weights, stop runs that no longer improve."""
-        state, active = self.state, self.state.active
-        loss = torch.from_numpy(self.curves["validation loss"][:, number]).to(state.best_loss)
-        better = active & (loss < state.best_loss)
-        state.best_loss[better] = loss[better]
-        state.best_epoch[better] = number + 1
-        if state.best_weights.shape[1]:
-            for run in better.nonzero().flatten().tolist():
-                state.best_weights[run] = state.weights[run]
-                state.best_buffers[run] = state.buffers[run]
-        if self.recipe.patience is not None:
-            active &= number + 1 - state.best_epoch < self.recipe.patience
-
-
-def _hits(scores: Tensor, labels: Tensor, valid: int) -> NDArray[np.int64]:
-    """Right answers of each run (runs,) among the trials that count."""
-    right = scores[..., :valid].argmax(1) == labels[:, :valid]
-    return right.sum(1).numpy(force=True)
-
-
-def _equal_neighbours(batches: Sequence[NDArray[np.int64]]) -> Iterator[tuple[slice, Tensor]]:
-    """Slices of neighbouring runs whose batches have equal size, and those batches stacked."""
-    start = 0
-    while start < len(batches):
-        stop = start + 1
-        while stop < len(batches) and len(batches[stop]) == len(batches[start]):
-            stop += 1
-        if len(batches[start]):
-            yield slice(start, stop), torch.from_numpy(np.stack(batches[start:stop]))
-        start = stop
-
-
-#: Runs that share their operations: enough to hide the cost of a call, few enough that what a
-#: layer hands to the next is still in the cache.
-GROUP_SIZE = 12
-
-#: Told how many run-epochs, or runs, were just done.
-Listener = Callable[[float], None]
 
 
 @dataclass(frozen=True)
@@ -528,9 +138,15 @@ class RunPlan:
     watched: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
 
     def parts(self) -> dict[str, NDArray[np.int64]]:
-        """All parts by name."""
+        """All parts by name, those to train on first."""
         parts = {"train": self.train, **self.watched}
         return parts if self.validation is None else parts | {"validation": self.validation}
+
+    def moved(self, by: int) -> RunPlan:
+        """The same trials where all lie so many places further on in the pool."""
+        validation = None if self.validation is None else by + self.validation
+        watched = {name: by + index for name, index in self.watched.items()}
+        return RunPlan(self.seed, by + self.train, validation, watched)
 
 
 @dataclass(frozen=True)
@@ -575,7 +191,7 @@ class Training:
         self, model: TokenModel, pool: Pool, plans: Sequence[RunPlan], recipe: Recipe
     ) -> None:
         check_plans(plans, pool, recipe, model.n_classes)
-        self.recipe, self.epochs = recipe, 0
+        self.pool, self.recipe, self.epochs = pool, recipe, 0
         self.network = network = BatchedNetwork(model)
         if recipe.batch_size * network.tokens == 1 and network.needs_variance:
             raise ModelError(
@@ -583,66 +199,250 @@ class Training:
                 "on them. Use a larger batch_size, or bn_embed=False."
             )
         self._model = copy.deepcopy(model)
-        # Neighbours of equal size step together.
+        # Runs step together as long as their batches have equal size. Sorted by the size of their
+        # training sets, such runs are neighbours, so that every step works on slices and copies
+        # nothing; a run that has no batch left in an epoch, or has stopped, is left out.
         self._order = sorted(range(len(plans)), key=lambda i: -len(plans[i].train))
-        runs = [plans[i] for i in self._order]
-        self.state = RunStates.initial(
-            network,
-            self._model,
-            [run.seed for run in runs],
-            keep_best=recipe.keep == "best",
-            device=pool.tokens.device,
-        )
-        parts = [run.parts() for run in runs]
+        runs, n = [plans[i] for i in self._order], len(plans)
+        self.parts = [run.parts() for run in runs]
         self.curves = {
-            f"{name} {what}": np.full((len(runs), recipe.epochs), np.nan)
-            for name in parts[0]
+            f"{name} {what}": np.full((n, recipe.epochs), np.nan)
+            for name in self.parts[0]
             for what in ("loss", "accuracy")
         }
-        self._groups = [
-            Group(
-                network,
-                self.state[part],
-                pool,
-                parts[part],
-                recipe,
-                {name: curve[part] for name, curve in self.curves.items()},
-            )
-            for part in _groups(len(runs), pool.tokens.device)
-        ]
+        self.streams = [RunStreams(run.seed) for run in runs]
+        weights = torch.zeros(n, network.parameters.size)
+        buffers = torch.zeros(n, network.buffers.size)
+        for row, stream in enumerate(self.streams):
+            self._model.reset_parameters(stream.weights())
+            network.parameters.copy_from(self._model, weights[row])
+            network.buffers.copy_from(self._model, buffers[row])
+        device = pool.tokens.device
+        weights, buffers = weights.to(device), buffers.to(device)
+        kept = slice(None) if recipe.keep == "best" else slice(0)
+        #: A row per run: weights, Adam's moments and its updates of each layer, running statistics
+        #: of batch norms, what to keep of the best epoch, and whether the run goes on.
+        self.state = {
+            "weights": weights,
+            "first": torch.zeros(n, network.live, device=device),
+            "second": torch.zeros(n, network.live, device=device),
+            "steps": torch.zeros(n, len(network.layers), device=device),
+            "buffers": buffers,
+            "best_weights": weights[:, kept].clone(),
+            "best_buffers": buffers[:, kept].clone(),
+            "best_loss": torch.full((n,), float("inf")),
+            "best_epoch": torch.zeros(n, dtype=torch.int64),
+            "active": torch.ones(n, dtype=torch.bool),
+        }
+        self._views: dict[tuple[int, int], _Views] = {}
 
     def __len__(self) -> int:
-        return len(self.state)
+        return len(self.streams)
 
     def advance(self, epochs: int, listener: Listener | None = None) -> None:
         """Train all runs for so many more epochs, or until the recipe's last."""
         numbers = range(self.epochs, min(self.epochs + epochs, self.recipe.epochs))
 
-        def train(group: Group) -> None:
+        def train(group: slice) -> None:
             for number in numbers:
-                if group.state.active.any():
-                    group.epoch(number)
+                if self.state["active"][group].any():
+                    self._epoch(group, number)
                 if listener:
-                    listener(len(group))
-            group.release()
+                    listener(group.stop - group.start)
 
-        share_out(train, self._groups)
+        share_out(train, _groups(len(self), self.pool.tokens.device), usable_threads())
+        self._views.clear()  # memory that only training needs
         self.epochs = numbers.stop
 
     def results(self) -> list[TrainedRun]:
         """Trained runs, in the order of the plans."""
-        placed = sorted(zip(self._order, range(len(self)), strict=True))
-        return [self._result(row) for _, row in placed]
+        runs = []
+        for row in np.argsort(self._order):
+            lasted = int(np.isfinite(self.curves["train loss"][row]).sum())
+            best = int(self.state["best_epoch"][row]) if self.recipe.keep == "best" else 0
+            prefix = "best_" if best else ""
+            state = {
+                name: view[0].cpu()
+                for layout, of in (
+                    (self.network.parameters, "weights"),
+                    (self.network.buffers, "buffers"),
+                )
+                for name, view in layout.views(self.state[prefix + of][row][None]).items()
+            }
+            model = copy.deepcopy(self._model)
+            model.load_state_dict(state, strict=False)
+            curves = {name: curve[row, :lasted].copy() for name, curve in self.curves.items()}
+            runs.append(TrainedRun(model.eval(), curves, best or lasted))
+        return runs
 
-    def _result(self, row: int) -> TrainedRun:
-        lasted = int(np.isfinite(self.curves["train loss"][row]).sum())
-        best = self.recipe.keep == "best" and int(self.state.best_epoch[row])
-        weights, buffers = self.state.kept(row)
-        return TrainedRun(
-            model=load_into(copy.deepcopy(self._model), self.network, weights.cpu(), buffers.cpu()),
-            curves={name: curve[row, :lasted].copy() for name, curve in self.curves.items()},
-            epoch=best or lasted,
+    def _epoch(self, group: slice, number: int) -> None:
+        """Train every active run of a group for an epoch (numbered from 0), then score it."""
+        active = self.state["active"].numpy()
+        ran = np.flatnonzero(active[group]) + group.start
+        for part in self.parts[0]:
+            loss, correct, seen = np.zeros((3, len(self)))
+            index_of = [self.parts[row][part] for row in range(group.start, group.stop)]
+            size = EVALUATED_AT_ONCE
+            if part == "train":
+                size = self.recipe.batch_size
+                index_of = [
+                    self.streams[row].order.permutation(index) if active[row] else index[:0]
+                    for row, index in enumerate(index_of, group.start)
+                ]
+            seen[group] = [max(len(index), 1) for index in index_of]
+            for start in range(0, max(map(len, index_of)), size):
+                batches = [index[start : start + size] for index in index_of]
+                for runs, index in self._equal_neighbours(group.start, batches, part == "train"):
+                    step_loss, right = self._step(runs, index, training=part == "train")
+                    loss[runs] += step_loss * index.shape[1]
+                    correct[runs] += right
+            self.curves[f"{part} loss"][ran, number] = loss[ran] / seen[ran]
+            self.curves[f"{part} accuracy"][ran, number] = correct[ran] / seen[ran]
+            if not np.isfinite(self.curves["train loss"][ran, number]).all():
+                raise ModelError(
+                    f"Training diverged at epoch {number + 1} (the loss is not finite): lower "
+                    f"learning_rate (now {self.recipe.learning_rate:g}), or scale the tokens."
+                )
+        if self.recipe.needs_validation:
+            for row in ran:
+                self._select(int(row), number)
+
+    def _equal_neighbours(
+        self, first: int, batches: Sequence[NDArray[np.int64]], training: bool
+    ) -> Iterator[tuple[slice, Tensor]]:
+        """Slices of neighbouring runs whose batches have equal size, and those batches stacked."""
+        # One trial with one token has no variance: a batch norm cannot train on it.
+        least = 2 if training and self.network.needs_variance and self.network.tokens == 1 else 1
+        for size, some in itertools.groupby(enumerate(batches, first), lambda b: len(b[1])):
+            rows, equal = zip(*some, strict=True)
+            if size >= least:
+                yield slice(rows[0], rows[-1] + 1), torch.from_numpy(np.stack(equal))
+
+    def _step(
+        self, runs: slice, index: Tensor, *, training: bool
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Losses and hits of some runs on batches (runs, trials); in training one update, too."""
+        network, recipe = self.network, self.recipe
+        weights, buffers, updates = self._views_of(runs)
+        valid = index.shape[1]
+        step = Step(weights, {}, buffers, network.tokens, aligned(valid), valid, training)
+        device = self.pool.tokens.device
+        if training and network.dropout:
+            entries = network.mask_entries(step.trials)
+            step.masks = dropout_masks(self.streams[runs], entries, network.dropout, device)
+        pool = self.pool
+        inputs, labels, step.bias = network.gather(
+            pool.tokens, pool.labels, pool.bias, index.to(device)
         )
+        scores = network.forward(step, inputs)
+        smoothing = recipe.label_smoothing if training else 0.0
+        loss, d_scores = cross_entropy(scores, labels, valid, smoothing)
+        right = (scores[..., :valid].argmax(1) == labels[:, :valid]).sum(1)
+        if training:
+            # Each layer is updated as soon as its gradient is known. So all layers share one piece
+            # of memory for their gradients, small enough to stay in the cache until the optimizer
+            # has read it.
+            for layer, (grads, tensors) in zip(
+                reversed(network.layers), reversed(updates), strict=True
+            ):
+                step.grads = grads
+                d_scores = layer.backward(step, d_scores)
+                if grads:
+                    of_weights, of_grads, first, second, steps = tensors
+                    adam(
+                        of_weights,
+                        of_grads,
+                        first,
+                        second,
+                        [],
+                        steps,
+                        fused=True,
+                        decoupled_weight_decay=recipe.decoupled,
+                        amsgrad=False,
+                        beta1=recipe.betas[0],
+                        beta2=recipe.betas[1],
+                        lr=recipe.learning_rate,
+                        weight_decay=recipe.weight_decay,
+                        eps=1e-8,
+                        maximize=False,
+                    )
+        return loss.numpy(force=True), right.numpy(force=True)
+
+    def _views_of(self, runs: slice) -> _Views:
+        """Weights and buffers of runs by name; for each layer its gradients, and Adam's tensors."""
+        key = (runs.start, runs.stop)
+        if key not in self._views:
+            network = self.network
+            rows = {name: tensor[runs] for name, tensor in self.state.items()}
+            largest = max(layout.size for layout in network.layouts)
+            scratch = torch.zeros(len(rows["weights"]), largest, device=rows["weights"].device)
+            updates, start = [], 0
+            for i, layout in enumerate(network.layouts):
+                part = slice(start, start + layout.size)
+                grads, start = scratch[:, : layout.size], part.stop
+                of_adam = (rows["weights"], grads, rows["first"], rows["second"])
+                tensors = [t if t is grads else t[:, part] for t in of_adam]
+                updates.append(
+                    (layout.views(grads), [list(t) for t in (*tensors, rows["steps"][:, i])])
+                )
+            weights = network.parameters.views(rows["weights"])
+            self._views[key] = (weights, network.buffers.views(rows["buffers"]), updates)
+        return self._views[key]
+
+    def _select(self, row: int, number: int) -> None:
+        """Keep the best weights of a run, stop it when it no longer improves."""
+        state = self.state
+        loss = torch.tensor(self.curves["validation loss"][row, number]).to(state["best_loss"])
+        if loss < state["best_loss"][row]:
+            state["best_loss"][row] = loss
+            state["best_epoch"][row] = number + 1
+            if self.recipe.keep == "best":
+                state["best_weights"][row] = state["weights"][row]
+                state["best_buffers"][row] = state["buffers"][row]
+        if self.recipe.patience is not None:
+            since = number + 1 - int(state["best_epoch"][row])
+            state["active"][row] = since < self.recipe.patience
+
+    def save(self, path: Path, fingerprint: str) -> None:
+        """Write the state as arrays and JSON; the file before stays until this one is whole."""
+        about = {
+            "fingerprint": fingerprint,
+            "epochs": self.epochs,
+            "streams": [stream.state() for stream in self.streams],
+        }
+        arrays = {name: tensor.cpu().numpy() for name, tensor in self.state.items()}
+        arrays |= {f"curve {name}": curve for name, curve in self.curves.items()}
+        with written_whole(path) as temporary:
+            np.savez(temporary, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
+
+    def load(self, path: Path, fingerprint: str) -> None:
+        """Take over a saved state, which must be of the same training."""
+        try:
+            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+            about: dict[str, Any] = json.loads(str(arrays.pop("about")))
+        except (ValueError, KeyError, BadZipFile, OSError, EOFError) as error:
+            raise ModelError(
+                f"{path} cannot be read as a checkpoint ({error}). Remove it to start anew."
+            ) from error
+        if about.get("fingerprint") != fingerprint:
+            raise ModelError(
+                f"{path} belongs to another training: other trials, seeds, network or recipe. "
+                "Remove it, or give another file."
+            )
+        for name, curve in self.curves.items():
+            curve[:] = arrays[f"curve {name}"]
+        for name, tensor in self.state.items():
+            tensor.copy_(torch.from_numpy(np.asarray(arrays[name])))
+        for stream, saved in zip(self.streams, about["streams"], strict=True):
+            stream.restore(saved)
+        self.epochs = int(about["epochs"])
+
+
+#: Weights and buffers by name; for each layer its gradients by name, and what Adam works on.
+_Views = tuple[
+    dict[str, Tensor], dict[str, Tensor], list[tuple[dict[str, Tensor], list[list[Tensor]]]]
+]
 
 
 def train_runs(
@@ -676,13 +476,16 @@ def train_runs(
     if checkpoint is None:
         training.advance(recipe.epochs, listener)
         return training.results()
-    file = Checkpoint(checkpoint, training.network, pool, plans, recipe)
-    training.epochs = file.load(training.state, training.curves)
+    if checkpoint.suffix != ".npz" or not checkpoint.parent.is_dir():
+        raise ModelError(f"A checkpoint is a .npz file in a folder that exists, got {checkpoint}.")
+    fingerprint = _fingerprint(training.network, pool, plans, recipe)
+    if checkpoint.exists():
+        training.load(checkpoint, fingerprint)
     if listener:
         listener(training.epochs * len(plans))
     while training.epochs < recipe.epochs:
         training.advance(checkpoint_every, listener)
-        file.save(training.state, training.curves, training.epochs)
+        training.save(checkpoint, fingerprint)
     return training.results()
 
 
@@ -706,99 +509,29 @@ def check_plans(plans: Sequence[RunPlan], pool: Pool, recipe: Recipe, n_classes:
     """
     if not plans:
         raise ModelError("There are no runs to train.")
-    names = set(plans[0].parts())
+    names, labels = sorted(plans[0].parts()), pool.labels.numpy(force=True)
     for number, plan in enumerate(plans):
-        where = f"Run {number} (seed {plan.seed})"
-        if set(plan.parts()) != names:
-            raise ModelError(
-                f"{where} has the parts {sorted(plan.parts())}, the first run {sorted(names)}: "
-                "runs trained together have the same ones."
-            )
-        for name, index in plan.parts().items():
-            if len(index) == 0:
-                raise ModelError(f"{where} has no {name} trials.")
-        if recipe.needs_validation and plan.validation is None:
-            raise ModelError(
-                f"{where}: keep='best' and patience choose by validation trials, and none are "
-                "given. Hold some training trials back."
-            )
-        if plan.validation is not None:
-            shared = np.intersect1d(plan.train, plan.validation)
-            if len(shared):
-                raise ModelError(
-                    f"{where} validates on trials it trains on: {shared[:5].tolist()}."
-                )
-        trained_on = np.bincount(pool.labels.numpy(force=True)[plan.train], minlength=n_classes)
-        missing = np.flatnonzero(trained_on == 0)
-        if len(missing):
-            raise ModelError(
-                f"{where} has no training trials of class {', '.join(map(str, missing))}: the "
-                "network could never learn to predict it. Train on trials of every class, or "
-                "leave the class out."
-            )
-
-
-# Interrupted training goes on from the last saved epoch.
-
-
-class Checkpoint:
-    """A file that holds the state of runs after some epochs: arrays and JSON, no pickle.
-
-    Parameters
-    ----------
-    path : Path
-        Ends in ``.npz``.
-    network, pool, plans, recipe
-        Of the training; a file of any other training is refused.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        network: BatchedNetwork,
-        pool: Pool,
-        plans: Sequence[RunPlan],
-        recipe: Recipe,
-    ) -> None:
-        if path.suffix != ".npz":
-            raise ModelError(f"A checkpoint is a .npz file, not {path.name}.")
-        if not path.parent.is_dir():
-            raise ModelError(f"There is no folder {path.parent} for the checkpoint.")
-        self.path = path
-        self.fingerprint = _fingerprint(network, pool, plans, recipe)
-
-    def save(self, state: RunStates, curves: Curves, epochs: int) -> None:
-        """Write the state after so many epochs; the file before stays until this one is whole."""
-        about = {
-            "fingerprint": self.fingerprint,
-            "epochs": epochs,
-            "streams": [stream.state() for stream in state.streams],
-        }
-        arrays = state.to_arrays() | {f"curve {name}": curve for name, curve in curves.items()}
-        with written_whole(self.path) as temporary:
-            np.savez(temporary, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
-
-    def load(self, state: RunStates, curves: Curves) -> int:
-        """Take over a saved state if there is one; the epochs already done."""
-        if not self.path.exists():
-            return 0
-        try:
-            with self.path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            about: dict[str, Any] = json.loads(str(arrays.pop("about")))
-        except (ValueError, KeyError, BadZipFile, OSError, EOFError) as error:
-            raise ModelError(
-                f"{self.path} cannot be read as a checkpoint ({error}). Remove it to start anew."
-            ) from error
-        if about.get("fingerprint") != self.fingerprint:
-            raise ModelError(
-                f"{self.path} belongs to another training: other trials, seeds, network or "
-                "recipe. Remove it, or give another file."
-            )
-        for name, curve in curves.items():
-            curve[:] = arrays.pop(f"curve {name}")
-        state.restore(arrays, about["streams"])
-        return int(about["epochs"])
+        parts = plan.parts()
+        empty = [name for name, index in parts.items() if not len(index)]
+        missing = np.setdiff1d(np.arange(n_classes), labels[plan.train]).tolist()
+        shared = np.intersect1d(plan.train, parts.get("validation", [])).tolist()
+        for wrong, what in (
+            (sorted(parts) != names, f"has the parts {sorted(parts)}, the first run {names}"),
+            (empty, f"has no {', '.join(empty)} trials"),
+            (
+                recipe.needs_validation and plan.validation is None,
+                "has no validation trials, by which keep='best' and patience choose: hold some "
+                "training trials back",
+            ),
+            (shared, f"validates on trials it trains on: {shared[:5]}"),
+            (
+                missing,
+                f"has no training trials of class {', '.join(map(str, missing))}, which the "
+                "network could never learn: train on trials of every class, or leave it out",
+            ),
+        ):
+            if wrong:
+                raise ModelError(f"Run {number} (seed {plan.seed}) {what}.")
 
 
 def _fingerprint(

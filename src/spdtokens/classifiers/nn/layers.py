@@ -8,16 +8,14 @@ them with torch's own differentiation.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from spdtokens.classifiers.nn.mlp import SPDTokenMLP
-from spdtokens.classifiers.nn.transformer import SPDTokenTransformer
-from spdtokens.errors import ModelError
+from spdtokens.classifiers.nn.transformer import SPDTokenMLP, SPDTokenTransformer
 
 # What one training step of a group of runs works with.
 
@@ -66,15 +64,15 @@ class Step:
     training: bool
     masks: Tensor | None = None
     bias: Tensor | None = None
-    _saved: list[tuple[Tensor, ...]] = field(default_factory=list)
+    _saved: list[tuple[Any, ...]] = field(default_factory=list)
     _used: int = 0
 
-    def save(self, *tensors: Tensor) -> None:
+    def save(self, *tensors: Tensor | None) -> None:
         """Keep tensors for the backward pass, which takes them in reverse order."""
         if self.training:
             self._saved.append(tensors)
 
-    def saved(self) -> tuple[Tensor, ...]:
+    def saved(self) -> tuple[Any, ...]:
         """What the last layer not yet asked for has saved."""
         return self._saved.pop()
 
@@ -91,9 +89,7 @@ class Step:
         """The next dropout mask (runs, *shape), or None where nothing is dropped."""
         if self.masks is None:
             return None
-        entries = 1
-        for size in shape:
-            entries *= size
+        entries = math.prod(shape)
         part = self.masks[:, self._used : self._used + entries]
         self._used += entries
         return part.view(-1, *shape)
@@ -118,12 +114,10 @@ def row(x: Tensor) -> Tensor:
 #: Tokens from which matrix products, reordering included, beat products of rows.
 MANY_TOKENS = 8
 
-Notes = tuple[Tensor, ...]
-
 
 def mix(
     query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, mask: Tensor | None
-) -> tuple[Tensor, Notes]:
+) -> tuple[Tensor, tuple[Tensor | None, ...]]:
     """Attend: (runs, heads, width, tokens, trials), and what the backward pass needs.
 
     Parameters
@@ -139,8 +133,7 @@ def mix(
         scores.add_(bias)
     weights = scores.softmax(3)
     dropped = weights if mask is None else weights * mask
-    notes = (query, key, value, weights, dropped, *(() if mask is None else (mask,)))
-    return _weigh(dropped, value), notes
+    return _weigh(dropped, value), (query, key, value, weights, dropped, mask)
 
 
 def mix_backward(
@@ -150,7 +143,7 @@ def mix_backward(
     value: Tensor,
     weights: Tensor,
     dropped: Tensor,
-    mask: Tensor | None = None,
+    mask: Tensor | None,
 ) -> tuple[Tensor, Tensor]:
     """Gradients of queries and keys, stacked (runs, 2, heads, width, ...), and of values."""
     d_value = _weigh(dropped.transpose(2, 3), d_mixed)
@@ -181,7 +174,7 @@ def _weigh(weights: Tensor, x: Tensor) -> Tensor:
     return (weights.unsqueeze(2) * x.unsqueeze(3)).sum(4)
 
 
-class Layer(Protocol):
+class Layer:
     """One step of a network; ``backward`` undoes the last ``forward`` of the same step.
 
     Attributes
@@ -190,29 +183,22 @@ class Layer(Protocol):
         Its weights, as the module calls them.
     """
 
-    names: tuple[str, ...]
+    names: tuple[str, ...] = ()
 
     def forward(self, step: Step, x: Tensor) -> Tensor:
         """Activations (runs, features, columns) to activations."""
+        raise NotImplementedError
 
     def backward(self, step: Step, dy: Tensor) -> Tensor:
         """Gradient after the layer to gradient before it; writes those of the weights."""
-
-    def mask_entries(self, tokens: int, trials: int) -> int:
-        """Entries of the dropout masks this layer takes in a step."""
-
-
-class Undropped:
-    """A layer without dropout."""
-
-    names: tuple[str, ...] = ()
+        raise NotImplementedError
 
     def mask_entries(self, tokens: int, trials: int) -> int:  # noqa: ARG002
-        """No masks."""
+        """Entries of the dropout masks this layer takes in a step."""
         return 0
 
 
-class Linear(Undropped):
+class Linear(Layer):
     """``W x + b``.
 
     Parameters
@@ -239,7 +225,7 @@ class Linear(Undropped):
         return dy if self.first else torch.bmm(step.weights[self.weight].mT, dy)
 
 
-class Positions(Undropped):
+class Positions(Layer):
     """Add a learnable vector to each token."""
 
     names: tuple[str, ...] = ("positions",)
@@ -257,7 +243,7 @@ class Positions(Undropped):
         return x.view(*x.shape[:2], step.tokens, step.trials)
 
 
-class BatchNorm(Undropped):
+class BatchNorm(Layer):
     """Normalise each feature over tokens and trials of the batch; learn its running moments."""
 
     eps, momentum = 1e-5, 0.1
@@ -295,7 +281,7 @@ class BatchNorm(Undropped):
         return step.clear_filling(dx)
 
 
-class LayerNorm(Undropped):
+class LayerNorm(Layer):
     """Normalise each column over its features."""
 
     eps = 1e-5
@@ -322,7 +308,7 @@ class LayerNorm(Undropped):
         return dy.addcmul_(x, along).mul_(inverse)
 
 
-class SelfAttention:
+class SelfAttention(Layer):
     """Multi-head attention among the tokens of a trial, with dropout on its weights."""
 
     def __init__(self, name: str, heads: int) -> None:
@@ -341,9 +327,8 @@ class SelfAttention:
         by_head = (len(x), self.heads, -1, tokens, trials)
         if tokens == 1:  # the weight is 1, whatever queries and keys are
             mixed = self.value.forward(step, x)
-            if mask is not None:
-                step.save(mask)
-                mixed.view(by_head).mul_(mask)
+            step.save(mask)
+            multiplied(mixed.view(by_head), mask)
             return self.out.forward(step, mixed)
         value = self.value.forward(step, x).view(by_head)
         query, key = self.query_key.forward(step, x).chunk(2, 1)
@@ -356,16 +341,14 @@ class SelfAttention:
         by_head = (len(dy), self.heads, -1, tokens, trials)
         d_mixed = self.out.backward(step, dy)
         if tokens == 1:
-            if step.masks is not None:
-                (mask,) = step.saved()
-                d_mixed.view(by_head).mul_(mask)
+            multiplied(d_mixed.view(by_head), *step.saved())
             return self.value.backward(step, d_mixed)
         d_query_key, d_value = mix_backward(d_mixed.view(by_head), *step.saved())
         dx = self.query_key.backward(step, d_query_key.flatten(-2).flatten(1, -2))
         return dx.add_(self.value.backward(step, d_value.view_as(dy)))
 
 
-class EncoderBlock:
+class EncoderBlock(Layer):
     """Attention and a ReLU feed-forward part, each with dropout, residual and layer norm."""
 
     def __init__(self, name: str, d_model: int, d_ff: int, heads: int) -> None:
@@ -392,13 +375,12 @@ class EncoderBlock:
         mask2 = step.mask(self.d_ff, columns)
         contracted = self.contract.forward(step, multiplied(hidden, mask2))
         mask3 = step.mask(self.d_model, columns)
-        step.save(hidden, *(mask for mask in (mask1, mask2, mask3) if mask is not None))
+        step.save(hidden, mask1, mask2, mask3)
         return self.norm2.forward(step, multiplied(contracted, mask3).add_(x))
 
     def backward(self, step: Step, dy: Tensor) -> Tensor:
         d_sum = self.norm2.backward(step, dy)
-        hidden, *masks = step.saved()
-        mask1, mask2, mask3 = masks or (None, None, None)
+        hidden, mask1, mask2, mask3 = step.saved()
         d_hidden = self.contract.backward(step, d_sum if mask3 is None else d_sum * mask3)
         # Where an entry was dropped or negative, hidden is 0 and nothing flows back.
         d_hidden = torch.ops.aten.threshold_backward(d_hidden, hidden, 0)
@@ -408,37 +390,30 @@ class EncoderBlock:
         return self.attention.backward(step, d_attended).add_(d_sum)
 
 
-class HiddenLayer:
-    """Linear, optional batch norm, ReLU, dropout: a layer of the token MLP."""
+class HiddenLayer(Layer):
+    """Linear, batch norm, ReLU, dropout: a layer of the token MLP."""
 
-    def __init__(self, name: str, width: int, norm: str | None, *, first: bool) -> None:
-        self.width = width
-        self.linear = Linear(name, first=first)
-        self.norm = None if norm is None else BatchNorm(norm)
-        self.names = (*self.linear.names, *(self.norm.names if self.norm else ()))
+    def __init__(self, linear: str, norm: str, width: int, *, first: bool) -> None:
+        self.width, self.linear, self.norm = width, Linear(linear, first=first), BatchNorm(norm)
+        self.names = (*self.linear.names, *self.norm.names)
 
     def mask_entries(self, tokens: int, trials: int) -> int:  # noqa: ARG002
         return self.width * trials
 
     def forward(self, step: Step, x: Tensor) -> Tensor:
-        x = self.linear.forward(step, x)
-        if self.norm is not None:
-            x = self.norm.forward(step, x)
+        x = self.norm.forward(step, self.linear.forward(step, x))
         mask = step.mask(self.width, x.shape[-1])
         x = multiplied(x.relu_(), mask)
-        step.save(x, *(() if mask is None else (mask,)))
+        step.save(x, mask)
         return x
 
     def backward(self, step: Step, dy: Tensor) -> Tensor:
-        x, *mask = step.saved()
-        dy = torch.ops.aten.threshold_backward(dy, x, 0)
-        dy = multiplied(dy, mask[0] if mask else None)
-        if self.norm is not None:
-            dy = self.norm.backward(step, dy)
-        return self.linear.backward(step, dy)
+        x, mask = step.saved()
+        dy = multiplied(torch.ops.aten.threshold_backward(dy, x, 0), mask)
+        return self.linear.backward(step, self.norm.backward(step, dy))
 
 
-class MeanOverTokens(Undropped):
+class MeanOverTokens(Layer):
     """Mean over the tokens of a trial: columns become trials."""
 
     def forward(self, step: Step, x: Tensor) -> Tensor:
@@ -476,21 +451,11 @@ class Layout:
             for name, shape in self.shapes.items()
         }
 
-
-@dataclass(frozen=True)
-class Batch:
-    """Trials of a group of runs.
-
-    Attributes
-    ----------
-    inputs : Tensor, shape (runs, features, columns)
-    labels : Tensor of int64, shape (runs, trials)
-    bias : Tensor, shape (runs, 1, tokens, tokens, trials), optional
-    """
-
-    inputs: Tensor
-    labels: Tensor
-    bias: Tensor | None
+    def copy_from(self, model: nn.Module, row: Tensor) -> None:
+        """Write the tensors of a module into a flat row (size,)."""
+        source = model.state_dict()
+        for name, view in self.views(row[None]).items():
+            view[0].copy_(source[name])
 
 
 class BatchedNetwork:
@@ -515,8 +480,9 @@ class BatchedNetwork:
 
     def __init__(self, model: TokenModel) -> None:
         self.tokens = model.n_tokens
-        self.layers, self.flat_tokens = _layers_of(model)
-        self.dropout = _dropout_of(model)
+        self.layers = _layers_of(model)
+        self.flat_tokens = isinstance(model, SPDTokenMLP)  # those of a trial enter side by side
+        self.dropout = model.dropout
         self.about = repr(model) + repr(getattr(model, "config", ""))
         weights = dict(model.named_parameters())
         shapes = {name: weight.shape for name, weight in weights.items()}
@@ -530,21 +496,14 @@ class BatchedNetwork:
         self.buffers = Layout({n: b.shape for n, b in model.named_buffers() if b.ndim})
         self.needs_variance = self.buffers.size > 0
 
-    def segments(self) -> Iterator[slice]:
-        """Where the weights of each layer lie in a run's row of weights."""
-        start = 0
-        for layout in self.layouts:
-            yield slice(start, start + layout.size)
-            start += layout.size
-
     def mask_entries(self, trials: int) -> int:
         """Entries of all dropout masks of a run in one step."""
-        if not self.dropout:
-            return 0
         return sum(layer.mask_entries(self.tokens, trials) for layer in self.layers)
 
-    def gather(self, pool: Tensor, labels: Tensor, bias: Tensor | None, index: Tensor) -> Batch:
-        """The trials ``index`` (runs, valid) out of a pool (n, tokens, features), filled up."""
+    def gather(
+        self, pool: Tensor, labels: Tensor, bias: Tensor | None, index: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Inputs, labels and bias of the trials ``index`` (runs, valid) of a pool, filled up."""
         runs, valid = index.shape
         trials = aligned(valid)
         index = torch.cat([index, index[:, :1].expand(-1, trials - valid)], 1)
@@ -556,44 +515,30 @@ class BatchedNetwork:
             rows = pool.flatten(0, 1)[which.flatten(1)]
         if bias is not None:
             bias = bias[index].permute(0, 2, 3, 1).unsqueeze(1).contiguous()
-        return Batch(rows.mT, labels[index.flatten()].view(runs, trials), bias)
+        return rows.mT, labels[index.flatten()].view(runs, trials), bias
 
     def forward(self, step: Step, inputs: Tensor) -> Tensor:
         """Class scores (runs, classes, trials)."""
-        x = inputs
         for layer in self.layers:
-            x = layer.forward(step, x)
-        return x
+            inputs = layer.forward(step, inputs)
+        return inputs
 
 
-def _layers_of(model: TokenModel) -> tuple[list[Layer], bool]:
-    """The batched layers, and whether the tokens of a trial enter side by side."""
-    if isinstance(model, SPDTokenTransformer):
-        config = model.config
-        embed: list[Layer] = [Linear("project", first=True), Positions()]
-        if config.bn_embed:
-            embed.append(BatchNorm("bn_embed"))
-        blocks: list[Layer] = [
-            EncoderBlock(f"blocks.{i}", config.d_model, config.d_ff, config.n_heads)
-            for i in range(config.n_layers)
-        ]
-        return [*embed, *blocks, MeanOverTokens(), Linear("head")], False
+def _layers_of(model: TokenModel) -> list[Layer]:
     if isinstance(model, SPDTokenMLP):
-        hidden: list[Layer] = [
-            HiddenLayer(
-                f"hidden.{i}",
-                model.width,
-                f"norms.{i}" if len(model.norms) else None,
-                first=i == 0,
-            )
-            for i in range(len(model.hidden))
-        ]
-        return [*hidden, Linear("head")], True
-    raise ModelError(f"The engine trains token transformers and token MLPs, not {type(model)}.")
-
-
-def _dropout_of(model: TokenModel) -> float:
-    return model.config.dropout if isinstance(model, SPDTokenTransformer) else model.dropout
+        names = [(f"hidden.{i}", f"norms.{i}") for i in range(len(model.hidden))]
+        hidden = [HiddenLayer(*pair, model.width, first=i == 0) for i, pair in enumerate(names)]
+        return [*hidden, Linear("head")]
+    config = model.config
+    sizes = config.d_model, config.d_ff, config.n_heads
+    return [
+        Linear("project", first=True),
+        Positions(),
+        *([BatchNorm("bn_embed")] if config.bn_embed else []),
+        *(EncoderBlock(f"blocks.{i}", *sizes) for i in range(config.n_layers)),
+        MeanOverTokens(),
+        Linear("head"),
+    ]
 
 
 def cross_entropy(
@@ -618,10 +563,3 @@ def cross_entropy(
     d_scores = log_probability.exp_().sub_(target).div_(valid)
     d_scores[..., valid:] = 0
     return loss, d_scores
-
-
-def copy_to_row(model: nn.Module, layout: Layout, row: Tensor) -> None:
-    """Write weights and buffers of a module into a flat row (size,)."""
-    source = dict(model.named_parameters()) | dict(model.named_buffers())
-    for name, view in layout.views(row[None]).items():
-        view[0].copy_(source[name].detach())

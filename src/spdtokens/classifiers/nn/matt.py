@@ -8,21 +8,21 @@ NeurIPS 2022.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spdtokens.classifiers.nn.spd_layers import BiMap, Unit, rectifier
+from spdtokens.classifiers.nn.recipe import check_config, check_sizes
+from spdtokens.classifiers.nn.spdnet import RECTIFIED, BiMap, Unit
 from spdtokens.classifiers.nn.transformer import UndrawnLinear, reset_linear
 from spdtokens.errors import ModelError
 from spdtokens.geometry import expm, logm, token_dim, vech
 
 #: Added to the diagonal of covariances of trace 1.
 _RIDGE = 1e-5
-_THRESHOLD = 1e-4
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,7 @@ class MAttConfig:
     n_tokens: int
 
     def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if not isinstance(value, int) or value < 1:
-                raise ModelError(f"{name} is a whole number of at least 1, not {value!r}.")
+        check_config(self)
         if self.n_mapped > self.n_temporal:
             raise ModelError(
                 f"n_mapped={self.n_mapped} exceeds n_temporal={self.n_temporal}: queries, keys and "
@@ -140,7 +138,7 @@ class MAtt(nn.Module):
     one, without sqrt 2 off the diagonal.
 
     Trials are first divided by the standard deviation of the first training batch
-    (:class:`~spdtokens.classifiers.nn.spd_layers.Unit`): batch norm adds 1e-5 to a variance, which
+    (:class:`~spdtokens.classifiers.nn.spdnet.Unit`): batch norm adds 1e-5 to a variance, which
     would swamp signals in volts.
     """
 
@@ -154,17 +152,14 @@ class MAtt(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        if n_chans < 1:
-            raise ModelError(f"n_chans is at least 1, not {n_chans}.")
-        if n_outputs < 2:
-            raise ModelError(f"A classifier needs at least 2 classes, not {n_outputs}.")
+        check_sizes(n_chans=n_chans, n_outputs=n_outputs)
         if n_times < 2 * config.n_tokens:
             raise ModelError(
                 f"Trials of {n_times} samples cannot be cut into {config.n_tokens} tokens with a "
                 f"covariance each: that takes 2 samples a token. Use n_tokens <= {n_times // 2}."
             )
         self.n_chans, self.n_times, self.n_outputs = n_chans, n_times, n_outputs
-        self.config, self.floor = config, rectifier(_THRESHOLD)
+        self.config = config
         self.unit = Unit("signals")
         self.spatial = UndrawnConv1d(n_chans, config.n_spatial, 1)
         self.norm1 = nn.BatchNorm1d(config.n_spatial)
@@ -172,13 +167,18 @@ class MAtt(nn.Module):
         self.norm2 = nn.BatchNorm1d(config.n_temporal)
         self.attention = ManifoldAttention(config.n_temporal, config.n_mapped, generator=generator)
         self.head = UndrawnLinear(config.n_tokens * token_dim(config.n_mapped), n_outputs)
-        for conv in (self.spatial, self.temporal):
-            _reset_convolution(conv, generator)
-        reset_linear(self.head, generator)
+        with torch.no_grad():
+            for layer in (self.spatial, self.temporal, self.head):
+                reset_linear(layer, generator)
 
     def tokens(self, X: Tensor) -> Tensor:
         """Covariances (n, tokens, n_temporal, n_temporal) of trials (n, channels, samples)."""
-        x = self.norm2(self._filtered(self.unit(self._checked(X))))
+        if X.shape[1:] != (self.n_chans, self.n_times):
+            raise ModelError(
+                f"Expected trials (n, {self.n_chans}, {self.n_times}), got a tensor of shape "
+                f"{tuple(X.shape)}. MAtt takes raw trials, and one length of them."
+            )
+        x = self.norm2(self._filtered(self.unit(X.to(self.head.weight.dtype))))
         each, more = divmod(self.n_times, self.config.n_tokens)
         # tensor_split would fill zeros around the gradient of every part; this joins them.
         parts = x.split([each + (i < more) for i in range(self.config.n_tokens)], -1)
@@ -201,10 +201,8 @@ class MAtt(nn.Module):
 
     def _first_norm(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Factor and constant (n_spatial,) of the norm of ``weight @ x``, the bias included."""
-        norm, weight, bias = self.norm1, self.spatial.weight[..., 0], self.spatial.bias
-        assert bias is not None
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
+        norm: Any = self.norm1  # of whose statistics torch says that they may be None
+        weight, bias = self.spatial.weight[..., 0], cast("Tensor", self.spatial.bias)
         if self.training:
             n = x.shape[0] * x.shape[2]
             centre = x.mean((0, 2))
@@ -213,8 +211,6 @@ class MAtt(nn.Module):
             mean = weight @ centre + bias
             var = ((weight @ covariance) * weight).sum(1)
             with torch.no_grad():
-                assert norm.num_batches_tracked is not None
-                assert norm.momentum is not None
                 norm.num_batches_tracked.add_(1)
                 norm.running_mean.lerp_(mean, norm.momentum)
                 norm.running_var.lerp_(var * (n / (n - 1)), norm.momentum)
@@ -227,19 +223,7 @@ class MAtt(nn.Module):
         """Class scores (n, classes) of trials (n, channels, samples)."""
         attended = self.attention(self.tokens(X))
         # ReEig and LogEig share an eigendecomposition.
-        return self.head(vech(logm(attended, floor=self.floor)).flatten(1))
-
-    def attention_weights(self, X: Tensor) -> Tensor:
-        """Which part of a trial attends to which: (n, tokens, tokens), rows to columns."""
-        return self.attention.weights(self.tokens(X))
-
-    def _checked(self, X: Tensor) -> Tensor:
-        if X.ndim != 3 or X.shape[1:] != (self.n_chans, self.n_times):
-            raise ModelError(
-                f"Expected trials (n, {self.n_chans}, {self.n_times}), got a tensor of shape "
-                f"{tuple(X.shape)}. MAtt takes raw trials, and one length of them."
-            )
-        return X.to(self.head.weight.dtype)
+        return self.head(vech(logm(attended, floor=RECTIFIED)).flatten(1))
 
 
 def _unit_trace_covariance(x: Tensor) -> Tensor:
@@ -248,12 +232,3 @@ def _unit_trace_covariance(x: Tensor) -> Tensor:
     C = x @ x.mT
     trace = C.diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None]
     return C / trace + _RIDGE * torch.eye(C.shape[-1], dtype=C.dtype, device=C.device)
-
-
-@torch.no_grad()
-def _reset_convolution(layer: nn.Conv1d, generator: torch.Generator | None) -> None:
-    """Draw weights and bias as ``nn.Conv1d`` does, uniform within 1 / sqrt(inputs)."""
-    bound = 1 / math.sqrt(layer.in_channels * layer.kernel_size[0])
-    nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
-    assert layer.bias is not None
-    nn.init.uniform_(layer.bias, -bound, bound, generator=generator)

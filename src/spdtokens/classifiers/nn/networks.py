@@ -1,26 +1,17 @@
-"""Networks to compare with, by name: what they take, how they are built, where they come from."""
+"""Networks to compare with, by name: what they take, how they are built, where they come from.
+
+Nothing here waits for torch: a network's module is imported when it is built.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
 
-from torch import nn
-
-from spdtokens.classifiers.nn.matt import MAtt, original_config
-from spdtokens.classifiers.nn.raw import (
-    ATCNet,
-    DeepNet,
-    EEGConformer,
-    EEGNet,
-    RawTransformer,
-    ShallowNet,
-)
-from spdtokens.classifiers.nn.spdnet import SPDNet
-from spdtokens.classifiers.nn.spdtransnet import SPDTransNet
-from spdtokens.classifiers.nn.tsmnet import TSMNet
-from spdtokens.geometry import token_dim
+if TYPE_CHECKING:
+    from torch import nn
 
 Input = Literal["raw", "covariance", "tokens"]
 
@@ -48,6 +39,14 @@ class TrialShape:
     n_tokens: int = 1
 
 
+#: The paper's data sets as networks see them.
+SHAPES = {
+    "BCI2a": TrialShape(22, 4, 438, 125.0),
+    "BCIcha": TrialShape(56, 2, 160, 128.0),
+    "MAMEM": TrialShape(8, 5, 125, 125.0),
+}
+
+
 @dataclass(frozen=True)
 class Network:
     """A network by name.
@@ -62,6 +61,8 @@ class Network:
         Of tokens.
     extra : str, optional
         Ours, without which it cannot be built.
+    counts : tuple of int, optional
+        Parameters at each of ``SHAPES``, for tables.
     """
 
     name: str
@@ -71,15 +72,15 @@ class Network:
     build: Callable[[TrialShape], nn.Module]
     embedding: str = "log_euclidean"
     extra: str | None = None
+    counts: tuple[int, ...] | None = None
 
 
-def _matt(shape: TrialShape) -> nn.Module:
-    config = original_config(shape.n_chans)
-    return MAtt(shape.n_chans, shape.n_times, shape.n_outputs, config)
+def _from(module: str, make: Callable[[Any, TrialShape], Any]) -> Callable[[TrialShape], Any]:
+    return lambda shape: make(import_module(f"spdtokens.classifiers.nn.{module}"), shape)
 
 
-def _raw(kind: Callable[..., nn.Module]) -> Callable[[TrialShape], nn.Module]:
-    return lambda s: kind(s.n_chans, s.n_outputs, s.n_times, s.sfreq)
+def _raw(name: str, module: str = "convolutional") -> Callable[[TrialShape], Any]:
+    return _from(module, lambda m, s: getattr(m, name)(s.n_chans, s.n_outputs, s.n_times, s.sfreq))
 
 
 SPD, RAW = "SPD network", "raw network"
@@ -91,30 +92,66 @@ NETWORKS = {
             SPD,
             "Huang and Van Gool 2017",
             "covariance",
-            lambda s: SPDNet(s.n_chans, s.n_outputs),
+            _from("spdnet", lambda m, s: m.SPDNet(s.n_chans, s.n_outputs)),
+            counts=(829, 4342, 127),
         ),
         Network(
             "spdnet-paper",
             SPD,
             "Huang and Van Gool 2017, at the size of the paper's table",
             "covariance",
-            lambda s: SPDNet.paper(s.n_chans, s.n_outputs),
+            _from("spdnet", lambda m, s: m.SPDNet.paper(s.n_chans, s.n_outputs)),
+            counts=(1016, 3194, 185),
         ),
         Network(
             "spdtransnet",
             SPD,
             "Seraphim et al. 2024, single trials",
             "tokens",
-            lambda s: SPDTransNet(token_dim(s.n_chans), s.n_tokens, s.n_outputs),
+            _from(
+                "spdtransnet",
+                lambda m, s: m.SPDTransNet(m.token_dim(s.n_chans), s.n_tokens, s.n_outputs),
+            ),
             embedding="affine_invariant",  # whitened by the training mean, then the logarithm
+            counts=(199000, 360030, 173025),
         ),
-        Network("matt", SPD, "Pan et al. 2022", "raw", _matt),
-        Network("tsmnet", SPD, "Kobler et al. 2022", "raw", _raw(TSMNet), extra="baselines"),
-        Network("eegnet", RAW, "Lawhern et al. 2018", "raw", _raw(EEGNet)),
-        Network("shallownet", RAW, "Schirrmeister et al. 2017", "raw", _raw(ShallowNet)),
-        Network("deepnet", RAW, "Schirrmeister et al. 2017", "raw", _raw(DeepNet)),
-        Network("atcnet", RAW, "Altaheri et al. 2022", "raw", _raw(ATCNet)),
-        Network("eeg-conformer", RAW, "Song et al. 2022", "raw", _raw(EEGConformer)),
-        Network("raw-transformer", RAW, "the paper's ablation", "raw", _raw(RawTransformer)),
+        Network(
+            "matt",
+            SPD,
+            "Pan et al. 2022",
+            "raw",
+            _from(
+                "matt",
+                lambda m, s: m.MAtt(
+                    s.n_chans, s.n_times, s.n_outputs, m.original_config(s.n_chans)
+                ),
+            ),
+            counts=(9026, 24476, 72195),
+        ),
+        Network(
+            "tsmnet",
+            SPD,
+            "Kobler et al. 2022",
+            "raw",
+            _raw("TSMNet", "spdnet"),
+            extra="baselines",
+            counts=(5309, 10327, 3280),
+        ),
+        *(
+            Network(name, RAW, reference, "raw", _raw(kind), counts=counts)
+            for name, reference, kind, counts in (
+                ("eegnet", "Lawhern et al. 2018", "EEGNet", (2292, 2162, 1557)),
+                ("shallownet", "Schirrmeister et al. 2017", "ShallowNet", (40004, 91122, 14325)),
+                ("deepnet", "Schirrmeister et al. 2017", "DeepNet", (278079, 298927, 274530)),
+                ("atcnet", "Altaheri et al. 2022", "ATCNet", (113732, 114490, 113449)),
+                ("eeg-conformer", "Song et al. 2022", "EEGConformer", (400452, 270466, 163045)),
+                (
+                    "raw-transformer",
+                    "the paper's ablation",
+                    "RawTransformer",
+                    (865668, 982658, 822149),
+                ),
+            )
+        ),
     )
 }

@@ -1,20 +1,21 @@
-"""How networks are trained, as plain values."""
+"""How networks are trained: recipe, device and progress. Nothing here waits for torch."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-import torch
-
-from spdtokens.classifiers.nn.matt import (
-    MATT_BCI2A,
-    MATT_BCICHA,
-    MATT_MAMEM,
-    MAttConfig,
-    original_config,
-)
 from spdtokens.errors import ModelError
+
+if TYPE_CHECKING:
+    import torch
+    from rich.progress import Task
+    from rich.text import Text
+
+#: Told how many run-epochs, or runs, were just done.
+Listener = Callable[[float], None]
 
 #: The paper's seeds, and those it adds for its stability experiments.
 SEEDS = (42, 123, 456, 789, 1024)
@@ -54,22 +55,20 @@ class Recipe:
     patience: int | None = None
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch_size", "patience"):
-            value = getattr(self, name)
-            if name == "patience" and value is None:
-                continue
-            if not isinstance(value, int) or value < 1:
-                raise ModelError(f"{name} is a whole number of at least 1, not {value!r}.")
-        if not self.learning_rate > 0:
-            raise ModelError(f"learning_rate is positive, not {self.learning_rate!r}.")
-        if self.weight_decay < 0:
-            raise ModelError(f"weight_decay is not negative, but {self.weight_decay!r} is.")
-        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
-            raise ModelError(f"betas are two numbers in [0, 1), not {self.betas!r}.")
-        if not 0 <= self.label_smoothing < 1:
-            raise ModelError(f"label_smoothing is in [0, 1), not {self.label_smoothing!r}.")
-        if self.keep not in ("last", "best"):
-            raise ModelError(f"keep is 'last' or 'best', not {self.keep!r}.")
+        check_config(self)
+        for name, fine, rule in (
+            ("learning_rate", self.learning_rate > 0, "> 0"),
+            ("weight_decay", self.weight_decay >= 0, ">= 0"),
+            ("label_smoothing", 0 <= self.label_smoothing < 1, "in [0, 1)"),
+            (
+                "betas",
+                len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas),
+                "two numbers in [0, 1)",
+            ),
+            ("keep", self.keep in ("last", "best"), "'last' or 'best'"),
+        ):
+            if not fine:
+                raise ModelError(f"{name} must be {rule}, got {getattr(self, name)!r}.")
 
     @property
     def needs_validation(self) -> bool:
@@ -77,17 +76,38 @@ class Recipe:
         return self.keep == "best" or self.patience is not None
 
 
-# The recipe published with each network of the comparison.
-#
-# Epochs, rates and batches are those of the publication or its code; where these retrain on
-# training
-# and validation trials together, or augment, we do not, and say so. ``COMMON`` is the paper's, the
-# same for all.
+def check_sizes(**sizes: int) -> None:
+    """Refuse sizes that are not whole numbers >= 1, or numbers of classes below 2."""
+    for name, value in sizes.items():
+        least = 2 if name in ("n_classes", "n_outputs") else 1
+        if not isinstance(value, int) or value < least:
+            raise ModelError(f"{name} must be a whole number >= {least}, got {value!r}.")
+
+
+def check_config(config: Any) -> None:
+    """Refuse sizes that are no sizes, heads that do not divide the width, and odd dropout."""
+    values = {field.name: getattr(config, field.name) for field in fields(config)}
+    whole = {field.name for field in fields(config) if "int" in str(field.type)}
+    check_sizes(**{name: v for name, v in values.items() if name in whole and v is not None})
+    d_model, n_heads = values.get("d_model", 1), values.get("n_heads", 1)
+    if d_model % n_heads:
+        fitting = [str(h) for h in range(1, d_model + 1) if d_model % h == 0]
+        raise ModelError(
+            f"n_heads={n_heads} does not divide d_model={d_model}: every head gets an equal part "
+            f"of the width. Heads that fit: {', '.join(fitting)}."
+        )
+    if not 0 <= values.get("dropout", 0) < 1:
+        raise ModelError(f"dropout must be in [0, 1), got {values['dropout']!r}.")
+
+
+# The recipe published with each network of the comparison. Epochs, rates and batches are those of
+# the publication or its code; where these retrain on training and validation trials together, or
+# augment, we do not, and say so. ``COMMON`` is the paper's, the same for all.
 
 COMMON = Recipe()
 
 # Weight decay as part of the gradient, lowest validation loss; the rest is another for every data
-# set, like the network itself.
+# set, known by its channels, like the network itself.
 _MATT = Recipe(
     epochs=350,
     batch_size=128,
@@ -96,10 +116,9 @@ _MATT = Recipe(
     decoupled=False,
     keep="best",
 )
-MATT: dict[MAttConfig, Recipe] = {
-    MATT_BCI2A: _MATT,
-    MATT_BCICHA: replace(_MATT, epochs=130, batch_size=64, learning_rate=1e-2),
-    MATT_MAMEM: replace(_MATT, epochs=180, batch_size=64, learning_rate=5e-3),
+MATT = {
+    56: replace(_MATT, epochs=130, batch_size=64, learning_rate=1e-2),
+    8: replace(_MATT, epochs=180, batch_size=64, learning_rate=5e-3),
 }
 
 PUBLISHED = {
@@ -137,13 +156,10 @@ def published_recipe(
     if common:
         recipe = COMMON
     elif name == "matt":
-        recipe = MATT[original_config(n_chans)]
+        recipe = MATT.get(n_chans, _MATT)
     else:
         recipe = PUBLISHED.get(name, COMMON)
     return recipe if epochs is None else replace(recipe, epochs=epochs)
-
-
-# Where to compute.
 
 
 def resolve_device(name: str) -> torch.device:
@@ -154,31 +170,76 @@ def resolve_device(name: str) -> torch.device:
     ModelError
         For a device that torch does not know or this machine does not have.
     """
+    import torch
+
+    found = torch.cuda.is_available()
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        return torch.device("cuda" if found else "cpu")
     try:
         device = torch.device(name)
     except RuntimeError as error:
         raise ModelError(f"There is no device {name!r}: use 'auto', 'cpu' or 'cuda'.") from error
-    if device.type == "cuda" and not torch.cuda.is_available():
+    if device.type not in ("cpu", "cuda") or (device.type == "cuda" and not found):
         raise ModelError(
-            f"device={name!r} asks for a graphics card, and torch sees none here. Use 'auto' or "
-            "'cpu', or install a CUDA build of torch and its driver."
+            f"Training runs on 'cpu', or on 'cuda' where torch sees a graphics card, which it "
+            f"{'does' if found else 'does not'} here; got device={name!r}."
         )
-    if device.type not in ("cpu", "cuda"):
-        raise ModelError(f"Training runs on 'cpu' or 'cuda', not on {name!r}.")
     return device
 
 
 def check_unused_device(name: str, what: str) -> None:
-    """Refuse to compute ``what``, which is always done on the processor, elsewhere.
-
-    Raises
-    ------
-    ModelError
-        For any device but ``'auto'`` and ``'cpu'``.
-    """
-    if name != "auto" and resolve_device(name).type != "cpu":
+    """Refuse to compute ``what``, which is always done on the processor, elsewhere."""
+    if name not in ("auto", "cpu") and resolve_device(name).type != "cpu":
         raise ModelError(
             f"device={name!r} is for networks, and {what} is computed on the CPU. Leave device out."
         )
+
+
+class TrainingBars:
+    """Progress bars on standard error, one a training, while the context lasts."""
+
+    def __init__(self) -> None:
+        from rich import progress
+        from rich.console import Console
+        from rich.text import Text
+
+        class Rate(progress.ProgressColumn):
+            """Steps a second: epochs of runs, or runs."""
+
+            def render(self, task: Task) -> Text:
+                speed = task.finished_speed or task.speed
+                return Text("" if speed is None else f"{speed:.0f}/s", style="progress.data.speed")
+
+        self._progress = progress.Progress(
+            progress.TextColumn("{task.description}"),
+            progress.BarColumn(),
+            progress.TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            Rate(),
+            progress.TimeElapsedColumn(),
+            progress.TextColumn("left"),
+            progress.TimeRemainingColumn(),
+            console=Console(stderr=True),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._progress.tasks:
+            self._progress.stop()
+
+    def add(self, text: str, total: int) -> Listener:
+        """Begin a bar over ``total`` run-epochs; returns what to call with each advance."""
+        self._progress.start()  # with the first bar: nothing is shown before
+        task = self._progress.add_task(text, total=total)
+        return lambda done: self._progress.advance(task, done)
+
+
+@contextmanager
+def training_bar(text: str, total: int, *, enabled: bool) -> Iterator[Listener | None]:
+    """A single bar, or none."""
+    if not enabled:
+        yield None
+        return
+    with TrainingBars() as bars:
+        yield bars.add(text, total)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -13,8 +14,10 @@ import torch.nn.functional as F
 from numpy.typing import DTypeLike, NDArray
 from torch import Tensor, nn
 
+from spdtokens.classifiers.nn.recipe import check_config, check_sizes
 from spdtokens.errors import ModelError
-from spdtokens.runtime.networks import Array, FoldedBlock, FoldedTransformer, stored
+from spdtokens.runtime.networks import geometric_bias as distances
+from spdtokens.runtime.transformer import Array, FoldedBlock, FoldedTransformer
 
 # Shapes of the networks, as plain values.
 
@@ -51,20 +54,11 @@ class TransformerConfig:
     alpha: float = 0.5
 
     def __post_init__(self) -> None:
-        for name in ("d_model", "n_layers", "n_heads", "d_ff"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise ModelError(f"{name} is a whole number of at least 1, not {value!r}.")
-        if self.d_model % self.n_heads:
-            fitting = [h for h in range(1, self.d_model + 1) if self.d_model % h == 0]
-            raise ModelError(
-                f"n_heads={self.n_heads} does not divide d_model={self.d_model}: every head gets "
-                f"an equal part of the width. Heads that fit: {', '.join(map(str, fitting))}."
-            )
-        if not 0 <= self.dropout < 1:
-            raise ModelError(f"dropout is a probability in [0, 1), not {self.dropout!r}.")
+        check_config(self)
         if self.attention not in ("standard", "geometric"):
-            raise ModelError(f"attention is 'standard' or 'geometric', not {self.attention!r}.")
+            raise ModelError(
+                f"attention must be 'standard' or 'geometric', got {self.attention!r}."
+            )
 
 
 #: The paper's networks: for BCI2a and BCIcha, and for MAMEM.
@@ -130,18 +124,18 @@ class SelfAttention(nn.Module):
 class EncoderBlock(nn.Module):
     """Post-norm encoder block: attention, then a ReLU feed-forward part, each with a residual."""
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, attention: nn.Module, d_model: int, d_ff: int, dropout: float) -> None:
         super().__init__()
-        self.dropout = config.dropout
-        self.attention = SelfAttention(config.d_model, config.n_heads, config.dropout)
-        self.norm1 = nn.LayerNorm(config.d_model)
-        self.expand = UndrawnLinear(config.d_model, config.d_ff)
-        self.contract = UndrawnLinear(config.d_ff, config.d_model)
-        self.norm2 = nn.LayerNorm(config.d_model)
+        self.dropout = dropout
+        self.attention = attention
+        self.norm1 = nn.LayerNorm(d_model)
+        self.expand = UndrawnLinear(d_model, d_ff)
+        self.contract = UndrawnLinear(d_ff, d_model)
+        self.norm2 = nn.LayerNorm(d_model)
 
-    def forward(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, *bias: Tensor | None) -> Tensor:
         """Tokens (n, tokens, d_model) to tokens of the same shape."""
-        x = self.norm1(x + self._dropped(self.attention(x, bias)))
+        x = self.norm1(x + self._dropped(self.attention(x, *bias)))
         hidden = self._dropped(F.relu(self.expand(x)))
         return self.norm2(x + self._dropped(self.contract(hidden)))
 
@@ -196,17 +190,19 @@ class SPDTokenTransformer(nn.Module):
     ) -> None:
         super().__init__()
         config = replace(config, **changes)
-        for name, value in (("n_features", n_features), ("n_tokens", n_tokens)):
-            if value < 1:
-                raise ModelError(f"{name} is at least 1, not {value}.")
-        if n_classes < 2:
-            raise ModelError(f"A classifier needs at least 2 classes, not {n_classes}.")
-        self.config = config
+        check_sizes(n_features=n_features, n_tokens=n_tokens, n_classes=n_classes)
+        self.config, self.dropout = config, config.dropout
         self.n_features, self.n_tokens, self.n_classes = n_features, n_tokens, n_classes
         self.project = UndrawnLinear(n_features, config.d_model)
         self.positions = nn.Parameter(torch.empty(n_tokens, config.d_model))
         self.bn_embed = nn.BatchNorm1d(config.d_model) if config.bn_embed else None
-        self.blocks = nn.ModuleList([EncoderBlock(config) for _ in range(config.n_layers)])
+        d_model, dropout = config.d_model, config.dropout
+        attentions = (
+            SelfAttention(d_model, config.n_heads, dropout) for _ in range(config.n_layers)
+        )
+        self.blocks = nn.ModuleList(
+            EncoderBlock(a, d_model, config.d_ff, dropout) for a in attentions
+        )
         self.head = UndrawnLinear(config.d_model, n_classes)
         # BN-Embed takes out what is added to all tokens, and one token attends to itself whatever
         # it asks for. Such weights have a gradient of zero but for rounding, which Adam turns into
@@ -255,47 +251,141 @@ class SPDTokenTransformer(nn.Module):
         ----------
         tokens : Tensor, shape (n, tokens, features)
         bias : Tensor, shape (n, tokens, tokens), optional
-            Added to the attention scores: see :func:`spdtokens.classifiers.nn.geometric_bias`.
+            Added to the attention scores: see :func:`spdtokens.classifiers.nn.transformer_bias`.
         """
-        x = self.embed(tokens)
-        bias = self._checked_bias(bias)
-        for block in self.blocks:
-            x = block(x, bias)
-        return self.head(x.mean(1))
+        return self.head(self._encoded(tokens, bias)[-1].mean(1))
 
     def attention_weights(self, tokens: Tensor, bias: Tensor | None = None) -> Tensor:
         """What attends to what: (n, layers, heads, tokens, tokens), rows to columns."""
-        x = self.embed(tokens)
-        bias = self._checked_bias(bias)
-        weights = []
-        for block in self.blocks:
-            assert isinstance(block, EncoderBlock)
-            weights.append(block.attention.weights(x, bias))
-            x = block(x, bias)
-        return torch.stack(weights, 1)
+        attentions = [cast("SelfAttention", block.attention) for block in self.blocks]
+        inputs = self._encoded(tokens, bias)[:-1]
+        pairs = zip(attentions, inputs, strict=True)
+        return torch.stack([attention.weights(x, bias) for attention, x in pairs], 1)
 
-    def _checked_bias(self, bias: Tensor | None) -> Tensor | None:
+    def _encoded(self, tokens: Tensor, bias: Tensor | None) -> list[Tensor]:
+        """What enters each block, and what leaves the last."""
         if self.config.attention == "geometric" and bias is None and self.n_tokens > 1:
             raise ModelError(
                 "Geometric attention needs the distances of a trial's matrices: pass "
                 "bias=geometric_bias(covariances, alpha)."
             )
-        return bias
+        states = [self.embed(tokens)]
+        for block in self.blocks:
+            states.append(block(states[-1], bias))
+        return states
 
 
-def reset_linear(layer: nn.Linear, generator: torch.Generator | None) -> None:
-    """Draw weights and bias as ``nn.Linear`` does, uniform within 1 / sqrt(inputs)."""
-    bound = 1 / math.sqrt(layer.in_features)
+def reset_linear(layer: nn.Linear | nn.Conv1d, generator: torch.Generator | None) -> None:
+    """Draw weights and bias as torch does, uniform within 1 / sqrt(inputs)."""
+    bound = 1 / math.sqrt(layer.weight[0].numel())
+    assert layer.bias is not None
     nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
     nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+
+
+class SPDTokenMLP(nn.Module):
+    """Tokens side by side, then hidden layers (linear, batch norm, ReLU, dropout), then a head.
+
+    Parameters
+    ----------
+    n_features, n_tokens, n_classes : int
+    width : int
+        Of each hidden layer; see :func:`matching_width`.
+    n_layers : int
+        Hidden layers.
+    dropout : float
+    generator : torch.Generator, optional
+        Draws the initial weights; torch's global one by default.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_tokens: int,
+        n_classes: int,
+        *,
+        width: int = 512,
+        n_layers: int = 3,
+        dropout: float = 0.1,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        check_sizes(
+            n_features=n_features,
+            n_tokens=n_tokens,
+            n_classes=n_classes,
+            width=width,
+            n_layers=n_layers,
+        )
+        self.n_features, self.n_tokens, self.n_classes = n_features, n_tokens, n_classes
+        self.width, self.dropout = width, dropout
+        sizes = [n_features * n_tokens] + [width] * n_layers
+        self.hidden = nn.ModuleList([UndrawnLinear(a, b) for a, b in itertools.pairwise(sizes)])
+        self.norms = nn.ModuleList([nn.BatchNorm1d(width) for _ in range(n_layers)])
+        self.head = UndrawnLinear(width, n_classes)
+        # A batch norm takes out what is added to all trials: no gradient but rounding errors.
+        for layer in self.hidden:
+            layer.bias.requires_grad_(False)
+        self.reset_parameters(generator)
+
+    @torch.no_grad()
+    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
+        """Draw all weights anew."""
+        for layer in self.modules():
+            if isinstance(layer, nn.Linear):
+                reset_linear(layer, generator)
+            elif isinstance(layer, nn.BatchNorm1d):
+                layer.reset_parameters()
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """Class scores (n, classes) of tokens (n, tokens, features)."""
+        x = tokens.flatten(1)
+        for layer, norm in zip(self.hidden, self.norms, strict=True):
+            x = F.dropout(F.relu(norm(layer(x))), self.dropout, self.training)
+        return self.head(x)
+
+
+def matching_width(inputs: int, n_classes: int, n_parameters: int, n_layers: int = 3) -> int:
+    """Width at which :class:`SPDTokenMLP` has about ``n_parameters`` weights.
+
+    Solves ``(layers - 1) w^2 + (inputs + 3 layers + classes) w = n_parameters`` for the width,
+    where the middle term holds the first and last layer, biases and batch norms.
+    """
+    a, b = n_layers - 1, inputs + 3 * n_layers + n_classes
+    if a == 0:
+        return max(1, round(n_parameters / b))
+    return max(1, round((math.sqrt(b * b + 4 * a * n_parameters) - b) / (2 * a)))
+
+
+def geometric_bias(C: Tensor, alpha: float = 0.5) -> Tensor:
+    r"""Attention scores lowered by the Bures-Wasserstein distance of two tokens' matrices.
+
+    .. math:: -\alpha\, d_{BW}(C_i, C_j) \,/\, \sqrt{\operatorname{mean}_t \operatorname{tr} C_t}
+
+    The paper adds alpha times "the BW distance score" and does not say how it is scaled; a score
+    that depends on the unit of the signal would be an accident, so the distance is taken relative
+    to the size of the trial's own matrices. These do not change in training: this is computed once
+    a trial, not in every layer of every step.
+
+    Parameters
+    ----------
+    C : Tensor, shape (n, tokens, d, d)
+        SPD matrices of the trials.
+    alpha : float
+
+    Returns
+    -------
+    bias : Tensor of float32, shape (n, tokens, tokens)
+    """
+    bias = distances(C.detach().double().cpu().numpy(), alpha)
+    return torch.from_numpy(bias).float().to(C.device)
 
 
 # Fold a trained token transformer into few matrices, in float64.
 #
 # What a trained network computes for one trial is mostly calls, not arithmetic: 32 linear layers
-# and
-# 12 layer norms, of some hundred rows each. Everything linear that stands side by side becomes one
-# matrix. All of it is exact algebra:
+# and 12 layer norms, of some hundred rows each. Everything linear that stands side by side becomes
+# one matrix. All of it is exact algebra:
 #
 # - BN-Embed and positions are part of the projection.
 # - The gain and shift of a layer norm are part of the linear maps that follow it, and its centring
@@ -316,93 +406,70 @@ def folded(model: SPDTokenTransformer, dtype: DTypeLike = np.float32) -> FoldedT
     dtype : dtype
         Of the result; the folding itself is done in float64.
     """
-    project, offsets, blocks, head = _fold(model)
-    return FoldedTransformer(
-        stored(project, dtype),
-        stored(offsets, dtype),
-        tuple(block.astype(dtype) for block in blocks),
-        stored(head, dtype),
-        model.config.n_heads,
-        model.config.attention == "geometric",
-    )
-
-
-def _fold(model: SPDTokenTransformer) -> tuple[Array, Array, tuple[FoldedBlock, ...], Array]:
-    """Projection, offsets, blocks and head."""
-    project, offsets = _folded_embedding(model)
+    project, constant = _weights(model.project)
+    offsets = constant[:, None] + _array(model.positions).T
+    if model.bn_embed is not None:
+        bn = model.bn_embed
+        scale = _array(bn.weight) / np.sqrt(_array(bn.running_var) + bn.eps)
+        project = project * scale[:, None]
+        offsets = scale[:, None] * (offsets - _array(bn.running_mean)[:, None])
+        offsets = offsets + _array(bn.bias)[:, None]
     gain, shift = np.ones(len(project)), np.zeros(len(project))
     blocks: list[FoldedBlock] = []
     for block in cast("Iterable[EncoderBlock]", model.blocks):
-        folded, gain, shift = _folded_block(block, gain, shift, model.n_tokens)
-        blocks.append(folded)
+        blocks.append(_folded_block(block, gain, shift, model.n_tokens))
+        gain, shift = _weights(block.norm2)
     mix = blocks[0].mix
     if model.n_tokens == 1 and mix is not None:
         project, offsets = mix[:, :-1] @ project, mix[:, :-1] @ offsets + mix[:, -1:]
         blocks[0] = replace(blocks[0], mix=None)
-    W, c = _linear(model.head)
-    return project, offsets, tuple(blocks), _augmented(W * gain, W @ shift + c)
+    W, c = _weights(model.head)
+    return FoldedTransformer(
+        project,
+        offsets,
+        tuple(blocks),
+        np.column_stack([W * gain, W @ shift + c]),
+        model.config.n_heads,
+        model.config.attention == "geometric",
+    ).astype(dtype)
 
 
 def _array(tensor: Any) -> NDArray[np.float64]:
     return tensor.detach().cpu().double().numpy()
 
 
-def _linear(layer: nn.Linear) -> tuple[Array, Array]:
+def _weights(layer: Any) -> tuple[Array, Array]:
     return _array(layer.weight), _array(layer.bias)
 
 
-def _augmented(W: Array, *columns: Array) -> Array:
-    """Matrix ``[W | ...]`` of vectors and matrices side by side."""
-    return np.column_stack([W, *columns])
+def _folded_block(block: EncoderBlock, gain: Array, shift: Array, n_tokens: int) -> FoldedBlock:
+    """A block whose input is ``gain * z + shift``."""
 
+    def centred(*columns: Array) -> Array:
+        W = np.column_stack(columns)
+        return W - W.mean(0)  # what follows is a layer norm, which subtracts it
 
-def _centred(W: Array) -> Array:
-    """``P W``: what follows is a layer norm, which subtracts the mean over its rows."""
-    return W - W.mean(0)
-
-
-def _folded_embedding(model: SPDTokenTransformer) -> tuple[Array, Array]:
-    """Projection (d_model, features) and offsets (d_model, tokens)."""
-    W, c = _linear(model.project)
-    offsets = c[:, None] + _array(model.positions).T
-    bn = model.bn_embed
-    if bn is None:
-        return W, offsets
-    scale = _array(bn.weight) / np.sqrt(_array(bn.running_var) + bn.eps)
-    mean, shift = _array(bn.running_mean), _array(bn.bias)
-    return W * scale[:, None], scale[:, None] * (offsets - mean[:, None]) + shift[:, None]
-
-
-def _folded_attention(
-    attention: SelfAttention, gain: Array, shift: Array, n_tokens: int
-) -> tuple[Array | None, Array]:
-    """``attend`` and ``mix`` of a block whose input is ``gain * z + shift``."""
+    attention = cast("SelfAttention", block.attention)
     d = len(gain)
-    Wqk, cqk = _linear(attention.query_key)
-    Wv, cv = _linear(attention.value)
-    Wo, co = _linear(attention.out)
+    Wqk, cqk = _weights(attention.query_key)
+    Wv, cv = _weights(attention.value)
+    Wo, co = _weights(attention.out)
+    attend = None
     if n_tokens == 1:
         M = np.eye(d) + Wo @ Wv
-        return None, _centred(_augmented(M * gain, M @ shift + Wo @ cv + co))
-    W, c = np.concatenate([Wqk, Wv]), np.concatenate([cqk, cv])
-    attend = _augmented(W * gain, W @ shift + c)
-    attend[:d] /= math.sqrt(d // attention.n_heads)
-    return attend, _centred(_augmented(np.diag(gain), shift + co, Wo))
-
-
-def _folded_block(
-    block: EncoderBlock, gain: Array, shift: Array, n_tokens: int
-) -> tuple[FoldedBlock, Array, Array]:
-    """A block whose input is ``gain * z + shift``; the gain and shift of its output."""
-    attend, mix = _folded_attention(block.attention, gain, shift, n_tokens)
-    gain, shift = _array(block.norm1.weight), _array(block.norm1.bias)
-    W1, c1 = _linear(block.expand)
-    W2, c2 = _linear(block.contract)
-    folded = FoldedBlock(
+        mix = centred(M * gain, M @ shift + Wo @ cv + co)
+    else:
+        W, c = np.concatenate([Wqk, Wv]), np.concatenate([cqk, cv])
+        attend = np.column_stack([W * gain, W @ shift + c])
+        attend[:d] /= math.sqrt(d // attention.n_heads)
+        mix = centred(np.diag(gain), shift + co, Wo)
+    gain, shift = _weights(block.norm1)
+    W1, c1 = _weights(block.expand)
+    W2, c2 = _weights(block.contract)
+    return FoldedBlock(
         attend,
         mix,
-        expand=_augmented(W1 * gain, W1 @ shift + c1),
-        contract=_centred(_augmented(np.diag(gain), shift + c2, W2)),
+        expand=np.column_stack([W1 * gain, W1 @ shift + c1]),
+        contract=centred(np.diag(gain), shift + c2, W2),
         eps=(block.norm1.eps, block.norm2.eps),
     )
-    return folded, _array(block.norm2.weight), _array(block.norm2.bias)

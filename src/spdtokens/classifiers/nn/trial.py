@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import repeat
 from typing import Any, Literal, Self
 
+import numpy as np
 import torch
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from spdtokens.classifiers.nn.geometric import geometric_bias
-from spdtokens.classifiers.nn.transformer import STANDARD, SPDTokenTransformer, TransformerConfig
+from spdtokens.classifiers.nn.transformer import (
+    STANDARD,
+    SPDTokenTransformer,
+    TransformerConfig,
+    geometric_bias,
+)
 from spdtokens.errors import ModelError
 from spdtokens.geometry import Embedding, Floor, TokenEmbedding, get_embedding, token_dim
 from spdtokens.geometry.embeddings import StackedEmbedding
@@ -109,22 +116,28 @@ class TrialTransformer(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
-        self.n_chans = _agreed("n_chans", n_chans, None if chs_info is None else len(chs_info))
-        self.n_outputs = _agreed(
-            "n_outputs", n_outputs, None if network is None else network.n_classes
-        )
-        self.n_times, self.sfreq = n_times, sfreq
-        self.regularisation, self.unit_in_volts = regularisation, unit_in_volts
+        if n_chans is None and chs_info is not None:
+            n_chans = len(chs_info)
+        if n_outputs is None and network is not None:
+            n_outputs = network.n_classes
+        if n_chans is None or n_outputs is None:
+            missing = "n_chans" if n_chans is None else "n_outputs"
+            raise ModelError(f"{missing} is needed to build the network.")
         if not scale > 0:
-            raise ModelError(f"scale is positive, not {scale!r}.")
+            raise ModelError(f"scale must be > 0, got {scale!r}.")
+        self.n_chans, self.n_outputs, self.n_times, self.sfreq = n_chans, n_outputs, n_times, sfreq
+        self.regularisation, self.unit_in_volts = regularisation, unit_in_volts
         self.scale = scale
         self.plan: TokenPlan | None = None
-        if sfreq is None:
-            _refuse_raw(n_times, self.n_chans)
-            self.n_tokens = 1 if n_tokens is None else n_tokens
-        else:
+        self.n_tokens = n_tokens or 1
+        # braindecode reports the last axis as n_times, whatever it holds.
+        if sfreq is None and n_times not in (None, n_chans):
+            raise ModelError(
+                f"Arrays of {n_chans} x {n_times} are raw trials: pass sfreq, the sampling rate."
+            )
+        if sfreq is not None:
             if n_times is None:
-                raise ModelError("sfreq was given, so trials are raw: pass n_times, their samples.")
+                raise ModelError("With sfreq trials are raw: pass n_times, their samples.")
             self.plan = plan_tokens(
                 sfreq=sfreq,
                 n_samples=n_times,
@@ -133,21 +146,22 @@ class TrialTransformer(nn.Module):
                 tmin=tmin,
                 stimulus_hz=stimulus_hz,
             )
-            refuse_short_windows(self.plan, self.n_chans)
-            self.n_tokens = _agreed("n_tokens", n_tokens, len(self.plan.names))
+            refuse_short_windows(self.plan, n_chans)
+            self.n_tokens = len(self.plan.names)
         if isinstance(embedding, str):
             least = Floor.paper() if floor == "paper" else Floor()
             embedding = get_embedding(embedding, isometric=isometric, floor=least)
         self.embedding = embedding
-        reference = getattr(embedding, "reference", None)
-        _check_reference(embedding, reference, self.n_tokens, self.n_chans)
         # A buffer, so that it is saved and moved with the weights.
-        self.register_buffer("reference", reference)
-        if network is None:
-            shape = (token_dim(self.n_chans), self.n_tokens, self.n_outputs)
-            network = SPDTokenTransformer(*shape, config, generator=generator)
-        _check_network(network, self.n_tokens, token_dim(self.n_chans))
-        self.network = network
+        self.register_buffer("reference", getattr(embedding, "reference", None))
+        if embedding.needs_fit and self.reference is None:
+            raise ModelError(
+                f"The embedding {embedding.name!r} needs a reference from training trials: fit a "
+                "TokenEmbedding and use TrialTransformer.from_parts."
+            )
+        self.network = network or SPDTokenTransformer(
+            token_dim(n_chans), self.n_tokens, n_outputs, config, generator=generator
+        )
 
     @classmethod
     def from_parts(
@@ -175,42 +189,47 @@ class TrialTransformer(nn.Module):
         check_is_fitted(embedding)
         if isinstance(embedding.embedding_, StackedEmbedding):
             raise ModelError(
-                f"There are {len(embedding.names)} embeddings of each matrix, and a module has "
-                "one: pass the name of one, not a list."
+                f"A module has one embedding, got {', '.join(embedding.names)}: name one of them."
             )
-        parts: dict[str, Any] = {
-            "embedding": embedding.embedding_,
-            "scale": embedding.scale_,
-            "network": network,
-        }
-        if filterbank is None:
-            module = cls(embedding.n_features_in_, n_tokens=embedding.n_tokens_, **parts)
-        else:
+        signal: dict[str, Any] = {"n_tokens": embedding.n_tokens_}
+        if filterbank is not None:
             check_is_fitted(filterbank)
             _refuse_undifferentiable(filterbank)
-            paper = filterbank.estimator == "paper"
-            module = cls(
-                filterbank.n_features_in_,
-                n_times=filterbank.n_samples_,
-                sfreq=filterbank.sfreq,
-                bands=filterbank.bands_,
-                windows=filterbank.windows_,
-                tmin=filterbank.tmin,
-                regularisation="paper" if paper else filterbank.regularisation,
-                unit_in_volts=filterbank.unit_in_volts,
-                **parts,
-            )
+            signal = {
+                "n_times": filterbank.n_samples_,
+                "sfreq": filterbank.sfreq,
+                "bands": filterbank.bands_,
+                "windows": filterbank.windows_,
+                "tmin": filterbank.tmin,
+                "regularisation": filterbank.regularisation,
+                "unit_in_volts": filterbank.unit_in_volts,
+            }
+            if filterbank.estimator == "paper":
+                signal["regularisation"] = "paper"
+        module = cls(
+            embedding.n_features_in_,
+            embedding=embedding.embedding_,
+            scale=embedding.scale_,
+            network=network,
+            **signal,
+        )
         module.training = network.training
         return module
 
     def covariances(self, X: Tensor) -> Tensor:
         """Covariance matrices (n, tokens, d, d), in float64, of trials or covariances."""
-        X = self._checked(X).double()
-        if self.plan is None:
-            C = X if X.ndim == 4 else X[:, None]
-        else:
+        d = self.n_chans
+        if self.plan is None and self.n_tokens == 1 and X.ndim == 3:
+            X = X[:, None]
+        expected = (self.n_tokens, d, d) if self.plan is None else (d, self.n_times)
+        if X.shape[1:] != expected:
+            kind = "covariances" if self.plan is None else "trials"
+            shape = ", ".join(map(str, expected))
+            raise ModelError(f"Expected {kind} (n, {shape}), got a shape of {tuple(X.shape)}.")
+        C = X.double()
+        if self.plan is not None:
             assert self.sfreq is not None
-            bands = zero_phase_tensor(X, self.plan.bands, self.sfreq)
+            bands = zero_phase_tensor(C, self.plan.bands, self.sfreq)
             pieces = [band[..., a:b] for band in bands for a, b in self.plan.slices]
             C = torch.stack([sample_covariance(piece) for piece in pieces], 1)
         if self.regularisation == "paper":
@@ -244,92 +263,107 @@ class TrialTransformer(nn.Module):
         change: dict[str, Any] = {"reference": self.reference}  # not every embedding has one
         return replace(self.embedding, **change).to_token(C)
 
-    def _checked(self, X: Tensor) -> Tensor:
-        d = self.n_chans
-        if self.plan is not None:
-            fits = X.ndim == 3 and X.shape[1:] == (d, self.n_times)
-            expected = f"trials (n, {d}, {self.n_times})"
-        else:
-            fits = X.ndim in (3, 4) and X.shape[1:] in ((d, d), (self.n_tokens, d, d))
-            fits = fits and (X.ndim == 4 or self.n_tokens == 1)
-            expected = f"covariances (n, {self.n_tokens}, {d}, {d})"
-        if not fits:
-            raise ModelError(f"Expected {expected}, got a tensor of shape {tuple(X.shape)}.")
-        return X
-
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         # The network may go to half precision; the reference of an embedding may not, where a
         # covariance of 1e-10 square volts would vanish.
         exact = self.reference
         super()._apply(fn, recurse)
-        if exact is not None:
-            assert self.reference is not None
+        if exact is not None and self.reference is not None:
             self.reference = exact.to(self.reference.device)
         return self
 
 
-def _agreed(name: str, given: int | None, found: int | None) -> int:
-    """One number from two sources, of which one may be silent."""
-    if given is None and found is None:
-        raise ModelError(f"{name} is needed to build the network.")
-    if given is not None and found is not None and given != found:
-        raise ModelError(f"{name}={given} was given, but the rest of the module has {found}.")
-    value = given if given is not None else found
-    assert value is not None
-    return value
-
-
 def _refuse_undifferentiable(filterbank: FilterBankCovariances) -> None:
-    """Refuse steps through which no gradient can be taken."""
-    if filterbank.delays:
-        raise ModelError(
-            f"The filter bank has delays={filterbank.delays}, and a module has none: leave them "
-            "out."
-        )
-    for name, differentiable in (
-        ("filtering", ("zero-phase",)),
-        ("estimator", ("sample", "paper")),
-        ("decimate", (False,)),
-    ):
-        found = getattr(filterbank, name)
-        if found not in differentiable:
+    """Refuse a filter bank through which no gradient can be taken."""
+    differentiable = {
+        "filtering": filterbank.filtering == "zero-phase",
+        "estimator": filterbank.estimator in ("sample", "paper"),
+        "decimate": not filterbank.decimate,
+        "delays": not filterbank.delays,
+    }
+    for name, fine in differentiable.items():
+        if not fine:
             raise ModelError(
-                f"The filter bank has {name}={found!r}, through which no gradient can be taken: "
-                f"only {name}={differentiable[0]!r} can become part of a module. For gradients to "
-                "covariances, build the module on matrices."
+                f"The filter bank has {name}={getattr(filterbank, name)!r}, through which no "
+                "gradient can be taken: use zero-phase filters and the sample covariance, without "
+                "decimation and delays, or build the module on matrices."
             )
 
 
-def _refuse_raw(n_times: int | None, n_chans: int) -> None:
-    # braindecode reports the last axis as n_times, whatever it holds.
-    if n_times is not None and n_times != n_chans:
-        raise ModelError(
-            f"Arrays of {n_chans} x {n_times} hold raw trials: pass sfreq, the samples a second."
-        )
+def channel_saliency(
+    module: nn.Module, X: Any, y: ArrayLike | None = None, *, batch_size: int = 64
+) -> NDArray[np.float64]:
+    r"""How much a class score hangs on the gain of each channel: gradient times input, in size.
+
+    .. math:: \left|\, \partial s / \partial \log g_c \,\right|
+              = \Big|\, \sum_t X_{ct}\, \partial s / \partial X_{ct} \Big|
+
+    where :math:`g_c` multiplies channel :math:`c` and :math:`s` is the score of a class less the
+    mean over classes (adding one number to all scores changes no decision). Summing over time
+    before taking the size leaves out what the gradient does to single samples by chance; units and
+    offsets of channels do not matter to a :class:`TrialTransformer`.
+
+    Parameters
+    ----------
+    module : nn.Module
+        From trials to class scores, such as :class:`TrialTransformer`. Evaluated without dropout
+        and left in the mode it was in.
+    X : Tensor or ndarray, shape (n, channels, samples), (n, d, d) or (n, tokens, d, d)
+        What the module takes. Square arrays are covariances, where a gain multiplies a row and a
+        column.
+    y : array of int, shape (n,), optional
+        Classes whose scores are asked about; by default those the module predicts.
+    batch_size : int
+        Trials at a time.
+
+    Returns
+    -------
+    saliency : ndarray, shape (n, channels)
+        Average over trials before comparing channels; single trials are noisy.
+
+    Notes
+    -----
+    A gradient tells what a small change would do. In trials that are classified with great ease
+    layer norms level off in just the direction that decided, and the channel that decided may show
+    little saliency: look at trials of all kinds, or turn the channel off and see.
+    """
+    X = torch.as_tensor(X)
+    classes = None if y is None else torch.as_tensor(np.asarray(y), device=X.device).long()
+    if classes is not None and classes.shape != X.shape[:1]:
+        raise ModelError(f"There are {len(X)} trials but labels of shape {tuple(classes.shape)}.")
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        asked = repeat(None) if classes is None else classes.split(batch_size)
+        pairs = zip(X.split(batch_size), asked, strict=False)
+        product = torch.cat([gradient_times_input(module, *pair) for pair in pairs])
+    finally:
+        for part, training in modes:  # one by one: some may have been frozen
+            part.training = training
+    effect = product.sum(-1)
+    if X.shape[-1] == X.shape[-2]:
+        effect = effect + product.sum(-2)
+    return (effect if effect.ndim == 2 else effect.sum(1)).abs().cpu().numpy()
 
 
-def _check_reference(
-    embedding: Embedding, reference: Tensor | None, n_tokens: int, n_chans: int
-) -> None:
-    if not embedding.needs_fit:
-        return
-    if reference is None:
-        raise ModelError(
-            f"The embedding {embedding.name!r} needs a reference learnt from training trials. Pass "
-            f"embedding=get_embedding({embedding.name!r}).fit(covariances), or fit a "
-            "TokenEmbedding and use TrialTransformer.from_parts."
-        )
-    d = (n_chans, n_chans)
-    if reference.shape not in (d, (n_tokens, *d)):
-        raise ModelError(
-            f"The embedding's reference has shape {tuple(reference.shape)}, but the module has "
-            f"{n_tokens} tokens of {n_chans} channels."
-        )
+def gradient_times_input(
+    score: Callable[[Tensor], Tensor], X: Tensor, classes: Tensor | None = None
+) -> Tensor:
+    """Input times the gradient of a class's margin over the mean, in float64, like ``X``.
 
-
-def _check_network(network: SPDTokenTransformer, n_tokens: int, n_features: int) -> None:
-    if (network.n_tokens, network.n_features) != (n_tokens, n_features):
-        raise ModelError(
-            f"The network takes {network.n_tokens} tokens of {network.n_features} features, but "
-            f"the trials give {n_tokens} of {n_features}."
-        )
+    Without ``classes`` the margins are those of the classes predicted.
+    """
+    X = X.detach().clone().requires_grad_()
+    with torch.enable_grad():
+        scores = score(X)
+        if classes is None:
+            classes = scores.argmax(-1)
+        elif bool(((classes < 0) | (classes >= scores.shape[-1])).any()):
+            raise ModelError(
+                f"Labels must be class numbers from 0 to {scores.shape[-1] - 1}, got "
+                f"{int(classes.min())} to {int(classes.max())}."
+            )
+        margin = scores.gather(-1, classes[:, None]) - scores.mean(-1, keepdim=True)
+        # Trials do not mix in evaluation, so the gradient of the sum is that of each.
+        (gradient,) = torch.autograd.grad(margin.sum(), X)
+    return (gradient * X.detach()).double()

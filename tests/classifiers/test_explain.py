@@ -1,8 +1,12 @@
+"""Trials of which it is known what tells the classes apart."""
+
 from __future__ import annotations
 
 import copy
 from pathlib import Path
+from typing import Any
 
+import mne
 import numpy as np
 import pytest
 import torch
@@ -16,12 +20,32 @@ from spdtokens import (
     TokenTransformerClassifier,
     make_decoder,
 )
-from spdtokens.classifiers.explain import band_attention, channel_importance
+from spdtokens.classifiers.explain import band_attention, channel_importance, electrode_info
+from spdtokens.classifiers.nn import geometric_bias
 from spdtokens.errors import ReportError
 from spdtokens.geometry import EMBEDDINGS
 from spdtokens.inference.convert import as_decoder, load_pipeline
 from spdtokens.runtime import model_bytes
-from tests.classifiers.explain.planted import BAND, BANDS, CHANNEL, CHANNELS, SFREQ, planted_trials
+
+CHANNELS, SFREQ, SAMPLES = 6, 100.0, 200
+BANDS = [(6.0, 12.0), (16.0, 24.0), (30.0, 40.0)]
+#: The channel and the band whose power is the class.
+CHANNEL, BAND = 4, 1
+
+
+def planted_trials(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Mixed noise, and in one channel an oscillation at 20 Hz that is louder in class 1."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    mixing = np.eye(CHANNELS) + 0.2 * np.random.default_rng(99).standard_normal((CHANNELS,) * 2)
+    X = mixing @ rng.standard_normal((n, CHANNELS, SAMPLES))
+    times = np.arange(SAMPLES) / SFREQ
+    phases = rng.uniform(0, 2 * np.pi, (n, 1))
+    size = np.where(y, 1.3, 0.5) * rng.uniform(0.7, 1.3, n)
+    X[:, CHANNEL] += size[:, None] * np.sin(2 * np.pi * 20 * times + phases)
+    # Volts, and gains that differ by orders: no answer may depend on them.
+    return 1e-5 * X * (10.0 ** np.arange(-1, CHANNELS - 1) % 7 + 1)[:, None], y
+
 
 TINY = {"d_model": 16, "n_layers": 2, "n_heads": 2, "d_ff": 32, "dropout": 0.1}
 LEARNT = {"epochs": 25, "learning_rate": 4e-3}
@@ -101,7 +125,7 @@ def test_neither_batches_nor_units_nor_the_mode_matter(
     whole = channel_importance(model, X)
     predicted = model.predict(X)
     np.testing.assert_allclose(channel_importance(model, X, predicted), whole, rtol=1e-9)
-    monkeypatch.setattr("spdtokens.classifiers.explain.importance.AT_ONCE", 7)
+    monkeypatch.setattr("spdtokens.classifiers.explain.AT_ONCE", 7)
     np.testing.assert_allclose(channel_importance(model, X), whole, rtol=1e-9)
     microvolts = of_steps(clone(model["classifier"]), unit=1e6)
     np.testing.assert_allclose(channel_importance(microvolts, 1e6 * X, predicted), whole, rtol=0.02)
@@ -119,12 +143,12 @@ def test_covariances_are_explained_as_they_are_given(model: DecodingPipeline) ->
 
 def test_what_cannot_be_explained_is_refused(model: DecodingPipeline, tmp_path: Path) -> None:
     X, y = planted_trials(12)
-    with pytest.raises(ReportError, match="12 trials but labels of shape"):
+    with pytest.raises(ReportError, match="12 trials"):
         channel_importance(model, X, y[:3])
     with pytest.raises(ReportError, match="LogisticRegression"):
         channel_importance(LogisticRegression(), X)
     prototypes = fitted({"estimator": "xdawn", "n_filters": 1}, epochs=1)
-    with pytest.raises(ReportError, match="estimator='sample' to see channels"):
+    with pytest.raises(ReportError, match="xdawn"):
         channel_importance(prototypes, X)
     with pytest.raises(ReportError, match="delays"):
         channel_importance(fitted({"delays": (0.1,)}, epochs=1), X)
@@ -135,12 +159,12 @@ def test_what_cannot_be_explained_is_refused(model: DecodingPipeline, tmp_path: 
     for explain in (channel_importance, band_attention):
         with pytest.raises(ReportError, match="model file"):
             explain(load_pipeline(tmp_path / "model.spdt"), X)
-    with pytest.raises(ReportError, match="in these 1 trials"):
+    with pytest.raises(ReportError, match="1 trials"):
         channel_importance(model, X[:1])
     deaf = copy.deepcopy(model)
     with torch.no_grad():
         deaf["classifier"].networks_[0].head.weight.zero_()
-    with pytest.raises(ReportError, match="moves the scores of the model"):
+    with pytest.raises(ReportError, match="12 trials"):
         channel_importance(deaf, X)
 
 
@@ -152,8 +176,88 @@ def test_the_discriminant_is_explained_too() -> None:
     share = channel_importance(model, test)
     assert share.shape == (len(BANDS), CHANNELS)
     assert np.unravel_index(share.argmax(), share.shape) == (BAND, CHANNEL)
-    with pytest.raises(ReportError, match="tokens do not attend"):
+    with pytest.raises(ReportError, match="TokenDiscriminantClassifier"):
         band_attention(model, test)
     potentials = make_decoder("erp", sfreq=SFREQ).set_params(filterbank__n_filters=1).fit(X, y)
     with pytest.raises(ReportError, match="most rows"):
         channel_importance(potentials, test)
+
+
+def attending(bands: Any = BANDS, **more: Any) -> DecodingPipeline:
+    X, y = planted_trials(60)
+    options = {"random_state": 1, **TINY, "epochs": 3, **more}
+    first = FilterBankCovariances(SFREQ, bands=bands)
+    steps = [("filterbank", first), ("classifier", TokenTransformerClassifier(**options))]
+    return DecodingPipeline(steps).fit(X, y)
+
+
+def by_hand(model: DecodingPipeline, X: np.ndarray) -> np.ndarray:
+    """The mean of every softmax that a forward pass computes, watched from outside."""
+    seen: list[torch.Tensor] = []
+    softmax = torch.Tensor.softmax
+
+    def watched(self: torch.Tensor, dim: int) -> torch.Tensor:
+        result = softmax(self, dim)
+        if self.ndim == 4:  # (n, heads, tokens, tokens)
+            seen.append(result)
+        return result
+
+    C, classifier = model["filterbank"].transform(X), model["classifier"]
+    tokens = torch.from_numpy(classifier.embedding_.tokens(C))
+    bias = None
+    if classifier.attention == "geometric":
+        bias = geometric_bias(torch.from_numpy(C), classifier.alpha).double()
+    torch.Tensor.softmax = watched  # type: ignore[assignment, method-assign]
+    try:
+        with torch.inference_mode():
+            for network in classifier.networks_:
+                network(tokens, bias)
+    finally:
+        torch.Tensor.softmax = softmax  # type: ignore[method-assign]
+    assert len(seen) == len(classifier.networks_) * classifier.n_layers
+    return torch.stack(seen).mean((0, 1, 2)).numpy()
+
+
+@pytest.mark.parametrize("more", [{}, {"ensemble": 2}, {"attention": "geometric", "alpha": 3.0}])
+def test_it_is_the_mean_of_what_the_network_uses(
+    more: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X, _ = planted_trials(20, seed=1)
+    model = attending(**more)
+    monkeypatch.setattr("spdtokens.classifiers.explain.AT_ONCE", 8)
+    weights = band_attention(model, X)
+    np.testing.assert_allclose(weights.sum(1), 1)
+    assert np.abs(weights - 1 / 3).max() > 1e-3
+    np.testing.assert_allclose(weights, by_hand(model, X), rtol=1e-6)
+
+
+def test_one_token_has_nothing_to_attend_to() -> None:
+    with pytest.raises(ReportError, match="one token"):
+        band_attention(attending(bands="broadband"), planted_trials(4)[0])
+
+
+def test_several_embeddings_attend_token_by_token() -> None:
+    X, _ = planted_trials(20, seed=1)
+    model = attending(embedding=["log_euclidean", "bures_wasserstein"])
+    weights = band_attention(model, X)
+    assert weights.shape == (6, 6)
+    np.testing.assert_allclose(weights, by_hand(model, X), rtol=1e-6)
+
+
+def test_names_are_found_in_any_case_and_others_left_out() -> None:
+    info, places = electrode_info(["fcz", "EOG", "C3", "CZ", "Gyro"])
+    assert places == [0, 2, 3]
+    assert info.ch_names == ["fcz", "C3", "CZ"]
+    known = mne.channels.make_standard_montage("colin27_1005").get_positions()["ch_pos"]
+    found = np.array([channel["loc"][:3] for channel in info["chs"]])
+    # MNE moves a montage from the frame of the template to that of the head: distances stay.
+    apart = np.linalg.norm(found[0] - found[1])
+    assert apart == pytest.approx(np.linalg.norm(known["FCz"] - known["C3"]), rel=1e-5)
+    assert found[1][0] < 0 < found[1][2]  # C3 is left, and above the ears
+
+
+def test_a_position_counts_once_and_none_is_fine() -> None:
+    assert electrode_info(["T3", "Cz", "T7"])[1] == [0, 1]
+    info, places = electrode_info(["a", "b"])
+    assert places == []
+    assert info.ch_names == []

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from spdtokens.classifiers.networks import train_module
 from spdtokens.classifiers.nn.engine import RunPlan
-from spdtokens.classifiers.nn.loop import train_module
 from spdtokens.classifiers.nn.matt import MATT_BCI2A, MATT_BCICHA, MATT_MAMEM
 from spdtokens.classifiers.nn.networks import NETWORKS, TrialShape
 from spdtokens.classifiers.nn.recipe import COMMON, PUBLISHED, Recipe, published_recipe

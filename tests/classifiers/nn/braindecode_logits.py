@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from spdtokens.classifiers.nn import raw
-from tests.classifiers.nn.raw.test_contract import SHAPES
+from spdtokens.classifiers.nn import convolutional
+from tests.classifiers.nn.test_networks import SHAPES
 
 #: For each network: braindecode's name of it, its options, and our options that match.
 THEIRS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
@@ -29,7 +29,7 @@ def build(models: Any, name: str, shape: tuple[int, int, int, int]) -> tuple[nn.
     """Our network and theirs, without the log-softmax that theirs ends with."""
     n_chans, n_outputs, n_times, sfreq = shape
     theirs, options, our_options = THEIRS[name]
-    ours = getattr(raw, name)(*shape, **our_options)
+    ours = getattr(convolutional, name)(*shape, **our_options)
     if name == "ATCNet":  # it takes seconds
         options = {**options, "input_window_seconds": n_times / sfreq}
     if name == "DeepNet":

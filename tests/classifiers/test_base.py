@@ -53,9 +53,9 @@ def test_what_cannot_be_held_back() -> None:
     for share in (0.0, 1.0, -1.0):
         with pytest.raises(ModelError, match=r"in \(0, 1\)"):
             held_back(0, y, None, share)
-    with pytest.raises(ModelError, match="Cannot hold back 99% of 6 trials"):
+    with pytest.raises(ModelError, match="99%"):
         held_back(0, y, None, 0.99)
-    with pytest.raises(ModelError, match="Cannot hold back 50% of 6 trials"):
+    with pytest.raises(ModelError, match="50%"):
         held_back(0, y, np.zeros(6), 0.5)
 
 
@@ -64,7 +64,7 @@ def test_labels_and_seeds() -> None:
     assert (classes.tolist(), codes.tolist()) == (["a", "b"], [1, 0, 1])
     with pytest.raises(ModelError, match="Expected 2 labels"):
         encode([0, 1, 0], 2)
-    with pytest.raises(ModelError, match="of one class, 1"):
+    with pytest.raises(ModelError, match="class, 1"):
         encode([1, 1], 2)
     assert seed_of(np.int64(7)) == 7
     assert seed_of(np.random.RandomState(1)) == seed_of(np.random.RandomState(1))

@@ -1,0 +1,598 @@
+"""Networks on raw EEG, to compare with: trials (n, n_chans, n_times) in, logits out.
+
+They are written from their papers, with the vocabulary of braindecode (``n_chans, n_outputs,
+n_times, sfreq``), and checked against its release 0.8.1 where that can build them. Unlike the
+networks on SPD tokens they depend on the unit of the signal: standardise trials before training.
+In volts none of them learns, because the constants of their batch norms, or the positions of
+their tokens, drown the signal.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from spdtokens.classifiers.nn.recipe import check_sizes
+from spdtokens.classifiers.nn.transformer import SPDTokenTransformer
+from spdtokens.errors import ModelError
+
+
+class RawNet(nn.Module):
+    """A network from raw trials (n, n_chans, n_times), float32, to logits (n, n_outputs).
+
+    Parameters
+    ----------
+    n_chans, n_outputs, n_times : int
+    sfreq : float
+        Sampling frequency in Hz.
+    shortest : int
+        The smallest ``n_times`` that leaves something after all pooling.
+
+    Notes
+    -----
+    Trials are expected in a unit in which they vary by about 1, as after standardisation.
+    """
+
+    def __init__(
+        self, n_chans: int, n_outputs: int, n_times: int, sfreq: float, shortest: int
+    ) -> None:
+        super().__init__()
+        check_sizes(n_chans=n_chans, n_outputs=n_outputs)
+        if not sfreq > 0:
+            raise ModelError(f"sfreq must be a rate above 0 Hz, got {sfreq}.")
+        if n_times < shortest:
+            raise ModelError(
+                f"{type(self).__name__} needs trials of at least n_times={shortest} samples, got "
+                f"{n_times}. Use longer trials."
+            )
+        self.n_chans, self.n_outputs, self.n_times = n_chans, n_outputs, n_times
+        self.sfreq = sfreq
+
+    def checked(self, trials: Tensor) -> Tensor:
+        """The trials, if their shape is (n, n_chans, n_times)."""
+        if trials.ndim != 3 or trials.shape[1:] != (self.n_chans, self.n_times):
+            raise ModelError(
+                f"Expected trials of shape (n, {self.n_chans}, {self.n_times}), got "
+                f"{tuple(trials.shape)}."
+            )
+        return trials
+
+
+class MaxNormConv2d(nn.Conv2d):
+    """A convolution whose filters are shrunk to a norm of at most ``max_norm`` before use."""
+
+    max_norm: float = 1.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Images (n, in, height, width) to images (n, out, height, width)."""
+        shrink_rows(self.weight, self.max_norm)
+        return super().forward(x)
+
+
+class MaxNormLinear(nn.Linear):
+    """A linear layer whose output units keep weights of a norm of at most ``max_norm``."""
+
+    def __init__(self, in_features: int, out_features: int, max_norm: float) -> None:
+        super().__init__(in_features, out_features)
+        self.max_norm = max_norm
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Features (n, in) to (n, out)."""
+        shrink_rows(self.weight, self.max_norm)
+        return super().forward(x)
+
+
+def shrink_rows(weight: Tensor, max_norm: float) -> None:
+    """Shrink, in place, what belongs to one output to a norm of at most ``max_norm``.
+
+    Before each use is after each optimiser step, where Keras does it. Through ``data``, because a
+    second forward pass before a backward pass is no error: it changes nothing any more.
+    """
+    weight.data.copy_(torch.renorm(weight.data, p=2, dim=0, maxnorm=max_norm))
+
+
+class TimeSpaceConv(nn.Module):
+    """Temporal filters on each channel, then spatial filters over all of them.
+
+    With nothing between the two, they are one convolution, and run as one: the same result for a
+    fraction of the work.
+
+    Parameters
+    ----------
+    n_chans, n_time, n_space : int
+        Channels, temporal filters, spatial filters.
+    length : int
+        Of the temporal filters, in samples.
+    bias : bool
+        Of the spatial filters; superfluous before a batch norm.
+    """
+
+    def __init__(self, n_chans: int, n_time: int, n_space: int, length: int, bias: bool) -> None:
+        super().__init__()
+        self.time = nn.Conv2d(1, n_time, (1, length))
+        self.space = nn.Conv2d(n_time, n_space, (n_chans, 1), bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Trials (n, n_chans, times) to (n, n_space, times - length + 1)."""
+        assert self.time.bias is not None
+        space = self.space.weight[..., 0]
+        weight = torch.einsum("fk,sfc->sck", self.time.weight[:, 0, 0], space)
+        bias = space.sum(-1) @ self.time.bias
+        if self.space.bias is not None:
+            bias = bias + self.space.bias
+        return F.conv1d(x, weight, bias)
+
+
+class Dropout(nn.Dropout):
+    """Dropout that decides by 16 random bits an entry.
+
+    torch draws a whole random float for each, on one thread: ten times slower on a processor, and
+    nearly half of the training time of a network with attention dropout.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Of any shape."""
+        if not self.training or not self.p:
+            return x
+        words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
+        bits = words.random_(-(2**63), None).view(torch.int16)[: x.numel()].view(x.shape)
+        # p is rounded to a multiple of 1 / 65536; scaling by the rounded one keeps the mean exact.
+        dropped = min(round(self.p * 65536), 65535)
+        return x * (bits >= dropped - 32768).to(x.dtype).mul_(65536 / (65536 - dropped))
+
+
+class MultiHead(nn.Module):
+    """Multi-head self-attention whose inner width and scale are free.
+
+    Parameters
+    ----------
+    width, inner, n_heads : int
+        Width of the tokens, of all heads together, and the number of heads.
+    scale : float
+        Multiplies the scores.
+    dropout : float
+        Of the attention weights.
+    """
+
+    def __init__(
+        self, width: int, inner: int, n_heads: int, *, scale: float, dropout: float
+    ) -> None:
+        super().__init__()
+        self.n_heads, self.scale = n_heads, scale
+        self.query = nn.Linear(width, inner)
+        self.key = nn.Linear(width, inner)
+        self.value = nn.Linear(width, inner)
+        self.out = nn.Linear(inner, width)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Tokens (n, tokens, width) to tokens of the same shape."""
+        query, key, value = (
+            layer(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+            for layer in (self.query, self.key, self.value)
+        )
+        weights = self.dropout(((self.scale * query) @ key.mT).softmax(-1))
+        mixed = weights @ value
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+
+@torch.no_grad()
+def reset_glorot(network: nn.Module) -> None:
+    """Draw the weights of all layers as Glorot and Bengio (2010), uniform; biases start at 0."""
+    for layer in network.modules():
+        if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Linear):
+            nn.init.xavier_uniform_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+
+
+class EEGNet(RawNet):
+    """EEGNet, version 4: temporal filters, spatial filters of each, a separable convolution.
+
+    Parameters
+    ----------
+    n_chans, n_outputs, n_times : int
+    sfreq : float
+    n_filters, n_separable : int
+        F1 and F2 of the paper: temporal filters, of which each has two spatial filters, features.
+    kernel_length : int
+        Of the temporal filters, in samples: half a second at the paper's 128 Hz.
+    max_norm : float
+        Largest norm of the classifier's weights of a class; that of spatial filters is 1.
+
+    Notes
+    -----
+    Dropout is 0.25, the paper's across subjects. Convolutions pad by half their length, as
+    braindecode's ``EEGNetv4``, which has no ``max_norm`` on its classifier; the paper has.
+
+    References
+    ----------
+    Lawhern et al. (2018), EEGNet: a compact convolutional neural network for EEG-based
+    brain-computer interfaces, J. Neural Eng. 15, 056013.
+    """
+
+    def __init__(
+        self,
+        n_chans: int,
+        n_outputs: int,
+        n_times: int,
+        sfreq: float,
+        *,
+        n_filters: int = 8,
+        n_separable: int = 16,
+        kernel_length: int = 64,
+        max_norm: float = 0.25,
+    ) -> None:
+        gained = 1 - kernel_length % 2  # an even filter, padded by half, adds a sample
+        # Pooled by 4, one more sample of the even separable filter, pooled by 8.
+        super().__init__(n_chans, n_outputs, n_times, sfreq, shortest=28 - gained)
+        n_spatial = 2 * n_filters
+        self.temporal = nn.Sequential(
+            nn.Conv2d(
+                1, n_filters, (1, kernel_length), padding=(0, kernel_length // 2), bias=False
+            ),
+            batch_norm(n_filters),
+        )
+        self.spatial = nn.Sequential(
+            MaxNormConv2d(n_filters, n_spatial, (n_chans, 1), groups=n_filters, bias=False),
+            batch_norm(n_spatial),
+            nn.ELU(),
+            nn.AvgPool2d((1, 4)),
+            Dropout(0.25),
+        )
+        self.separable = nn.Sequential(
+            nn.Conv2d(n_spatial, n_spatial, (1, 16), padding=(0, 8), groups=n_spatial, bias=False),
+            nn.Conv2d(n_spatial, n_separable, 1, bias=False),
+            batch_norm(n_separable),
+            nn.ELU(),
+            nn.AvgPool2d((1, 8)),
+            Dropout(0.25),
+        )
+        steps = ((n_times + gained) // 4 + 1) // 8
+        self.head = MaxNormLinear(n_separable * steps, n_outputs, max_norm)
+        reset_glorot(self)
+
+    def forward(self, trials: Tensor) -> Tensor:
+        """Logits (n, n_outputs) of trials (n, n_chans, n_times)."""
+        x = self.temporal(self.checked(trials)[:, None])  # (n, F1, n_chans, times)
+        x = self.separable(self.spatial(x))  # (n, F2, 1, steps)
+        return self.head(x.flatten(1))
+
+
+def batch_norm(n_features: int) -> nn.BatchNorm2d:
+    """Batch norm as Keras has it by default: 0.99 of the past kept, 1e-3 added to variances."""
+    return nn.BatchNorm2d(n_features, eps=1e-3, momentum=0.01)
+
+
+#: Of ShallowNet and EEGConformer, in samples.
+FILTER, POOL, STRIDE = 25, 75, 15
+
+
+class ShallowNet(RawNet):
+    """The shallow ConvNet (ShallowFBCSPNet): filter, square, average, logarithm, classify.
+
+    Parameters
+    ----------
+    n_chans, n_outputs, n_times : int
+    sfreq : float
+        Filters of 25 samples and averages over 75, every 15, are 0.1, 0.3 and 0.06 s at the
+        paper's 250 Hz; they stay that many samples at other frequencies, as in braindecode.
+
+    References
+    ----------
+    Schirrmeister et al. (2017), Deep learning with convolutional neural networks for EEG decoding
+    and visualization, Human Brain Mapping 38, 5391-5420.
+    """
+
+    def __init__(self, n_chans: int, n_outputs: int, n_times: int, sfreq: float) -> None:
+        super().__init__(n_chans, n_outputs, n_times, sfreq, shortest=FILTER - 1 + POOL)
+        self.filters = TimeSpaceConv(n_chans, 40, 40, FILTER, bias=False)
+        self.norm = nn.BatchNorm1d(40)
+        self.pool = nn.AvgPool1d(POOL, STRIDE)
+        self.dropout = Dropout(0.5)
+        steps = (n_times - FILTER + 1 - POOL) // STRIDE + 1
+        self.head = nn.Linear(40 * steps, n_outputs)
+        reset_glorot(self)
+
+    def forward(self, trials: Tensor) -> Tensor:
+        """Logits (n, n_outputs) of trials (n, n_chans, n_times)."""
+        x = self.norm(self.filters(self.checked(trials)))
+        x = self.pool(x.square()).clamp(min=1e-6).log()  # (n, 40, steps)
+        return self.head(self.dropout(x).flatten(1))
+
+
+#: Of DeepNet: samples of its filters and pools, and features of its blocks.
+DEEP_FILTER, DEEP_POOL = 10, 3
+WIDTHS = (25, 50, 100, 200)
+
+
+class DeepNet(RawNet):
+    """The deep ConvNet (Deep4Net): filters in time and space, then ever more features.
+
+    Parameters
+    ----------
+    n_chans, n_outputs, n_times : int
+    sfreq : float
+        Filters are 10 samples whatever the frequency, as in the paper and braindecode.
+
+    Notes
+    -----
+    The paper pools each block by 3, which takes 441 samples. For shorter trials the filters stay
+    and the pools shrink, one step at a time: of the largest pools the last (3333, 3332, 3322, ...,
+    2222, 2221, ..., 1111), and the first that leaves a sample is taken; see :func:`pools`.
+
+    References
+    ----------
+    Schirrmeister et al. (2017), Deep learning with convolutional neural networks for EEG decoding
+    and visualization, Human Brain Mapping 38, 5391-5420.
+    """
+
+    def __init__(self, n_chans: int, n_outputs: int, n_times: int, sfreq: float) -> None:
+        shortest = len(WIDTHS) * (DEEP_FILTER - 1) + 1
+        super().__init__(n_chans, n_outputs, n_times, sfreq, shortest)
+        self.pools = pools(n_times)
+        first, *later = self.pools
+        layers: list[nn.Module] = [
+            TimeSpaceConv(n_chans, WIDTHS[0], WIDTHS[0], DEEP_FILTER, bias=False),
+            *_norm_and_pool(WIDTHS[0], first),
+        ]
+        for (before, width), pool in zip(pairwise(WIDTHS), later, strict=True):
+            conv = nn.Conv1d(before, width, DEEP_FILTER, bias=False)
+            layers += [Dropout(0.5), conv, *_norm_and_pool(width, pool)]
+        self.features = nn.Sequential(*layers)
+        self.head = nn.Linear(WIDTHS[-1] * steps(n_times, self.pools), n_outputs)
+        reset_glorot(self)
+
+    def forward(self, trials: Tensor) -> Tensor:
+        """Logits (n, n_outputs) of trials (n, n_chans, n_times)."""
+        return self.head(self.features(self.checked(trials)).flatten(1))
+
+
+def _norm_and_pool(width: int, pool: int) -> list[nn.Module]:
+    return [nn.BatchNorm1d(width), nn.ELU(), nn.MaxPool1d(pool)]
+
+
+def steps(n_times: int, sizes: tuple[int, ...]) -> int:
+    """Samples that are left after blocks with pools of these sizes; 0 or less if none."""
+    for size in sizes:
+        n_times = (n_times - DEEP_FILTER + 1) // size
+    return n_times
+
+
+def pools(n_times: int) -> tuple[int, ...]:
+    """Sizes of the four pools for trials of ``n_times`` samples: the paper's 3 if they fit."""
+    sizes = [DEEP_POOL] * len(WIDTHS)
+    while steps(n_times, tuple(sizes)) < 1 and max(sizes) > 1:
+        largest = max(sizes)
+        sizes[len(sizes) - 1 - sizes[::-1].index(largest)] -= 1
+    return tuple(sizes)
+
+
+class EEGConformer(RawNet):
+    """EEG Conformer: tokens of a shallow ConvNet, encoder blocks, a perceptron on all tokens.
+
+    Parameters
+    ----------
+    n_chans, n_outputs, n_times : int
+    sfreq : float
+        Filters of 25 samples and pools of 75, every 15, stay that many samples at frequencies
+        other than the paper's 250 Hz.
+
+    Notes
+    -----
+    As in the authors' code, attention scores are divided by the root of the whole width rather
+    than of a head's, and tokens have no positions: convolution and the last layers know the order.
+
+    References
+    ----------
+    Song et al. (2022), EEG Conformer: convolutional transformer for EEG decoding and visualization,
+    IEEE Trans. Neural Syst. Rehabil. Eng. 31, 710-719.
+    """
+
+    def __init__(self, n_chans: int, n_outputs: int, n_times: int, sfreq: float) -> None:
+        super().__init__(n_chans, n_outputs, n_times, sfreq, shortest=FILTER - 1 + POOL)
+        width = 40
+        self.tokens = nn.Sequential(
+            TimeSpaceConv(n_chans, width, width, FILTER, bias=True),
+            nn.BatchNorm1d(width),
+            nn.ELU(),
+            nn.AvgPool1d(POOL, STRIDE),
+            Dropout(0.5),
+            nn.Conv1d(width, width, 1),
+        )
+        self.blocks = nn.Sequential(*[ConformerBlock(width) for _ in range(6)])
+        n_tokens = (n_times - FILTER + 1 - POOL) // STRIDE + 1
+        self.head = nn.Sequential(
+            nn.Linear(n_tokens * width, 256),
+            nn.ELU(),
+            Dropout(0.5),
+            nn.Linear(256, 32),
+            nn.ELU(),
+            Dropout(0.3),
+            nn.Linear(32, n_outputs),
+        )
+
+    def forward(self, trials: Tensor) -> Tensor:
+        """Logits (n, n_outputs) of trials (n, n_chans, n_times)."""
+        tokens = self.tokens(self.checked(trials)).mT  # (n, tokens, width)
+        return self.head(self.blocks(tokens).flatten(1))
+
+
+class ConformerBlock(nn.Module):
+    """Pre-norm encoder block: attention, then a GELU feed-forward part of 4 times the width."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.attention = nn.Sequential(
+            nn.LayerNorm(width),
+            MultiHead(width, width, 10, scale=width**-0.5, dropout=0.5),
+            Dropout(0.5),
+        )
+        self.feed_forward = nn.Sequential(
+            nn.LayerNorm(width),
+            nn.Linear(width, 4 * width),
+            nn.GELU(),
+            Dropout(0.5),
+            nn.Linear(4 * width, width),
+            Dropout(0.5),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Tokens (n, tokens, width) to tokens of the same shape."""
+        x = x + self.attention(x)
+        return x + self.feed_forward(x)
+
+
+class ATCNet(RawNet):
+    """ATCNet: an EEGNet-like block, windows of its output, attention and a TCN on each.
+
+    Parameters
+    ----------
+    n_chans, n_outputs, n_times : int
+    sfreq : float
+        Filters and pools stay the paper's number of samples, whatever the frequency.
+    max_norm : float
+        Largest norm of the classifiers' weights of a class; that of spatial filters is 1.
+
+    Notes
+    -----
+    The paper's pools, 8 and 7, leave ``n_times // 56`` steps. Where that gives windows of fewer
+    than 2 steps, on which attention has nothing to choose from, the second pool is the largest
+    that gives windows of 2.
+
+    As in the authors' code, each window has its own classifier and logits are averaged; the
+    paper's text joins the windows instead. Attention weights are dropped, as in their code;
+    braindecode 0.8 drops its output. Constants of batch norm are braindecode's.
+
+    References
+    ----------
+    Altaheri et al. (2022), Physics-informed attention temporal convolutional network for EEG-based
+    motor imagery classification, IEEE Trans. Ind. Informatics 19, 2249-2258.
+    """
+
+    def __init__(
+        self, n_chans: int, n_outputs: int, n_times: int, sfreq: float, *, max_norm: float = 0.25
+    ) -> None:
+        n_windows, n_filters, width, dropout = 5, 16, 32, 0.3
+        least = n_windows + 1  # steps for windows of 2
+        super().__init__(n_chans, n_outputs, n_times, sfreq, shortest=8 * least)
+        self.second_pool = min(7, n_times // 8 // least)
+        self.spatial = nn.Sequential(
+            same_padding(64),
+            nn.Conv2d(1, n_filters, (1, 64), bias=False),
+            nn.BatchNorm2d(n_filters, eps=1e-4),
+            MaxNormConv2d(n_filters, width, (n_chans, 1), groups=n_filters, bias=False),
+            nn.BatchNorm2d(width, eps=1e-4),
+            nn.ELU(),
+            nn.AvgPool2d((1, 8)),
+            Dropout(dropout),
+        )
+        self.temporal = nn.Sequential(
+            same_padding(16),
+            nn.Conv2d(width, width, (1, 16), bias=False),
+            nn.BatchNorm2d(width, eps=1e-4),
+            nn.ELU(),
+            nn.AvgPool2d((1, self.second_pool)),
+            Dropout(dropout),
+        )
+        self.attentions = nn.ModuleList([WindowAttention(width, dropout) for _ in range(n_windows)])
+        self.tcns = nn.ModuleList(
+            [
+                nn.Sequential(*[CausalBlock(width, 2**i, dropout) for i in range(2)])
+                for _ in range(n_windows)
+            ]
+        )
+        self.heads = nn.ModuleList(
+            [MaxNormLinear(width, n_outputs, max_norm) for _ in range(n_windows)]
+        )
+        reset_glorot(self)
+        for block in self.modules():
+            if isinstance(block, CausalBlock):
+                nn.init.kaiming_uniform_(block.first.weight)
+                nn.init.kaiming_uniform_(block.second.weight)
+
+    def forward(self, trials: Tensor) -> Tensor:
+        """Logits (n, n_outputs) of trials (n, n_chans, n_times)."""
+        x = self.temporal(self.spatial(self.checked(trials)[:, None]))[:, :, 0]  # (n, width, steps)
+        windows = x.unfold(-1, x.shape[-1] - len(self.heads) + 1, 1).unbind(2)
+        logits = [
+            head(tcn(attention(window))[..., -1])
+            for window, attention, tcn, head in zip(
+                windows, self.attentions, self.tcns, self.heads, strict=True
+            )
+        ]
+        return torch.stack(logits).mean(0)
+
+
+class WindowAttention(nn.Module):
+    """Self-attention over the steps of a window, added to it."""
+
+    def __init__(self, width: int, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width, eps=1e-6)
+        self.attention = MultiHead(width, 16, 2, scale=8**-0.5, dropout=0.5)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, window: Tensor) -> Tensor:
+        """Windows (n, width, steps) to windows of the same shape."""
+        return window + self.dropout(self.attention(self.norm(window.mT))).mT
+
+
+class CausalBlock(nn.Module):
+    """Residual block of a TCN: two dilated convolutions that see no later step."""
+
+    def __init__(self, width: int, dilation: int, dropout: float) -> None:
+        super().__init__()
+        self.pad = nn.ConstantPad1d(((4 - 1) * dilation, 0), 0.0)
+        self.first = nn.Conv1d(width, width, 4, dilation=dilation)
+        self.first_norm = nn.BatchNorm1d(width)
+        self.second = nn.Conv1d(width, width, 4, dilation=dilation)
+        self.second_norm = nn.BatchNorm1d(width)
+        self.activation = nn.ELU()
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Steps (n, width, steps) to steps of the same shape."""
+        y = self.dropout(self.activation(self.first_norm(self.first(self.pad(x)))))
+        y = self.dropout(self.activation(self.second_norm(self.second(self.pad(y)))))
+        return self.activation(x + y)
+
+
+def same_padding(length: int) -> nn.ZeroPad2d:
+    """Zeros in time that keep the number of samples; an even filter takes one more at the end."""
+    return nn.ZeroPad2d(((length - 1) // 2, length // 2, 0, 0))
+
+
+class RawTransformer(RawNet):
+    """The paper's transformer on raw time series, as in its input ablation.
+
+    A token is a patch: all channels of a short stretch of time, side by side. Everything after
+    that is :class:`spdtokens.classifiers.nn.SPDTokenTransformer`, so that the input alone differs.
+
+    Parameters
+    ----------
+    n_chans, n_outputs, n_times : int
+    sfreq : float
+
+    Notes
+    -----
+    The paper does not say what a token of raw time series is; patches of 0.2 s are our choice. A
+    trial is cut into equal patches of about that length, and the fewer than ``n_tokens`` samples
+    left over at its end are not used.
+    """
+
+    def __init__(self, n_chans: int, n_outputs: int, n_times: int, sfreq: float) -> None:
+        wanted = max(1, round(0.2 * sfreq))
+        super().__init__(n_chans, n_outputs, n_times, sfreq, shortest=wanted)
+        self.n_tokens = round(n_times / wanted)
+        self.patch = n_times // self.n_tokens
+        self.transformer = SPDTokenTransformer(n_chans * self.patch, self.n_tokens, n_outputs)
+
+    def forward(self, trials: Tensor) -> Tensor:
+        """Logits (n, n_outputs) of trials (n, n_chans, n_times)."""
+        used = self.checked(trials)[..., : self.n_tokens * self.patch]
+        patches = used.unflatten(-1, (self.n_tokens, self.patch))  # (n, chans, tokens, patch)
+        return self.transformer(patches.transpose(1, 2).flatten(2))
