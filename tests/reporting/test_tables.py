@@ -14,6 +14,7 @@ from spdtokens.reporting.tables import (
     Table,
     efficiency_table,
     methods_table,
+    origin_table,
     question_tables,
     to_latex,
     to_markdown,
@@ -204,3 +205,16 @@ def test_one_fold_is_looked_at_by_seed() -> None:
     assert not units.paired
     assert units.test["a"].tolist()[:2] == pytest.approx([0.7, 0.8])
     assert units.test["b"].tolist()[2] == pytest.approx(0.5)
+
+
+def test_origins_that_differ_are_counted_and_the_protocol_is_told_in_full() -> None:
+    runs = [made_run("a", s) for s in "123"]
+    runs[2] = replace(runs[2], origin={**runs[2].origin, "code": "0ld", "time": "2026-11-18"})
+    told = {row[0].text: row[1].text for row in origin_table(runs).rows}
+    code = runs[0].origin["code"]
+    assert told["digest of the code"] == f"{code} (2 runs), 0ld (1 run)"
+    assert told["time"] == "2026-11-16 to 2026-11-18"
+    facts = made_facts({"a": runs}, protocol="blocks", protocol_options={"folds": 4})
+    assert facts.protocol == "blocks, folds = 4"
+    aligned = made_facts({"a": runs}, access="unlabeled_full", alignment="recentre")
+    assert aligned.protocol == "session-transfer, access unlabeled_full, recentre by session"
