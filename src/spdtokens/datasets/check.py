@@ -156,7 +156,7 @@ def check_table(checks: Sequence[RecordingCheck], unit_in_volts: float | None) -
     scale, unit = (1.0, "") if unit_in_volts is None else (unit_in_volts * 1e6, " uV")
     return table(
         [
-            *("subject", "session", ">trials", ">channels x samples", "trials per class~"),
+            *("subject", "session", ">trials", ">channels x samples~", "trials per class~"),
             *(">rms", ">rank", "remarks~"),
         ],
         [
