@@ -27,7 +27,9 @@ from spdtokens.inference import as_decoder, load_pipeline, predict, save_model, 
 from spdtokens.runtime import DecoderError, load_model, model_bytes
 from tests.inference.made import KINDS, NAMES, SFREQ, TINY, made, trials
 
-FIRST_EDITION = Path(__file__).parent / "first_edition"  # make.py there tells how they were made
+#: Made once by version 0.1; ``trials.npz`` has trials and what each model said of them. How:
+#: ``git log -- tests/inference/first_edition/make.py``.
+FIRST_EDITION = Path(__file__).parent / "first_edition"
 MODELS = sorted(path.stem for path in FIRST_EDITION.glob("*.spdt"))
 
 
