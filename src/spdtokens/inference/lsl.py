@@ -264,7 +264,8 @@ class Inlet:
         from mne_lsl.lsl import StreamInlet
 
         self.uid = info.uid
-        self.name, self.hostname, self.n_channels = info.name, info.hostname, info.n_channels
+        self.n_channels = info.n_channels
+        self.title = f"connected to {info.name!r} on {info.hostname}"
         _check_rate(info, wanted)
         # Lost streams are looked for by us: liblsl would wait in silence, and for ever if the
         # sender comes back with other channels.

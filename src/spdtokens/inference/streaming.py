@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from spdtokens._tables import counted
+from spdtokens._tables import counted, table
 from spdtokens.errors import LiveError, StreamLostError
 from spdtokens.inference import lsl
 from spdtokens.inference.live import Decision, Event, LiveDecoder, listed
@@ -227,7 +228,9 @@ class LiveRun(AbstractContextManager["LiveRun"]):
         self.display.event(event)
         self._write({"event": event.kind, "text": event.text, "sample": event.sample})
 
-    def _say(self, kind: str, text: str) -> None:
+    def _connection(self, kind: str, text: str) -> None:
+        """Something happened to the connection, which is its state until something else does."""
+        self.state = text
         self._event(Event(kind, text, self.live.taken))
 
     def _write(self, values: dict[str, Any]) -> None:
@@ -258,10 +261,9 @@ class LiveRun(AbstractContextManager["LiveRun"]):
         self._heard, self._ask_clock_at = self._clock(), -np.inf
         self._marks.clear()
         self.live.restart()
-        self.state = f"connected to {inlet.name!r} on {inlet.hostname}"
         used = f"{len(self.wanted.ch_names)} of its {inlet.n_channels} channels are used"
         after = f", after {away:.1f} s without samples" if np.isfinite(away) else ""
-        self._say("connected", f"{self.state}{after}; {used}")
+        self._connection("connected", f"{inlet.title}{after}; {used}")
 
     def _read(self, inlet: lsl.Inlet, most: float) -> None:
         try:
@@ -276,8 +278,8 @@ class LiveRun(AbstractContextManager["LiveRun"]):
         if self._silent:
             self._silent = False
             self._marks.clear()
-            self.state = f"connected to {inlet.name!r} on {inlet.hostname}"
-            self._say("samples again", f"samples come again after {now - self._heard:.1f} s")
+            away = now - self._heard
+            self._connection("samples again", f"{inlet.title}: samples again after {away:.1f} s")
         self._heard = now
         self._decide(X, stamps, most)
         if not self._marks or now - self._marks[-1][0] >= 0.1:
@@ -302,33 +304,30 @@ class LiveRun(AbstractContextManager["LiveRun"]):
         now = self._clock()
         age = now - stamp if PLAUSIBLE[0] < now - stamp < PLAUSIBLE[1] else None
         self.take(decision, age)
-        values: dict[str, Any] = {"sample": decision.sample, "time": stamp}
-        if decision.probabilities is None:
-            self._write(values | {"withheld": decision.withheld})
-        else:
+        values: dict[str, Any] = {"withheld": decision.withheld}
+        if decision.probabilities is not None:
             pairs = zip(self.live.decoder.classes, decision.probabilities.tolist(), strict=True)
-            values |= {"decision": decision.label, "probabilities": dict(pairs)}
-            late = None if age is None else 1e3 * age
-            self._write(values | {"learnt": decision.learnt, "latency_ms": late})
+            values = {"decision": decision.label, "probabilities": dict(pairs)}
+            values |= {"learnt": decision.learnt, "latency_ms": age and 1e3 * age}
+        self._write({"sample": decision.sample, "time": stamp, **values})
         self.display.decision(self)
         if age is not None and age > BEHIND and now - self._complained > COMPLAIN:
             self._complained = now
-            self._say(
-                "behind",
+            text = (
                 f"decisions are {age:.1f} s behind the signal. If it goes on, the machine is too "
-                "slow: give a longer --step",
+                "slow: give a longer --step"
             )
+            self._event(Event("behind", text, self.live.taken))
 
     def _nothing_came(self, now: float) -> None:
         if now - self._heard < SILENT:
             return
         if not self._silent:
             self._silent = True
-            self.state = "silent: connected, but no samples come"
-            waited = f"no sample for {now - self._heard:.1f} s"
-            self._say(
+            self._connection(
                 "silent",
-                f"{waited}; still waiting, and looking whether the stream was started anew",
+                f"no sample for {now - self._heard:.1f} s; still waiting, and looking whether the "
+                "stream was started anew",
             )
         self._look_for_it()
 
@@ -352,8 +351,8 @@ class LiveRun(AbstractContextManager["LiveRun"]):
             return False
         except LiveError as error:
             self._refused.add(info.uid)
-            self.state = "waiting for a stream that the model can read"
-            self._say("refused", f"the stream came back changed and cannot be used: {error}")
+            text = f"the stream came back changed and cannot be used: {error}"
+            self._connection("refused", text)
             return False
         return True
 
@@ -361,8 +360,7 @@ class LiveRun(AbstractContextManager["LiveRun"]):
         if self._inlet is not None:
             self._inlet.close()
         self._inlet = None
-        self.state = "lost: waiting for the stream to come back"
-        self._say("lost", f"{self.wanted.title} is gone; waiting for it to come back")
+        self._connection("lost", f"{self.wanted.title} is gone; waiting for it to come back")
 
 
 class Display:
@@ -449,37 +447,33 @@ def picture(run: LiveRun) -> RenderableType:
     found = None if decision is None or live.filled < 1 else decision.probabilities
     bars = Table.grid(padding=(0, 2))
     for i, name in enumerate(live.decoder.classes):
-        if decision is None or found is None:
-            bars.add_row(name, Text("·" * BAR, style="dim"), "")
-            continue
-        bold = "bold" if decision.label == name else ""
-        bar = Text("█" * round(BAR * float(found[i])), style="bold green" if bold else "cyan")
-        bar.pad_right(BAR - len(bar))
-        bars.add_row(Text(name, bold), bar, Text(f"{100 * float(found[i]):5.1f} %", bold))
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="dim", no_wrap=True)
+        p = 0.0 if found is None else float(found[i])
+        chosen = found is not None and i == found.argmax()
+        style, color = ("bold", "bold green") if chosen else ("", "cyan")
+        bar = ProgressBar(1, p, width=BAR, complete_style=color, finished_style=color)
+        share = "" if found is None else f"{100 * p:5.1f} %"
+        bars.add_row(Text(name, style), bar, Text(share, style))
     coming = "-" if run.rate is None else f"{run.rate:.1f} Hz"
     learnt = f"{counted(live.learnt, 'window')} learnt, one in {run.window:.3g} s"
-    rows: dict[str, str | Text] = {
+    facts: dict[str, Any] = {
         "decision": _decided(run),
-        "stream": Text(run.state),
+        "stream": run.state,
         "samples": f"{coming} of {live.sfreq:g}; {live.lost} lost, {counted(live.gaps, 'gap')}",
         "delay": run.times() or "-",
         "electrodes": _electrodes(live),
         "recentring": learnt if live.recentres else "none: the model was trained without",
     }
     if run.out_stream:
-        published = f"LSL stream {run.out_stream!r}, {counted(live.decided, 'decision')}"
-        rows["published"] = Text(published)
-    for name, value in rows.items():
-        facts.add_row(name, value)
-    news = Text(style="dim")
-    for event in run.events:
-        when = "" if event.sample is None else f"{event.sample / live.sfreq:7.1f} s  "
-        news.append(f"\n{when}{event.text}")
-    lately = [Text(), Text("lately", style="dim").append(news)] if run.events else []
+        decided = counted(live.decided, "decision")
+        facts["published"] = f"LSL stream {run.out_stream!r}, {decided}"
+    news = [f"{(e.sample or 0) / live.sfreq:7.1f} s  {e.text}" for e in run.events]
     return Panel(
-        Group(bars, Text(), facts, *lately),
+        Group(
+            bars,
+            Text(),
+            table(("", "~"), facts.items(), show_header=False, box=None),
+            Text("\n".join(["", "lately", *news] if news else []), style="dim"),
+        ),
         title=f"spdtokens: {run.model}",
         subtitle="Ctrl-C ends",
         padding=(0, 2),
