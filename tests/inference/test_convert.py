@@ -131,6 +131,9 @@ def test_what_a_model_file_cannot_hold_is_refused(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(DeployError, match=culprit):
             save_model(model, tmp_path / "model.spdt", ch_names=NAMES)
+    with pytest.raises(DeployError, match=r"model\.pkl"):
+        save_model(made("imagery").decoder, tmp_path / "model.pkl")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("place", ["step", "parameter", "function", "order"])

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from spdtokens._files import output_file
 from spdtokens._tables import counted, table
 from spdtokens.cli.app import AsJson, Channels, Resample, app, errors_told, print_json
 from spdtokens.cli.evaluate import listed, numbers
+from spdtokens.errors import DeployError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -82,22 +84,20 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a model on own recordings, after measuring honestly how well that works."""
-    from spdtokens.classifiers.nn.progress import TrainingBars
-    from spdtokens.evaluation.show import summary_table
-    from spdtokens.inference import train as trained_on
-    from spdtokens.inference.convert import check_model_path
-    from spdtokens.reporting.write import check_page_path
-
     console = Console(stderr=as_json)
     with errors_told():
-        check_model_path(out)
-        if report is not None:
-            check_page_path(report)
+        frequencies = numbers(stimulus_hz or "", "--stimulus-hz: frequencies")
+        _check_outputs({".spdt": out, ".html": report})
+        # After the checks: they take seconds to import.
+        from spdtokens.classifiers.nn.progress import TrainingBars
+        from spdtokens.evaluation.show import summary_table
+        from spdtokens.inference import train as trained_on
+
         with TrainingBars() as bars:
             found = trained_on(
                 data if data.exists() else str(data),
                 paradigm=paradigm,
-                stimulus_hz=numbers(stimulus_hz or "", "--stimulus-hz: frequencies"),
+                stimulus_hz=frequencies,
                 subjects=listed(subjects),
                 preset=preset,
                 recentre=recentre,
@@ -124,6 +124,15 @@ def train(
     typer.echo(f"Written: {out} ({out.stat().st_size / 1e3:.0f} kB), trained on all {trials}.")
     if report is not None:
         typer.echo(f"Written: {report}")
+
+
+def _check_outputs(files: dict[str, Path | None]) -> None:
+    """Refuse, before any work, files of another suffix or that cannot be written."""
+    for suffix, path in files.items():
+        if path is not None:
+            if path.suffix != suffix:
+                raise DeployError(f"{path} must end in {suffix}.")
+            output_file(path)
 
 
 def _found_table(dataset: Dataset, trials: Trials) -> Table:
@@ -182,12 +191,11 @@ def predict(
     ] = None,
 ) -> None:
     """Write a table of decisions and class probabilities, a line a trial."""
-    from spdtokens._files import output_file
-    from spdtokens.inference import predict as predicted
-
     with errors_told():
         if out is not None:
             output_file(out)
+        from spdtokens.inference import predict as predicted
+
         found = predicted(model, data, events=events, every=every, label_from=label_from, unit=unit)
         if out is None:
             typer.echo(found.as_csv(), nl=False)
@@ -212,20 +220,15 @@ def export(
     ] = None,
 ) -> None:
     """Write a model's network as ONNX, or the model with a runtime for a small device, or both."""
-    from spdtokens._files import output_file
-    from spdtokens.errors import DeployError
-    from spdtokens.inference.export import check_device_folder, write_device_folder, write_onnx
-    from spdtokens.runtime import load_model
-
     with errors_told():
         if onnx is None and runtime is None:
             raise DeployError(
                 f"Say what to write: spdtokens export {model} MODEL.onnx or --runtime FOLDER."
             )
-        if onnx is not None:
-            if onnx.suffix != ".onnx":
-                raise DeployError(f"{onnx} should end in .onnx.")
-            output_file(onnx)
+        _check_outputs({".onnx": onnx})
+        from spdtokens.inference.export import check_device_folder, write_device_folder, write_onnx
+        from spdtokens.runtime import load_model
+
         if runtime is not None:
             check_device_folder(runtime)
         decoder = load_model(model) if onnx is None else write_onnx(model, onnx)

@@ -12,7 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
-from spdtokens._files import output_file, written_whole
+from spdtokens._files import written_whole
 from spdtokens.classifiers import (
     DecodingPipeline,
     Recentring,
@@ -108,18 +108,12 @@ def save_model(model: Decoder | BaseEstimator, path: str | Path, **about: Any) -
         :func:`as_decoder`.
     """
     path = Path(path)
-    check_model_path(path)
+    if path.suffix != ".spdt":
+        raise DeployError(f"{path} must end in .spdt, as model files do.")
     decoder = model if isinstance(model, Decoder) else as_decoder(model, **about)
     contents = model_bytes(decoder)
     with written_whole(path) as temporary:
         temporary.write_bytes(contents)
-
-
-def check_model_path(path: Path) -> None:
-    """Refuse, before any work, a path that a model cannot be written to."""
-    if path.suffix != ".spdt":
-        raise DeployError(f"{path} does not end in .spdt, as model files do.")
-    output_file(path)
 
 
 def load_pipeline(path: str | Path) -> DecodingPipeline:

@@ -22,6 +22,24 @@ FloatArray = NDArray[np.float64]
 OTHER_RATE, WRONG_RATE = 0.01, 0.1
 #: Seconds for which the same is not told again of an electrode.
 QUIET = 30.0
+#: Electrodes are judged beside each other: by the spread of the median channel,
+WEAK, HUGE = 0.01, 10.0
+#: by its change from sample to sample,
+NOISY = 5.0
+#: and by the share of samples at the extreme values, where an amplifier is at its limits.
+CLIPPED = 0.05
+#: Seconds. A jump of stamps below the first is never a gap at once, since computers are late by as
+#: much; above the second it always is. Between them it is one if nothing of the kind has come
+#: before: senders that stamp chunks when they arrive have stamps that jump to and fro.
+LEAST, MOST = 0.02, 0.25
+#: A gap is so many times the largest irregularity of late.
+TIMES = 3.0
+#: Irregularities are forgotten by this factor a second.
+FORGET = 0.99
+#: Seconds by which stamps may go back; by more the sender's clock was set anew.
+BACK = 1.0
+#: Seconds over which the rate is measured.
+STRETCH = 10
 
 
 @dataclass(frozen=True)
@@ -360,7 +378,6 @@ class Ring:
     def append(self, chunk: NDArray[np.float64]) -> None:
         """Take samples (channels, samples); at most a window at a time."""
         n = chunk.shape[1]
-        assert n <= self.n_samples
         if self._end + n > self._block.shape[1]:
             kept = min(self.filled, self.n_samples)
             self._block[:, :kept] = self._block[:, self._end - kept : self._end]
@@ -371,7 +388,6 @@ class Ring:
 
     def window(self) -> NDArray[np.float64]:
         """A copy of the last window, shape (channels, n_samples)."""
-        assert self.filled >= self.n_samples
         return self._block[:, self._end - self.n_samples : self._end].copy()
 
     def last(self, n: int) -> NDArray[np.float64]:
@@ -381,15 +397,6 @@ class Ring:
     def clear(self) -> None:
         """Forget all samples."""
         self._end = self.filled = 0
-
-
-# Electrodes are judged beside each other, in any unit.
-#: Of the spread of the median channel.
-WEAK, HUGE = 0.01, 10.0
-#: Times the sample-to-sample change of the median channel.
-NOISY = 5.0
-#: Share of samples that lie at the extreme values, above which an amplifier is at its limits.
-CLIPPED = 0.05
 
 
 def judge(signal: NDArray[np.float64]) -> list[str]:
@@ -416,19 +423,15 @@ def judge(signal: NDArray[np.float64]) -> list[str]:
     spread = signal.std(1)
     change = np.diff(signal, axis=1).std(1)
     usual_spread, usual_change = np.median(spread[alive]), np.median(change[alive])
-    words = np.select(
-        [
-            ~finite,
-            flat,
-            _clipped(signal),
-            spread > HUGE * usual_spread,
-            change > NOISY * usual_change,
-            spread < WEAK * usual_spread,
-        ],
-        ["not a number", "flat", "clipped", "huge", "noisy", "weak"],
-        "",
-    )
-    return [str(word) for word in words]
+    words = {
+        "not a number": ~finite,
+        "flat": flat,
+        "clipped": _clipped(signal),
+        "huge": spread > HUGE * usual_spread,
+        "noisy": change > NOISY * usual_change,
+        "weak": spread < WEAK * usual_spread,
+    }
+    return list(map(str, np.select(list(words.values()), list(words), "")))
 
 
 def _clipped(signal: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -440,20 +443,6 @@ def _clipped(signal: NDArray[np.float64]) -> NDArray[np.bool_]:
         stays[:, 1:] |= there[:, 1:] & there[:, :-1]
     begins = (stays[:, 1:] & ~stays[:, :-1]).sum(1)
     return np.asarray((stays.mean(1) > CLIPPED) & (begins >= 3))
-
-
-#: Seconds. A jump of stamps below the first is never a gap at once, since computers are late by as
-#: much; above the second it always is. Between them it is one if nothing of the kind has come
-#: before: senders that stamp chunks when they arrive have stamps that jump to and fro.
-LEAST, MOST = 0.02, 0.25
-#: A gap is so many times the largest irregularity of late.
-TIMES = 3.0
-#: Irregularities are forgotten by this factor a second.
-FORGET = 0.99
-#: Seconds by which stamps may go back; by more the sender's clock was set anew.
-BACK = 1.0
-#: Seconds over which the rate is measured.
-STRETCH = 10
 
 
 @dataclass(frozen=True)

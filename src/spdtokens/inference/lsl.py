@@ -218,26 +218,24 @@ def pick(
     LiveError
         If a channel is missing or there is more than one of its name.
     """
-    if given is not None and len(given) != n_channels:
-        raise LiveError(
-            f"--channels names {len(given)} channels, and the stream has {n_channels}. Name "
-            "all of them, in the order of the stream; '-' for those that are not needed."
-        )
     names = [name or "-" for name in given or available or ()]
-    if set(names) <= {"-"}:
-        raise LiveError(
-            f"The stream does not name its {n_channels} channels. Name them in its order: "
-            f"--channels {','.join(wanted)} if they come like this, with '-' for others."
-        )
     plain = [plain_name(name) for name in names]
     missing = [name for name in wanted if plain_name(name) not in plain]
     twice = [name for name in wanted if plain.count(plain_name(name)) > 1]
-    if missing or twice:
-        what = f"lacks {listed(missing)}" if missing else f"has more than one channel {twice[0]}"
+    wrong = ""
+    if given is not None and len(given) != n_channels:
+        wrong = f"--channels names {len(given)} channels, and the stream has {n_channels}"
+    elif set(names) <= {"-"}:
+        wrong = f"the stream does not name its {n_channels} channels"
+    elif missing:
+        wrong = f"the stream lacks {listed(missing)}. It has: {listed(names, 70)}"
+    elif twice:
+        wrong = f"the stream has more than one {twice[0]}"
+    if wrong:
         raise LiveError(
-            f"The model needs {len(wanted)} channels, and the stream {what}. It has: "
-            f"{listed(names, 70)}. If they have other names there, name all of the stream's "
-            "channels in its order with --channels."
+            f"The model needs {len(wanted)} channels, and {wrong}. Name all channels of the "
+            "stream in its order, with '-' for those that are not needed: "
+            f"--channels {','.join(wanted)}"
         )
     return [plain.index(plain_name(name)) for name in wanted]
 

@@ -106,10 +106,9 @@ def _raw(path: Path) -> Playable:
         raise LiveError(
             f"{path} cannot be played ({error}). Give a recording with EEG channels."
         ) from error
-    texts = sorted(set(raw.annotations.description.tolist()))
-    codes = {text: code for code, text in enumerate(texts, 1)}
-    events: Any = []
-    if codes:
+    codes = {text: code for code, text in enumerate(sorted(set(raw.annotations.description)), 1)}
+    texts, events = list(codes), []
+    if codes:  # of none MNE makes an error
         events, _ = mne.events_from_annotations(raw, codes, regexp=None, verbose="error")
     return Playable(
         title=path.name,
@@ -117,7 +116,7 @@ def _raw(path: Path) -> Playable:
         sfreq=float(raw.info["sfreq"]),
         ch_names=tuple(raw.ch_names),
         unit="volts",
-        markers=[(int(at - raw.first_samp), texts[code - 1]) for at, _, code in events],
+        markers=[(int(at - raw.first_samp), str(texts[code - 1])) for at, _, code in events],
     )
 
 

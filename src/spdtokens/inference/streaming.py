@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
@@ -272,30 +271,34 @@ class LiveRun(AbstractContextManager["LiveRun"]):
             self._let_go()
             return
         now = self._clock()
+        away = now - self._heard
         if not len(stamps):
-            self._nothing_came(now)
+            if away >= SILENT:
+                if not self._silent:
+                    self._silent = True
+                    text = (
+                        f"no sample for {away:.1f} s; still waiting, and looking for a new sender"
+                    )
+                    self._connection("silent", text)
+                self._look_for_it()
             return
         if self._silent:
             self._silent = False
             self._marks.clear()
-            away = now - self._heard
             self._connection("samples again", f"{inlet.title}: samples again after {away:.1f} s")
         self._heard = now
-        self._decide(X, stamps, most)
-        if not self._marks or now - self._marks[-1][0] >= 0.1:
-            self._marks.append((now, self.live.taken))
-        if now > self._ask_clock_at:
-            found = inlet.correction()
-            self._correction = self._correction if found is None else found
-            self._ask_clock_at = self._clock() + (NO_CLOCK if found is None else CLOCK)
-
-    def _decide(self, X: NDArray[np.float64], stamps: NDArray[np.float64], most: float) -> None:
         for start in range(0, len(stamps), self.live.step):
             part = slice(start, start + self.live.step)
             for decision in self.live.feed(X[:, part], stamps[part]):
                 self._publish(decision)
             if self.live.decided >= most:
                 return
+        if not self._marks or now - self._marks[-1][0] >= 0.1:
+            self._marks.append((now, self.live.taken))
+        if now > self._ask_clock_at:
+            found = inlet.correction()
+            self._correction = self._correction if found is None else found
+            self._ask_clock_at = self._clock() + (NO_CLOCK if found is None else CLOCK)
 
     def _publish(self, decision: Decision) -> None:
         stamp = decision.time + self._correction
@@ -319,42 +322,28 @@ class LiveRun(AbstractContextManager["LiveRun"]):
             )
             self._event(Event("behind", text, self.live.taken))
 
-    def _nothing_came(self, now: float) -> None:
-        if now - self._heard < SILENT:
-            return
-        if not self._silent:
-            self._silent = True
-            self._connection(
-                "silent",
-                f"no sample for {now - self._heard:.1f} s; still waiting, and looking whether the "
-                "stream was started anew",
-            )
-        self._look_for_it()
-
     def _look_for_it(self) -> None:
         """Connect to a stream of the name that is not the one we had."""
         own = self._inlet.uid if self._inlet is not None else None
         found = lsl.find(self.wanted, SEARCH)
         for info in found:
-            if info.uid != own and info.uid not in self._refused and self._try(info):
+            if info.uid in (own, *self._refused):
+                continue
+            try:
+                self._connect(info)
+            except LiveError as error:
+                self._refused.add(info.uid)
+                text = f"the stream came back changed and cannot be used: {error}"
+                self._connection("refused", text)
+            except StreamLostError:
+                pass
+            else:
                 self.reconnections += 1
                 return
         # liblsl does not always tell that a sender has ended: it is not to be found any more.
         self._missed = 0 if any(info.uid == own for info in found) else self._missed + 1
         if self._inlet is not None and self._missed >= MISSED:
             self._let_go()
-
-    def _try(self, info: Any) -> bool:
-        try:
-            self._connect(info)
-        except StreamLostError:
-            return False
-        except LiveError as error:
-            self._refused.add(info.uid)
-            text = f"the stream came back changed and cannot be used: {error}"
-            self._connection("refused", text)
-            return False
-        return True
 
     def _let_go(self) -> None:
         if self._inlet is not None:
