@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -53,8 +54,7 @@ def test_recordings_to_a_model(edf: Path, tmp_path: Path) -> None:
 
 def test_the_papers_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TokenTransformerClassifier.__init__.__kwdefaults__, "epochs", 2)
-    dataset = from_arrays(*trials(), sfreq=SFREQ, ch_names=NAMES)
-    trained = train(dataset, preset="paper")
+    trained = train(in_memory(), preset="paper")
     trained.save(tmp_path / "model.spdt")
     assert isinstance(trained.pipeline[-1], TokenTransformerClassifier)
     X, _ = trials(10, seed=1)
@@ -62,15 +62,14 @@ def test_the_papers_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     np.testing.assert_allclose(found, trained.pipeline.predict_proba(X), rtol=0, atol=1e-5)
 
 
-def test_guesses_are_called_guesses() -> None:
-    X, _ = trials(60)
-    y = np.random.default_rng(5).integers(0, 2, 60)
-    assert not train(from_arrays(X, y, sfreq=SFREQ, ch_names=NAMES)).above_chance
+def in_memory(n: int = 40, **options: Any) -> Dataset:
+    X, y = trials(n)
+    return from_arrays(X, options.pop("y", y), **{"sfreq": SFREQ, "ch_names": NAMES, **options})
 
 
 def people(n_subjects: int, n_sessions: int) -> Dataset:
     """Everybody alike, with trials of their own."""
-    one = from_arrays(*trials(24), sfreq=SFREQ, ch_names=NAMES)
+    one = in_memory(24)
 
     def read(subject: str, session: str) -> Recording:
         X, y = trials(24, seed=10 * int(subject) + int(session))
@@ -92,46 +91,19 @@ def test_the_most_honest_protocol_there_is(shape: tuple[int, int], protocol: str
 
 
 def test_runs_are_left_out_one_by_one() -> None:
-    X, y = trials(40)
-    dataset = from_arrays(X, y, sfreq=SFREQ, ch_names=NAMES, run=np.repeat(["a", "b"], 20))
+    dataset = in_memory(run=np.repeat(["a", "b"], 20))
     assert train(dataset).evaluation.question.protocol == "leave-one-run-out"
 
 
-def test_groups_are_given_to_the_fit() -> None:
-    """Prototypes are cross-fitted without splitting a group."""
-    X, y = trials(40)
-    groups = np.arange(40) // 4
-    trained = train(from_arrays(X, y, sfreq=SFREQ, ch_names=NAMES, group=groups), paradigm="erp")
-    made = get_method("recommended").make(trained.dataset)
-    found, wanted = trained.decoder.predict_proba(X), made.fit(X, y, groups=groups).predict_proba(X)
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-8)
-    assert np.abs(found - made.fit(X, y).predict_proba(X)).max() > 1e-6
-
-
-@pytest.mark.parametrize(
-    ("classes", "ch_names", "culprit"),
-    [
-        (("left\n", "right"), NAMES, "left\n"),
-        (("left", "\x1b[2J"), NAMES, "\x1b[2J"),
-        (("left", "right"), (*NAMES[:-1], "P\tz"), "P\tz"),
-    ],
-)
+@pytest.mark.parametrize("name", ["left\n", "\x1b[2J"])
+@pytest.mark.parametrize("of", ["class", "channel"])
 def test_names_that_cannot_be_saved_are_refused_before_the_work(
-    monkeypatch: pytest.MonkeyPatch,
-    classes: tuple[str, ...],
-    ch_names: tuple[str, ...],
-    culprit: str,
+    monkeypatch: pytest.MonkeyPatch, name: str, of: str
 ) -> None:
-    X, y = trials(20)
-    dataset = from_arrays(X, np.array(classes)[y], sfreq=SFREQ, ch_names=ch_names)
-    worked: list[Any] = []
-    monkeypatch.setattr(
-        "spdtokens.inference.training.answer", lambda *given, **_: worked.append(given)
-    )
-    with pytest.raises(DecoderError) as caught:
-        train(dataset)
-    assert repr(culprit) in str(caught.value)
-    assert worked == []
+    names = {"y": [name, "right"] * 10} if of == "class" else {"ch_names": (*NAMES[1:], name)}
+    monkeypatch.setattr("spdtokens.inference.training.answer", None)
+    with pytest.raises(DecoderError, match=re.escape(repr(name))):
+        train(in_memory(20, **names))
 
 
 def test_recentred_live_is_online_evaluation(tmp_path: Path) -> None:
@@ -153,32 +125,34 @@ def test_recentred_live_is_online_evaluation(tmp_path: Path) -> None:
     np.testing.assert_array_equal([session.probabilities(x) for x in X], found)
 
 
-@pytest.mark.parametrize("how", [{"paradigm": "erp"}, {"stimulus_hz": (9, 21)}], ids=str)
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"paradigm": "erp"},
+        {"paradigm": "erp", "n": 12},  # fewer than rows of a matrix
+        {"paradigm": "erp", "group": np.arange(40) // 4},
+        {"paradigm": "ssvep", "stimulus_hz": (9, 21)},
+    ],
+    ids=lambda how: "-".join(how),
+)
 def test_potentials_and_flicker(how: dict[str, Any], tmp_path: Path) -> None:
-    dataset = from_arrays(*trials(), sfreq=SFREQ, ch_names=NAMES)
-    trained = train(dataset, **{"paradigm": "ssvep", **how})
+    """The model is what ``recommended`` makes of the data set, its groups kept together."""
+    data = {name: how[name] for name in ("n", "group") if name in how}
+    trained = train(in_memory(**data), **{k: v for k, v in how.items() if k not in data})
     trained.save(tmp_path / "model.spdt")
     decoder = load_model(tmp_path / "model.spdt")
-    assert decoder.about["paradigm"] == how.get("paradigm", "ssvep")
-    assert len(decoder.tokens.embeddings) == 4
-    X, y = trials()
-    wanted = get_method("recommended").make(trained.dataset).fit(X, y).predict_proba(X)
-    np.testing.assert_allclose(decoder.predict_proba(X), wanted, rtol=0, atol=1e-8)
-
-
-def test_few_potentials_are_told_by_the_rows_of_their_matrices() -> None:
-    """More trials than channels, fewer than rows."""
-    X, y = trials(12)
-    trained = train(from_arrays(X, y, sfreq=SFREQ, ch_names=NAMES), paradigm="erp")
-    assert len(NAMES) < len(X) <= trained.decoder.shape[-1]
-    assert trained.decoder.tokens.filters is None
-    wanted = get_method("recommended").make(trained.dataset).fit(X, y).predict_proba(X)
-    np.testing.assert_allclose(trained.decoder.predict_proba(X), wanted, rtol=0, atol=1e-8)
+    assert decoder.about["paradigm"] == how["paradigm"]
+    assert (decoder.tokens.filters is None) == ("n" in how)
+    X, y = trials(how.get("n", 40))
+    made = get_method("recommended").make(trained.dataset)
+    found, wanted = decoder.predict_proba(X), made.fit(X, y, groups=how.get("group"))
+    np.testing.assert_allclose(found, wanted.predict_proba(X), rtol=0, atol=1e-8)
+    if "group" in how:
+        assert np.abs(found - made.fit(X, y).predict_proba(X)).max() > 1e-6
 
 
 def test_causal_filters() -> None:
-    dataset = from_arrays(*trials(), sfreq=SFREQ, ch_names=NAMES)
-    trained = train(dataset, filtering="causal")
+    trained = train(in_memory(), filtering="causal")
     assert trained.decoder.front.filtering == "causal"
     run = trained.evaluation.results["recommended"][0]
     (_, tested), _ = run.spec.estimator["steps"]
@@ -196,13 +170,12 @@ def test_causal_filters() -> None:
 )
 def test_options_that_do_not_fit(options: dict[str, Any], culprit: str) -> None:
     with pytest.raises(DeployError, match=culprit):
-        train(from_arrays(*trials(), sfreq=SFREQ, ch_names=NAMES), **options)
+        train(in_memory(), **options)
 
 
 def test_too_few_trials() -> None:
-    X, _ = trials(5)
     with pytest.raises(DeployError, match=r"1 trial of 1;"):
-        train(from_arrays(X, [0, 0, 0, 0, 1], sfreq=SFREQ, ch_names=NAMES))
+        train(in_memory(5, y=[0, 0, 0, 0, 1]))
 
 
 def test_epochs_to_a_report(tmp_path: Path) -> None:
