@@ -515,6 +515,29 @@ def test_replay_to_stream_until_ctrl_c(name: str, model: Path, recording: Path) 
         np.testing.assert_allclose(values, wanted.probabilities, rtol=1e-9)
 
 
+def test_commands_that_end_by_themselves(name: str, model: Path, recording: Path) -> None:
+    sender, done = Sender(name, NAMES, SFREQ), threading.Event()
+
+    def send() -> None:
+        while not done.wait(0.02):
+            sender.send()
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    arguments = ["stream", str(model), "--stream", name, "--decisions", "3"]
+    streamed = CliRunner().invoke(app, arguments)
+    done.set()
+    thread.join()
+    sender.end()
+    assert streamed.exit_code == 0, streamed.output
+    assert len(re.findall(r"  (left|right)  \|  left \d", streamed.stdout)) == 3
+    assert "connected: " in streamed.stderr
+    assert "3 decisions (left" in streamed.stderr
+    played = CliRunner().invoke(app, ["replay", str(recording), "--name", name, "--speed", "1e3"])
+    assert played.exit_code == 0, played.output
+    assert "40 markers" in played.stderr
+
+
 def refused(*arguments: object) -> str:
     result = CliRunner().invoke(app, list(map(str, arguments)), catch_exceptions=False)
     assert result.exit_code == 1
