@@ -28,7 +28,7 @@ from spdtokens import (
 from spdtokens.classifiers.discriminant import Refit, fit_discriminant
 from spdtokens.datasets.select import get_paradigm
 from spdtokens.errors import DataError, ModelError, NotSPDError, SignalError
-from spdtokens.inference.convert import as_decoder
+from spdtokens.inference import as_decoder
 from spdtokens.preprocessing import Band
 from spdtokens.preprocessing.covariance import folds_in_time
 from tests.matrices import random_spd

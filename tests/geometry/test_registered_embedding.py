@@ -20,7 +20,7 @@ from spdtokens import TokenDiscriminantClassifier, TokenEmbedding, TokenTransfor
 from spdtokens.datasets.cache import TokenCache
 from spdtokens.errors import DeployError
 from spdtokens.geometry import EMBEDDINGS, Embedding, powm, vech
-from spdtokens.inference.convert import as_decoder
+from spdtokens.inference import as_decoder
 
 Y = np.arange(40) % 2
 SIGNALS = np.random.default_rng(0).standard_normal((40, 3, 100)) * (1 + Y)[:, None, None]

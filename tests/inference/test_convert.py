@@ -1,7 +1,9 @@
-"""The decoder against the pipeline it was made of."""
+"""Pipelines to model files and back: the same predictions; files of 0.1; nothing is executed."""
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +23,18 @@ from spdtokens import (
     make_decoder,
 )
 from spdtokens.errors import DeployError
-from spdtokens.inference.convert import as_decoder, load_pipeline
-from spdtokens.inference.training import save_model
-from spdtokens.runtime import DecoderError, load_model
+from spdtokens.inference import as_decoder, load_pipeline, predict, save_model, write_onnx
+from spdtokens.runtime import DecoderError, load_model, model_bytes
 from tests.inference.made import KINDS, NAMES, SFREQ, TINY, made, trials
+
+#: Made once by version 0.1; ``trials.npz`` has trials and what each model said of them. How:
+#: ``git log -- tests/inference/first_edition/make.py``.
+FIRST_EDITION = Path(__file__).parent / "first_edition"
+MODELS = sorted(path.stem for path in FIRST_EDITION.glob("*.spdt"))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_decoders_predict_what_pipelines_predict(kind: str) -> None:
+def test_decoders_and_files_predict_what_pipelines_predict(kind: str, tmp_path: Path) -> None:
     it = made(kind)
     X, _ = trials(12, seed=1)
     found, wanted = it.decoder.predict_proba(X), it.expected(X)
@@ -38,17 +44,17 @@ def test_decoders_predict_what_pipelines_predict(kind: str) -> None:
     assert np.ptp(found[:, 0]) > 0.01  # not the same for all trials
     assert it.decoder.predict(X).tolist() == [("left", "right")[i] for i in wanted.argmax(1)]
 
+    filterbank = it.pipeline["filterbank"]
+    C = filterbank.transform(X).reshape(12, filterbank.n_matrices_, *it.decoder.shape[1:])
+    np.testing.assert_allclose(
+        it.decoder.covariances(X), C, rtol=1e-8, atol=1e-10 * np.abs(C).max()
+    )
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_files_are_pipelines_again(kind: str, tmp_path: Path) -> None:
-    it = made(kind)
     save_model(it.decoder, tmp_path / "model.spdt")
-    found = load_pipeline(tmp_path / "model.spdt")
-    X, _ = trials(12, seed=1)
-    wanted = it.decoder.predict_proba(X)
-    np.testing.assert_allclose(found.predict_proba(X), wanted, rtol=0, atol=1e-9)
-    assert found.classes_.tolist() == ["left", "right"]
-    for (_, step), (_, other) in zip(found.steps, it.pipeline.steps, strict=True):
+    loaded = load_pipeline(tmp_path / "model.spdt")
+    np.testing.assert_allclose(loaded.predict_proba(X), found, rtol=0, atol=1e-9)
+    assert loaded.classes_.tolist() == ["left", "right"]
+    for (_, step), (_, other) in zip(loaded.steps, it.pipeline.steps, strict=True):
         assert type(step) is type(other)
         assert str(as_lists(step.get_params())) == str(as_lists(other.get_params()))
 
@@ -60,17 +66,6 @@ def as_lists(value: Any) -> Any:
     return [as_lists(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_covariances_are_those_of_the_filter_bank(kind: str) -> None:
-    it = made(kind)
-    X, _ = trials(5, seed=2)
-    filterbank = it.pipeline["filterbank"]
-    wanted = filterbank.transform(X).reshape(5, filterbank.n_matrices_, *it.decoder.shape[1:])
-    found = it.decoder.covariances(X)
-    np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-10 * np.abs(wanted).max())
-    assert it.decoder.shape == found.shape[1:]
-
-
 @pytest.mark.parametrize("in_pipeline", [False, True])
 def test_models_of_matrices(in_pipeline: bool) -> None:
     X, y = trials()
@@ -80,19 +75,21 @@ def test_models_of_matrices(in_pipeline: bool) -> None:
     decoder = as_decoder(model.fit(C, y), ch_names=NAMES)
     np.testing.assert_allclose(decoder.predict_proba(C), model.predict_proba(C), rtol=0, atol=1e-9)
     assert decoder.classes == ("0", "1")
-    with pytest.raises(ValueError, match="no samples"):
+    with pytest.raises(DecoderError, match="samples"):
         _ = decoder.n_samples
 
 
-def test_recentred_models_follow_a_recording() -> None:
+def test_recentred_models_follow_a_recording(tmp_path: Path) -> None:
     X, y = trials()
     steps = [FilterBankCovariances(SFREQ), Recentring(), TokenDiscriminantClassifier()]
     model = DecodingPipeline([(str(i), step) for i, step in enumerate(steps)])
     model.fit(X, y, domains=np.arange(40) // 20)
     new, _ = trials(9, seed=3)
-    decoder = as_decoder(model, ch_names=NAMES)
+    save_model(model, tmp_path / "model.spdt", ch_names=NAMES)
     expected = model.predict_proba(2 * new)
-    np.testing.assert_allclose(decoder.predict_proba(2 * new), expected, rtol=0, atol=1e-9)
+    for read in (load_model, load_pipeline):
+        found = read(tmp_path / "model.spdt").predict_proba(2 * new)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
 
 
 def test_any_pipeline_of_our_steps_will_do() -> None:
@@ -120,25 +117,68 @@ def test_an_estimator_that_the_runtime_lacks_is_refused_when_saved(
     with pytest.raises(DecoderError, match=f"'{estimator}'.*oas"):
         save_model(decoder, tmp_path / "model.spdt")
     assert not list(tmp_path.iterdir())
-    save_model(
-        as_decoder(model.set_params(filterbank__estimator="oas").fit(X, y), ch_names=NAMES),
-        tmp_path / "model.spdt",
-    )
-    assert load_model(tmp_path / "model.spdt").ch_names == NAMES
 
 
-def test_what_a_model_file_cannot_hold_is_refused() -> None:
+def test_what_a_model_file_cannot_hold_is_refused(tmp_path: Path) -> None:
     X, y = trials()
     C = FilterBankCovariances(SFREQ).fit_transform(X)
-    with pytest.raises(DeployError, match="TokenEmbedding, LogisticRegression"):
-        as_decoder(
-            make_pipeline(FilterBankCovariances(SFREQ), TokenEmbedding(), LogisticRegression()).fit(
-                X, y
-            ),
-            ch_names=NAMES,
-        )
-    with pytest.raises(DeployError, match="TokenMLPClassifier"):
-        as_decoder(TokenMLPClassifier(epochs=1).fit(C, y), ch_names=NAMES)
+    other = make_pipeline(FilterBankCovariances(SFREQ), TokenEmbedding(), LogisticRegression())
     tokens = TokenEmbedding().fit_transform(C)
-    with pytest.raises(DeployError, match="embedding=None"):
-        as_decoder(TokenDiscriminantClassifier(None).fit(tokens, y), ch_names=NAMES)
+    for culprit, model in {
+        "LogisticRegression": other.fit(X, y),
+        "TokenMLPClassifier": TokenMLPClassifier(epochs=1).fit(C, y),
+        "embedding=None": TokenDiscriminantClassifier(None).fit(tokens, y),
+    }.items():
+        with pytest.raises(DeployError, match=culprit):
+            save_model(model, tmp_path / "model.spdt", ch_names=NAMES)
+    with pytest.raises(DeployError, match=r"model\.pkl"):
+        save_model(made("imagery").decoder, tmp_path / "model.pkl")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("place", ["step", "parameter", "function", "order"])
+def test_files_that_name_other_classes_are_refused(place: str, tmp_path: Path) -> None:
+    """Nothing is imported because a file says so."""
+    decoder = made("imagery").decoder
+    filterbank, classifier = ({**step} for step in decoder.steps)
+    other = "this.Estimator"  # a module that prints when it is imported
+    if place == "step":
+        classifier["class"] = other
+    elif place == "order":
+        filterbank, classifier = classifier, filterbank
+    else:
+        classifier["embedding"] = [{"function" if place == "function" else "class": other}]
+    save_model(replace(decoder, steps=[filterbank, classifier]), tmp_path / "model.spdt")
+    sys.modules.pop("this", None)
+    with pytest.raises(DeployError, match=r"model\.spdt"):
+        load_pipeline(tmp_path / "model.spdt")
+    assert "this" not in sys.modules
+
+
+def test_models_of_every_kind_are_left_of_the_first_edition() -> None:
+    assert MODELS == ["erp", "geometric", "imagery", "paper", "ssvep"]
+    assert load_model(FIRST_EDITION / "imagery.spdt").recentring is not None
+    assert load_model(FIRST_EDITION / "ssvep.spdt").front.decimated is not None
+    with pytest.raises(DeployError, match=r"imagery\.spdt"):  # which kept no parameters
+        load_pipeline(FIRST_EDITION / "imagery.spdt")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_files_of_the_first_edition(name: str, tmp_path: Path) -> None:
+    """They predict what they predicted; can be written again and exported."""
+    path = FIRST_EDITION / f"{name}.spdt"
+    with np.load(FIRST_EDITION / "trials.npz") as file:
+        X, wanted = file["X"].astype(np.float64), file[name]
+    decoder = load_model(path)
+    networks = name in ("paper", "geometric")  # which are stored in float32
+    found = decoder.predict_proba(X)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6 if networks else 1e-9)
+    assert np.ptp(wanted[:, 0]) > 0.05
+    assert decoder.classes == ("left", "right")
+    (tmp_path / "again.spdt").write_bytes(model_bytes(decoder))
+    np.savez(tmp_path / "new.npz", X=X, sfreq=64.0, ch_names=decoder.ch_names)
+    again = predict(tmp_path / "again.spdt", tmp_path / "new.npz").probabilities
+    np.testing.assert_allclose(again, wanted, rtol=0, atol=1e-6)
+    write_onnx(path, tmp_path / "model.onnx")
+    in_onnx = load_model(path, tmp_path / "model.onnx").predict_proba(X)
+    np.testing.assert_allclose(in_onnx, wanted, rtol=0, atol=1e-5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,29 +29,20 @@ def edf(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_three_lines(edf: Path, tmp_path: Path) -> None:
+def test_recordings_to_a_model(edf: Path, tmp_path: Path) -> None:
+    """The score is that of ``evaluate``, the model is the decoder of the paradigm."""
     trained = spdtokens.train(edf, tmin=0.5, tmax=3.5)
     trained.save(tmp_path / "model.spdt")
     found = spdtokens.predict(tmp_path / "model.spdt", edf)
     assert trained.above_chance
     assert trained.row.n_test == 60
-    assert found.accuracy is not None
     assert found.accuracy >= trained.row.score  # they were trained on
-
-
-def test_the_score_is_that_of_evaluate(edf: Path) -> None:
-    trained = train(edf, tmin=0.5, tmax=3.5)
     dataset = load_dataset(edf, tmin=0.5, tmax=3.5)
-    found = evaluate(dataset, ["recommended"], "blocks", protocol_options={"folds": 5})
-    assert trained.row.score == found.rows[0].score
+    wanted = evaluate(dataset, ["recommended"], "blocks", protocol_options={"folds": 5})
     about = trained.decoder.about
-    assert about["evaluation"]["score"] == trained.row.score
+    assert trained.row.score == wanted.rows[0].score == about["evaluation"]["score"]
     assert about["evaluation"]["train_score"] > about["evaluation"]["score"]
     assert about["protocol"] == "blocks"
-
-
-def test_the_model_is_the_decoder_of_the_paradigm(edf: Path) -> None:
-    trained = train(edf, tmin=0.5, tmax=3.5)
     recording = trained.dataset.load("1", "1")
     decoder = make_decoder(
         "mi", sfreq=trained.dataset.sfreq, tmin=0.5, window=trained.dataset.window
@@ -62,8 +54,7 @@ def test_the_model_is_the_decoder_of_the_paradigm(edf: Path) -> None:
 
 def test_the_papers_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TokenTransformerClassifier.__init__.__kwdefaults__, "epochs", 2)
-    dataset = from_arrays(*trials(), sfreq=SFREQ, ch_names=NAMES)
-    trained = train(dataset, preset="paper")
+    trained = train(in_memory(), preset="paper")
     trained.save(tmp_path / "model.spdt")
     assert isinstance(trained.pipeline[-1], TokenTransformerClassifier)
     X, _ = trials(10, seed=1)
@@ -71,15 +62,14 @@ def test_the_papers_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     np.testing.assert_allclose(found, trained.pipeline.predict_proba(X), rtol=0, atol=1e-5)
 
 
-def test_guesses_are_called_guesses() -> None:
-    X, _ = trials(60)
-    y = np.random.default_rng(5).integers(0, 2, 60)
-    assert not train(from_arrays(X, y, sfreq=SFREQ, ch_names=NAMES)).above_chance
+def in_memory(n: int = 40, **options: Any) -> Dataset:
+    X, y = trials(n)
+    return from_arrays(X, options.pop("y", y), **{"sfreq": SFREQ, "ch_names": NAMES, **options})
 
 
 def people(n_subjects: int, n_sessions: int) -> Dataset:
     """Everybody alike, with trials of their own."""
-    one = from_arrays(*trials(24), sfreq=SFREQ, ch_names=NAMES)
+    one = in_memory(24)
 
     def read(subject: str, session: str) -> Recording:
         X, y = trials(24, seed=10 * int(subject) + int(session))
@@ -101,41 +91,19 @@ def test_the_most_honest_protocol_there_is(shape: tuple[int, int], protocol: str
 
 
 def test_runs_are_left_out_one_by_one() -> None:
-    X, y = trials(40)
-    dataset = from_arrays(X, y, sfreq=SFREQ, ch_names=NAMES, run=np.repeat(["a", "b"], 20))
+    dataset = in_memory(run=np.repeat(["a", "b"], 20))
     assert train(dataset).evaluation.question.protocol == "leave-one-run-out"
 
 
-def test_too_few_trials() -> None:
-    X, _ = trials(5)
-    with pytest.raises(DeployError, match=r"has 1 trial of 1; it takes two"):
-        train(from_arrays(X, [0, 0, 0, 0, 1], sfreq=SFREQ, ch_names=NAMES))
-
-
-@pytest.mark.parametrize(
-    ("classes", "ch_names", "culprit"),
-    [
-        (("left\n", "right"), NAMES, "left\n"),
-        (("left", "\x1b[2J"), NAMES, "\x1b[2J"),
-        (("left", "right"), (*NAMES[:-1], "P\tz"), "P\tz"),
-    ],
-)
+@pytest.mark.parametrize("name", ["left\n", "\x1b[2J"])
+@pytest.mark.parametrize("of", ["class", "channel"])
 def test_names_that_cannot_be_saved_are_refused_before_the_work(
-    monkeypatch: pytest.MonkeyPatch,
-    classes: tuple[str, ...],
-    ch_names: tuple[str, ...],
-    culprit: str,
+    monkeypatch: pytest.MonkeyPatch, name: str, of: str
 ) -> None:
-    X, y = trials(20)
-    dataset = from_arrays(X, np.array(classes)[y], sfreq=SFREQ, ch_names=ch_names)
-    worked: list[Any] = []
-    monkeypatch.setattr(
-        "spdtokens.inference.training.answer", lambda *given, **_: worked.append(given)
-    )
-    with pytest.raises(DecoderError) as caught:
-        train(dataset)
-    assert repr(culprit) in str(caught.value)
-    assert worked == []
+    names = {"y": [name, "right"] * 10} if of == "class" else {"ch_names": (*NAMES[1:], name)}
+    monkeypatch.setattr("spdtokens.inference.training.answer", None)
+    with pytest.raises(DecoderError, match=re.escape(repr(name))):
+        train(in_memory(20, **names))
 
 
 def test_recentred_live_is_online_evaluation(tmp_path: Path) -> None:
@@ -157,45 +125,57 @@ def test_recentred_live_is_online_evaluation(tmp_path: Path) -> None:
     np.testing.assert_array_equal([session.probabilities(x) for x in X], found)
 
 
-@pytest.mark.parametrize("how", [{"paradigm": "erp"}, {"stimulus_hz": (9, 21)}], ids=str)
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"paradigm": "erp"},
+        {"paradigm": "erp", "n": 12},  # fewer than rows of a matrix
+        {"paradigm": "erp", "group": np.arange(40) // 4},
+        {"paradigm": "ssvep", "stimulus_hz": (9, 21)},
+    ],
+    ids=lambda how: "-".join(how),
+)
 def test_potentials_and_flicker(how: dict[str, Any], tmp_path: Path) -> None:
-    dataset = from_arrays(*trials(), sfreq=SFREQ, ch_names=NAMES)
-    trained = train(dataset, **{"paradigm": "ssvep", **how})
+    """The model is what ``recommended`` makes of the data set, its groups kept together."""
+    data = {name: how[name] for name in ("n", "group") if name in how}
+    trained = train(in_memory(**data), **{k: v for k, v in how.items() if k not in data})
     trained.save(tmp_path / "model.spdt")
     decoder = load_model(tmp_path / "model.spdt")
-    assert decoder.about["paradigm"] == how.get("paradigm", "ssvep")
-    assert len(decoder.tokens.embeddings) == 4
-    X, y = trials()
-    wanted = get_method("recommended").make(trained.dataset).fit(X, y).predict_proba(X)
-    np.testing.assert_allclose(decoder.predict_proba(X), wanted, rtol=0, atol=1e-8)
-
-
-def test_few_potentials_are_told_by_the_rows_of_their_matrices() -> None:
-    """More trials than channels, fewer than rows."""
-    X, y = trials(12)
-    trained = train(from_arrays(X, y, sfreq=SFREQ, ch_names=NAMES), paradigm="erp")
-    assert len(NAMES) < len(X) <= trained.decoder.shape[-1]
-    assert trained.decoder.tokens.filters is None
-    wanted = get_method("recommended").make(trained.dataset).fit(X, y).predict_proba(X)
-    np.testing.assert_allclose(trained.decoder.predict_proba(X), wanted, rtol=0, atol=1e-8)
+    assert decoder.about["paradigm"] == how["paradigm"]
+    assert (decoder.tokens.filters is None) == ("n" in how)
+    X, y = trials(how.get("n", 40))
+    made = get_method("recommended").make(trained.dataset)
+    found, wanted = decoder.predict_proba(X), made.fit(X, y, groups=how.get("group"))
+    np.testing.assert_allclose(found, wanted.predict_proba(X), rtol=0, atol=1e-8)
+    if "group" in how:
+        assert np.abs(found - made.fit(X, y).predict_proba(X)).max() > 1e-6
 
 
 def test_causal_filters() -> None:
-    dataset = from_arrays(*trials(), sfreq=SFREQ, ch_names=NAMES)
-    trained = train(dataset, filtering="causal")
-    assert trained.decoder.front is not None
+    trained = train(in_memory(), filtering="causal")
     assert trained.decoder.front.filtering == "causal"
     run = trained.evaluation.results["recommended"][0]
     (_, tested), _ = run.spec.estimator["steps"]
     assert tested["filtering"] == "causal"  # it is what was tested
-    with pytest.raises(DeployError, match="'recommended' only"):
-        train(dataset, filtering="causal", preset="paper")
 
 
-def test_potentials_are_not_recentred() -> None:
-    dataset = from_arrays(*trials(), sfreq=SFREQ, ch_names=NAMES)
-    with pytest.raises(DeployError, match="leave recentre out"):
-        train(dataset, paradigm="erp", recentre=True)
+@pytest.mark.parametrize(
+    ("options", "culprit"),
+    [
+        ({"preset": "best"}, "'best'.*recommended, paper"),
+        ({"filtering": "causal", "preset": "paper"}, "filtering"),
+        ({"paradigm": "erp", "recentre": True}, "recentre"),
+        ({"tmin": 0.5}, "tmin"),
+    ],
+)
+def test_options_that_do_not_fit(options: dict[str, Any], culprit: str) -> None:
+    with pytest.raises(DeployError, match=culprit):
+        train(in_memory(), **options)
+
+
+def test_too_few_trials() -> None:
+    with pytest.raises(DeployError, match=r"1 trial of 1;"):
+        train(in_memory(5, y=[0, 0, 0, 0, 1]))
 
 
 def test_epochs_to_a_report(tmp_path: Path) -> None:
@@ -210,8 +190,3 @@ def test_epochs_to_a_report(tmp_path: Path) -> None:
     assert "What decides" in text
     assert "one evaluation, made by" in text
     assert predict(trained.decoder, tmp_path / "own-epo.fif").accuracy == 1.0
-
-
-def test_unknown_presets() -> None:
-    with pytest.raises(DeployError, match=r"no preset 'best'. There are: recommended, paper"):
-        train("sim-mi", preset="best")

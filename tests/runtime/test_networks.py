@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from spdtokens.inference.onnx import write_onnx
+from spdtokens.inference import write_onnx
 from spdtokens.runtime import DecoderError, load_model, model_bytes
 from tests.inference.made import made, trials
 

@@ -18,7 +18,7 @@ from spdtokens.bench.obvious import ObviousTransformer
 from spdtokens.bench.timing import thread_count
 from spdtokens.classifiers.nn import SPDTokenTransformer, folded
 from spdtokens.geometry import get_embedding, matrix_dim, token_dim
-from spdtokens.inference.onnx import write_onnx
+from spdtokens.inference import write_onnx
 from spdtokens.runtime import Decoder, load_model, model_bytes
 from spdtokens.runtime.networks import Transformers
 from spdtokens.runtime.tokens import Tokens

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -25,13 +26,9 @@ from spdtokens.bench.latency import CALLS, call_times
 from spdtokens.bench.timing import thread_count
 from spdtokens.classifiers import Recentring, make_decoder
 from spdtokens.datasets import Dataset, Recording, load_dataset
-from spdtokens.inference.convert import as_decoder
-from spdtokens.inference.live import LiveDecoder
-from spdtokens.inference.live.latencies import Latencies
-from spdtokens.inference.live.lsl import Wanted, need_lsl
-from spdtokens.inference.live.outlet import ProbabilityOutlet
-from spdtokens.inference.live.run import Limits, LiveRun
-from spdtokens.inference.live.status import Status
+from spdtokens.inference import as_decoder
+from spdtokens.inference.lsl import need_lsl
+from spdtokens.inference.streaming import LiveRun
 from spdtokens.preprocessing import resolve_bands
 from spdtokens.preprocessing.filters import butterworth
 from spdtokens.runtime import Decoder
@@ -67,6 +64,7 @@ class Peer:
     part: slice
     pipeline: Pipeline
     recentring: None = None
+    unit_in_volts: None = None
     about: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -100,19 +98,6 @@ class Peer:
         return np.asarray(self.pipeline.predict_proba(self.filtered(window[None])))[0]
 
 
-class _Nobody:
-    """A display that nobody looks at."""
-
-    def decision(self, status: Status) -> None:
-        """Not shown."""
-
-    def event(self, event: object) -> None:
-        """Not told."""
-
-    def refresh(self, status: Status) -> None:
-        """Not drawn."""
-
-
 @contextmanager
 def _sender(name: str, X: NDArray[Any], sfreq: float, ch_names: tuple[str, ...]) -> Iterator[None]:
     """A process that sends a signal (channels, samples)."""
@@ -129,16 +114,13 @@ def _sender(name: str, X: NDArray[Any], sfreq: float, ch_names: tuple[str, ...])
             process.wait()
 
 
-def over_lsl(name: str, decoder: Any, seconds: float, step: float) -> Latencies:
+def over_lsl(name: str, decoder: Any, seconds: float, step: float) -> NDArray[np.float64]:
     """Times from the push of a window's last sample to the published decision."""
-    live = LiveDecoder(decoder, step, gap=1.0)  # a sender that is late has lost nothing
-    status = Status(live, "bench", name, latency=Latencies(10**6))
-    outlet = ProbabilityOutlet(f"{name}-out", decoder.classes, {})
-    wanted = Wanted(name, decoder.ch_names, live.sfreq)
-    whole = seconds + decoder.n_samples / live.sfreq
-    with LiveRun(live, wanted, status, _Nobody(), outlet) as run:
-        run.run(Limits(seconds=whole, timeout=30))
-    return status.latency
+    # A sender that is late has lost nothing.
+    with LiveRun(decoder, name, step=step, gap=1.0, out_stream=f"{name}-out") as run:
+        run.latency = deque()
+        run.run(seconds + run.window, timeout=30)
+    return np.array(run.latency)
 
 
 def bench_live(
@@ -217,7 +199,7 @@ def _lsl_times(
         for turn in range(2):  # in another order the second time
             for way in list(ways)[:: 1 if turn == 0 else -1]:
                 tell(f"over LSL: {way}")
-                found[way].append(1e3 * over_lsl(name, ways[way], seconds, STEP).all())
+                found[way].append(1e3 * over_lsl(name, ways[way], seconds, STEP))
     return {way: np.concatenate(times) for way, times in found.items()}
 
 

@@ -6,7 +6,6 @@ from spdtokens.cli import (  # noqa: F401  (they add their commands)
     data,
     deploy,
     evaluate,
-    export,
     live,
     report,
     reproduce,

@@ -232,7 +232,7 @@ def live(
     """Time a live decision from the last sample of its window against SciPy + pyRiemann."""
     from spdtokens.bench.live import bench_live
     from spdtokens.bench.show import live_table
-    from spdtokens.inference.live.muted import liblsl_muted
+    from spdtokens.inference.lsl import liblsl_muted
 
     with (
         errors_told(),

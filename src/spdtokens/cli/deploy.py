@@ -1,21 +1,25 @@
-"""``spdtokens train`` and ``predict``: own recordings to a model, and a model to decisions."""
+"""``spdtokens train``, ``predict``, ``export``: recordings to a model, and what it is for."""
 
 from __future__ import annotations
 
 import shlex
 import sys
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from spdtokens._tables import counted
+from spdtokens._files import output_file
+from spdtokens._tables import counted, table
 from spdtokens.cli.app import AsJson, Channels, Resample, app, errors_told, print_json
 from spdtokens.cli.evaluate import listed, numbers
+from spdtokens.errors import DeployError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from spdtokens.datasets import Dataset
     from spdtokens.evaluation.trials import Trials
     from spdtokens.inference import Trained
@@ -80,32 +84,26 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a model on own recordings, after measuring honestly how well that works."""
-    from spdtokens.classifiers.nn.progress import TrainingBars
-    from spdtokens.evaluation.summary import summary_table
-    from spdtokens.inference import train as trained_on
-    from spdtokens.inference.training import check_model_path
-    from spdtokens.reporting.page import check_page_path
-
     console = Console(stderr=as_json)
-
-    def tell(dataset: Dataset, trials: Trials) -> None:
-        console.print(found_table(dataset, trials))
-
     with errors_told():
-        check_model_path(out)
-        if report is not None:
-            check_page_path(report)
+        frequencies = numbers(stimulus_hz or "", "--stimulus-hz: frequencies")
+        _check_outputs({".spdt": out, ".html": report})
+        # After the checks: they take seconds to import.
+        from spdtokens.classifiers.nn.progress import TrainingBars
+        from spdtokens.evaluation.show import summary_table
+        from spdtokens.inference import train as trained_on
+
         with TrainingBars() as bars:
             found = trained_on(
                 data if data.exists() else str(data),
                 paradigm=paradigm,
-                stimulus_hz=numbers(stimulus_hz or "", "--stimulus-hz: frequencies"),
+                stimulus_hz=frequencies,
                 subjects=listed(subjects),
                 preset=preset,
                 recentre=recentre,
                 filtering=filtering,
                 bar=bars.add,
-                tell=tell,
+                tell=lambda *given: console.print(_found_table(*given)),
                 events=events,
                 tmin=tmin,
                 tmax=tmax,
@@ -116,59 +114,53 @@ def train(
         found.save(out)
         if report is not None:
             found.report(report, shlex.join(["spdtokens", *sys.argv[1:]]))
+    about = found.decoder.about
     if as_json:
-        print_json({"model": str(out), "above_chance": found.above_chance, **found.decoder.about})
+        print_json({"model": str(out), "above_chance": found.above_chance, **about})
         return
     console.print(summary_table(found.evaluation.rows, found.evaluation.question, data.name))
-    console.print(verdict(found))
-    size = out.stat().st_size / 1e3
-    typer.echo(f"Written: {out} ({size:.0f} kB), trained on all {counted(len_of(found), 'trial')}.")
+    console.print(_verdict(found))
+    trials = counted(sum(about["trials"].values()), "trial")
+    typer.echo(f"Written: {out} ({out.stat().st_size / 1e3:.0f} kB), trained on all {trials}.")
     if report is not None:
         typer.echo(f"Written: {report}")
 
 
-def len_of(found: Trained) -> int:
-    """Trials that the model was trained on."""
-    return int(sum(found.decoder.about["trials"].values()))
+def _check_outputs(files: dict[str, Path | None]) -> None:
+    """Refuse, before any work, files of another suffix or that cannot be written."""
+    for suffix, path in files.items():
+        if path is not None:
+            if path.suffix != suffix:
+                raise DeployError(f"{path} must end in {suffix}.")
+            output_file(path)
 
 
-def found_table(dataset: Dataset, trials: Trials) -> Table:
+def _found_table(dataset: Dataset, trials: Trials) -> Table:
     """What there is in the files."""
-    import numpy as np
-
-    table = Table(title=f"Found in {dataset.name}", show_header=False, box=None, pad_edge=False)
-    table.add_column(style="dim")
-    table.add_column()
     names = ", ".join(dataset.ch_names[:12]) + (", ..." if len(dataset.ch_names) > 12 else "")
-    counts = np.bincount(trials.table.y, minlength=len(dataset.classes))
-    pairs = zip(dataset.classes, counts.tolist(), strict=True)
+    counts = Counter(trials.table.y.tolist())
+    classes = (f"{c} ({counted(counts[i], 'trial')})" for i, c in enumerate(dataset.classes))
     sessions = sum(len(dataset.sessions(subject)) for subject in dataset.subjects)
-    runs = set(zip(trials.table.recording, trials.table.run, strict=True))
-    rows: dict[str, Any] = {
+    runs = len(set(zip(trials.table.recording, trials.table.run, strict=True)))
+    nouns = {"subject": len(dataset.subjects), "session": sessions, "run": runs}
+    rows = {
         "from": dataset.description,
         "channels": f"{len(dataset.ch_names)}: {names}",
-        "classes": ", ".join(f"{name} ({counted(n, 'trial')})" for name, n in pairs),
-        "recordings": ", ".join(
-            (
-                counted(len(dataset.subjects), "subject"),
-                counted(sessions, "session"),
-                counted(len(runs), "run"),
-            )
-        ),
+        "classes": ", ".join(classes),
+        "recordings": ", ".join(counted(n, noun) for noun, n in nouns.items()),
     }
     if dataset.sfreq is not None:
         begin, end = dataset.window
         rows["rate"] = f"{dataset.sfreq:g} Hz"
         rows["decoded"] = f"{begin:g} to {end:g} s after the event, as {dataset.paradigm}"
-    for name, value in rows.items():
-        table.add_row(name, value)
-    return table
+    title = f"Found in {dataset.name}"
+    return table(("", "~"), rows.items(), title, show_header=False, box=None)
 
 
-def verdict(found: Trained) -> str:
+def _verdict(found: Trained) -> str:
     """Whether it is better than guessing, in words."""
     from spdtokens.evaluation.metrics import METRICS
-    from spdtokens.evaluation.summary import chance_said, score_said
+    from spdtokens.evaluation.show import chance_said, score_said
 
     row, protocol = found.row, found.evaluation.question.protocol
     name = METRICS[row.metric].title
@@ -199,13 +191,11 @@ def predict(
     ] = None,
 ) -> None:
     """Write a table of decisions and class probabilities, a line a trial."""
-    from spdtokens._files import output_file
-    from spdtokens.inference import predict as predicted
-    from spdtokens.inference.predicting import summary
-
     with errors_told():
         if out is not None:
             output_file(out)
+        from spdtokens.inference import predict as predicted
+
         found = predicted(model, data, events=events, every=every, label_from=label_from, unit=unit)
         if out is None:
             typer.echo(found.as_csv(), nl=False)
@@ -213,6 +203,38 @@ def predict(
             found.write(out)
     for note in found.notes:
         typer.echo(note, err=True)
-    typer.echo(summary(found, sorted(set(found.file))), err=True)
+    typer.echo(found.summary(), err=True)
     if out is not None:
         typer.echo(f"Written: {out}", err=True)
+
+
+@app.command()
+def export(
+    model: Annotated[Path, typer.Argument(help="A model file, .spdt.")],
+    onnx: Annotated[
+        Path | None, typer.Argument(help="The .onnx to write: tokens in, probabilities out.")
+    ] = None,
+    runtime: Annotated[
+        Path | None,
+        typer.Option(help="New folder with the model and all it needs beside Python and NumPy."),
+    ] = None,
+) -> None:
+    """Write a model's network as ONNX, or the model with a runtime for a small device, or both."""
+    with errors_told():
+        if onnx is None and runtime is None:
+            raise DeployError(
+                f"Say what to write: spdtokens export {model} MODEL.onnx or --runtime FOLDER."
+            )
+        _check_outputs({".onnx": onnx})
+        from spdtokens.inference.export import check_device_folder, write_device_folder, write_onnx
+        from spdtokens.runtime import load_model
+
+        if runtime is not None:
+            check_device_folder(runtime)
+        decoder = load_model(model) if onnx is None else write_onnx(model, onnx)
+        if runtime is not None:
+            write_device_folder(runtime, decoder, model, onnx)
+    if onnx is not None:
+        typer.echo(f"Written: {onnx} ({onnx.stat().st_size / 1e6:.1f} MB)")
+    if runtime is not None:
+        typer.echo(f"Written: {runtime}; there, with NumPy alone: python decode.py TRIALS.npy")

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
 
 from spdtokens.cli.app import app, errors_told
-
-if TYPE_CHECKING:
-    from spdtokens.inference.live.replay import Replay
-    from spdtokens.inference.live.status import Status
 
 
 @contextmanager
@@ -71,42 +67,28 @@ def stream(
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the stream.")] = 10.0,
 ) -> None:
     """Decode a live LSL stream, show it, and publish the probabilities as a stream."""
-    from spdtokens.errors import LiveError
     from spdtokens.inference import load_model
-    from spdtokens.inference.live.decoder import LiveDecoder
-    from spdtokens.inference.live.lsl import UNITS, Wanted, need_lsl
-    from spdtokens.inference.live.muted import liblsl_muted
-    from spdtokens.inference.live.outlet import ProbabilityOutlet
-    from spdtokens.inference.live.run import JsonLines, Limits, LiveRun
-    from spdtokens.inference.live.status import Status
-    from spdtokens.inference.live.view import Lines, View
+    from spdtokens.inference.lsl import liblsl_muted
+    from spdtokens.inference.streaming import Lines, LiveRun, View
 
-    with errors_told(), ExitStack() as stack:
-        decoder = load_model(model)
-        need_lsl()
-        errors = stack.enter_context(liblsl_muted())
-        given = None if channels is None else tuple(name.strip() for name in channels.split(","))
-        live = LiveDecoder(decoder, step, gap=gap, tell=lambda event: run.event(event))
-        volts = None if unit is None else UNITS.get(unit.casefold(), 0.0)
-        if volts == 0:
-            raise LiveError(f"There is no unit {unit!r}. There are: V, mV, uV, nV.")
-        wanted = Wanted(
-            stream_name, decoder.ch_names, live.sfreq, given, decoder.unit_in_volts, volts
-        )
-        name = f"spdtokens-{stream_name or 'EEG'}" if out_stream is None else out_stream
-        status = Status(live, model.name, wanted.title, name)
-        log = None if json_lines is None else JsonLines(json_lines)
-        outlet = ProbabilityOutlet(name, decoder.classes, status.about()) if name else None
+    with errors_told(), liblsl_muted() as errors:
         console = Console()
         display = View(console) if console.is_terminal else Lines(console, Console(file=errors))
-        run = LiveRun(live, wanted, status, display, outlet, log)
+        run = LiveRun(
+            load_model(model),
+            stream_name,
+            step=step,
+            gap=gap,
+            channels=None if channels is None else tuple(n.strip() for n in channels.split(",")),
+            unit=unit,
+            out_stream=f"spdtokens-{stream_name or 'EEG'}" if out_stream is None else out_stream,
+            json_lines=json_lines,
+            display=display,
+            model=model.name,
+        )
         with run, _ends_on_signals(), display:
-            run.run(Limits(seconds, decisions, timeout))
-    _print_summary(status)
-
-
-def _print_summary(status: Status) -> None:
-    for line in status.summary():
+            run.run(seconds, decisions, timeout)
+    for line in run.summary():
         typer.echo(line, err=True)
 
 
@@ -132,15 +114,12 @@ def replay(
     """Play a recording as a live LSL stream, with its markers as a second one."""
     from rich.progress import Progress, TextColumn
 
-    from spdtokens.inference.live.lsl import need_lsl
-    from spdtokens.inference.live.muted import liblsl_muted
-    from spdtokens.inference.live.playable import open_playable
-    from spdtokens.inference.live.replay import Replay
+    from spdtokens.inference.lsl import liblsl_muted, need_lsl
+    from spdtokens.inference.replay import Replay, open_playable
 
-    with errors_told(), ExitStack() as stack:
+    with errors_told(), liblsl_muted() as errors:
         need_lsl()
         playable = open_playable(source, subject, session)
-        errors = stack.enter_context(liblsl_muted())
         player = Replay(playable, name, speed=speed, chunk=chunk)
         typer.echo(
             f"{playable.title}: {len(playable.ch_names)} channels, {playable.sfreq:g} Hz, "
@@ -155,16 +134,7 @@ def replay(
             transient=True,
         )
         with _ends_on_signals(), bar:
-            _wait_for_listener(player, wait)
+            player.wait(wait)
             task = bar.add_task("Playing", total=playable.seconds)
             player.play(loop=loop, tell=lambda t: bar.update(task, completed=t))
         player.close()
-
-
-def _wait_for_listener(player: Replay, seconds: float) -> None:
-    """In short waits, so that Ctrl-C is heard."""
-    import time
-
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and not player.wait(0.2):
-        pass

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
+from spdtokens._files import written_whole
 from spdtokens.classifiers import (
     DecodingPipeline,
     Recentring,
@@ -21,8 +23,8 @@ from spdtokens.errors import DeployError
 from spdtokens.evaluation.estimators import CLASS, FUNCTION, build, describe
 from spdtokens.geometry import TokenEmbedding
 from spdtokens.preprocessing import FilterBankCovariances
-from spdtokens.runtime import Decoder, load_model
-from spdtokens.runtime.networks import Discriminant, Network, Transformers
+from spdtokens.runtime import Decoder, load_model, model_bytes
+from spdtokens.runtime.networks import Discriminant, Transformers
 from spdtokens.runtime.tokens import EMBEDDINGS
 
 
@@ -69,13 +71,12 @@ def as_decoder(
             f"TokenDiscriminantClassifier or TokenTransformerClassifier, got {names}."
         )
     embedding = classifier.embedding_
-    if embedding is None:
-        raise DeployError("A model file holds matrices to classes; embedding=None has no matrices.")
-    if embedding.tokens_ is None:
-        raise DeployError(
-            f"A model file has the embeddings {', '.join(EMBEDDINGS)}; got "
-            f"{', '.join(embedding.names)}."
-        )
+    if embedding is None or embedding.tokens_ is None:
+        found = "embedding=None" if embedding is None else ", ".join(embedding.names)
+        raise DeployError(f"A model file has the embeddings {', '.join(EMBEDDINGS)}; got {found}.")
+    network = classifier.network_
+    if isinstance(network, Transformers):  # in single precision: half the file, twice as fast
+        network = replace(network, members=[m.astype(np.float32) for m in network.members])
     d = embedding.n_features_in_
     return Decoder(
         classes=tuple(map(str, classifier.classes_)) if classes is None else classes,
@@ -85,12 +86,34 @@ def as_decoder(
         unit_in_volts=unit_in_volts,
         front=None if filterbank is None else filterbank.front_,
         tokens=embedding.tokens_,
-        network=_in_float32(classifier.network_),
+        network=network,
         shape=(embedding.n_matrices_, d, d),
         recentring=None if recentring is None else recentring.reference_,
         about=about or {},
         steps=[describe(step) for step in (filterbank, recentring, classifier) if step is not None],
     )
+
+
+def save_model(model: Decoder | BaseEstimator, path: str | Path, **about: Any) -> None:
+    """Write a model file, whole or not at all.
+
+    Parameters
+    ----------
+    model : Decoder or estimator
+        A fitted decoder as :func:`make_decoder` makes it, or what :func:`load_model` returned.
+    path : str or Path
+        Ends in ``.spdt``.
+    **about
+        Of an estimator: ``ch_names``, which must be given, ``classes`` and ``unit_in_volts``, see
+        :func:`as_decoder`.
+    """
+    path = Path(path)
+    if path.suffix != ".spdt":
+        raise DeployError(f"{path} must end in .spdt, as model files do.")
+    decoder = model if isinstance(model, Decoder) else as_decoder(model, **about)
+    contents = model_bytes(decoder)
+    with written_whole(path) as temporary:
+        temporary.write_bytes(contents)
 
 
 def load_pipeline(path: str | Path) -> DecodingPipeline:
@@ -123,53 +146,35 @@ def load_pipeline(path: str | Path) -> DecodingPipeline:
             f"{path} was written by spdtokens 0.1 and does not hold the parameters of a pipeline. "
             "Use load_model, which predicts the same, or train again."
         )
-    _check_steps(path, decoder)
-    steps = [(_name(step), build(step)) for step in decoder.steps]
-    for _, step in steps:
+    names = _check_steps(path, decoder)
+    steps = [build(step) for step in decoder.steps]
+    for step in steps:
         _restore(step, decoder)
-    return DecodingPipeline(steps)
+    return DecodingPipeline(list(zip(names, steps, strict=True)))
 
 
-def _check_steps(path: str | Path, decoder: Decoder) -> None:
-    """Refuse steps that are not those of the model, and any class but an embedding within them."""
+def _check_steps(path: str | Path, decoder: Decoder) -> list[str]:
+    """Names for the steps; refuse all that are not the model's, and classes within them."""
     discriminant = isinstance(decoder.network, Discriminant)
-    wanted = [
-        *([FilterBankCovariances] if decoder.front is not None else []),
-        *([Recentring] if decoder.recentring is not None else []),
-        TokenDiscriminantClassifier if discriminant else TokenTransformerClassifier,
-    ]
-    found = [step.get(CLASS) for step in decoder.steps]
-    inner = {
-        kind
-        for step in decoder.steps
-        for key, value in step.items()
-        if key != CLASS
-        for kind in _classes_in(value)
+    wanted = {
+        "filterbank": FilterBankCovariances if decoder.front is not None else None,
+        "recentring": Recentring if decoder.recentring is not None else None,
+        "classifier": TokenDiscriminantClassifier if discriminant else TokenTransformerClassifier,
     }
-    if found != [f"spdtokens.{cls.__name__}" for cls in wanted] or inner - {_EMBEDDING}:
+    classes = {name: f"spdtokens.{cls.__name__}" for name, cls in wanted.items() if cls}
+    known = [*classes.values(), f"spdtokens.{TokenEmbedding.__name__}"]
+    named: list[Any] = []  # whatever is called a class or a function, however deep
+    json.loads(
+        json.dumps(list(decoder.steps)),
+        object_hook=lambda d: named.extend(d[key] for key in (CLASS, FUNCTION) if key in d),
+    )
+    found = [step.get(CLASS) for step in decoder.steps]
+    if found != list(classes.values()) or any(name not in known for name in named):
         raise DeployError(f"The steps that {path} names are not those of the model it holds.")
+    return list(classes)
 
 
-_EMBEDDING = f"spdtokens.{TokenEmbedding.__name__}"
-
-
-def _classes_in(value: Any) -> Iterator[Any]:
-    """Every class and function that a plain value names."""
-    if isinstance(value, Mapping):
-        yield from (value[key] for key in (CLASS, FUNCTION) if key in value)
-        value = list(value.values())
-    if isinstance(value, list):
-        for item in value:
-            yield from _classes_in(item)
-
-
-def _name(step: Mapping[str, Any]) -> str:
-    """Of a step in a pipeline."""
-    names = {"FilterBankCovariances": "filterbank", "Recentring": "recentring"}
-    return names.get(str(step.get("class")).rpartition(".")[2], "classifier")
-
-
-def _restore(step: BaseEstimator, decoder: Decoder) -> None:
+def _restore(step: Any, decoder: Decoder) -> None:
     """Put what was learnt back into an estimator."""
     if isinstance(step, FilterBankCovariances):
         assert decoder.front is not None
@@ -183,16 +188,7 @@ def _restore(step: BaseEstimator, decoder: Decoder) -> None:
         return
     step.classes_ = np.array(decoder.classes)
     step.embedding_ = TokenEmbedding.of_tokens(decoder.tokens, *decoder.shape[:2])
-    if isinstance(step, TokenDiscriminantClassifier):
-        assert isinstance(decoder.network, Discriminant)
+    if isinstance(decoder.network, Discriminant):
         step.coef_, step.intercept_ = decoder.network.weight, decoder.network.bias
     else:
         step.network_ = decoder.network
-
-
-def _in_float32(network: Network) -> Network:
-    """Transformers in single precision: half the file, and twice as fast."""
-    if not isinstance(network, Transformers):
-        return network
-    members = [member.astype(np.float32) for member in network.members]
-    return replace(network, members=members)

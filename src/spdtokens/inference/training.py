@@ -9,32 +9,33 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator
+from numpy.typing import NDArray
 
 import spdtokens
-from spdtokens._files import output_file, written_whole
 from spdtokens._tables import counted
 from spdtokens.classifiers import DecodingPipeline, Recentring
 from spdtokens.classifiers.methods import Settings, get_method
 from spdtokens.datasets import Dataset, Selection, load_dataset, select
-from spdtokens.datasets.files import parse_events
+from spdtokens.datasets.cutting import parse_events
 from spdtokens.errors import DeployError
 from spdtokens.evaluation.answer import Bar, Evaluation, answer
 from spdtokens.evaluation.estimators import with_seed
 from spdtokens.evaluation.plan import Choice, Question, Source, domains
 from spdtokens.evaluation.summary import Row
 from spdtokens.evaluation.trials import Trials
-from spdtokens.inference.convert import as_decoder
-from spdtokens.reporting.page import write_page
+from spdtokens.inference.convert import as_decoder, save_model
 from spdtokens.reporting.report import report_of
-from spdtokens.runtime import Decoder, model_bytes
-from spdtokens.runtime.model_file import names
+from spdtokens.reporting.write import write_page
+from spdtokens.runtime import Decoder
+from spdtokens.runtime.claims import names
 
 #: Method of a preset, in the words of ``spdtokens methods``.
 METHODS = {"recommended": "recommended", "paper": "token-log-euclidean"}
 #: What it is compared with: the usual good choice.
 COMPARED = "ts-lr"
 BLOCKS = 5
+#: What a model file keeps of its evaluation.
+SCORES = ("metric", "score", "std", "std_over", "train_score", "chance", "chance_bound", "n_test")
 
 
 @dataclass(frozen=True)
@@ -87,94 +88,42 @@ class Trained:
         write_page(page, Path(path))
 
 
-def save_model(model: Decoder | BaseEstimator, path: str | Path, **about: Any) -> None:
-    """Write a model file, whole or not at all.
-
-    Parameters
-    ----------
-    model : Decoder or estimator
-        A fitted decoder as :func:`make_decoder` makes it, or what :func:`load_model` returned.
-    path : str or Path
-        Ends in ``.spdt``.
-    **about
-        Of an estimator: ``ch_names``, which must be given, ``classes`` and ``unit_in_volts``, see
-        :func:`~spdtokens.inference.convert.as_decoder`.
-    """
-    path = Path(path)
-    check_model_path(path)
-    decoder = model if isinstance(model, Decoder) else as_decoder(model, **about)
-    contents = model_bytes(decoder)
-    with written_whole(path) as temporary:
-        temporary.write_bytes(contents)
-
-
-def check_model_path(path: Path) -> None:
-    """Refuse, before any work, a path that a model cannot be written to."""
-    if path.suffix != ".spdt":
-        raise DeployError(f"{path} does not end in .spdt, as model files do.")
-    output_file(path)
-
-
-def own_dataset(
+def _dataset(
     data: str | Path | Dataset,
-    *,
-    paradigm: str | None = None,
-    stimulus_hz: Sequence[float] = (),
-    subjects: str | int | Sequence[str | int] = (),
-    **cutting: Any,
+    subjects: str | int | Sequence[str | int],
+    selection: Selection,
+    cutting: Mapping[str, Any],
 ) -> Dataset:
-    """Recordings as a data set of which every trial is decoded as it was cut.
-
-    Parameters
-    ----------
-    data : str, Path or Dataset
-    paradigm : {'mi', 'erp', 'ssvep', 'other'}, optional
-    stimulus_hz : sequence of float
-    subjects : str, int, or sequence of these
-        Only these.
-    **cutting
-        Of :class:`~spdtokens.datasets.files.Cutting`; ``events`` may be text.
-    """
-    given = {name: value for name, value in cutting.items() if value not in (None, ())}
-    if isinstance(given.get("events"), str):
-        given["events"] = parse_events(given["events"])
+    """Recordings as a data set of which every trial is decoded as it was cut."""
     if isinstance(data, Dataset):
-        if given:
-            raise DeployError(f"{next(iter(given))} is for files; the data set is in memory.")
+        if cutting:
+            raise DeployError(f"{next(iter(cutting))} is for files; the data set is in memory.")
         dataset = data
     else:
-        dataset = load_dataset(data, **given)
-    if given and ("tmin" in given or "tmax" in given) and not dataset.is_covariance:
+        dataset = load_dataset(data, **cutting)
+    if {"tmin", "tmax"} & set(cutting) and not dataset.is_covariance:
         # The user's times are meant: nothing is left out for the paradigm's sake.
-        window: tuple[float, float] | None = dataset.window
-    else:
-        window = None
-    chosen = select(
-        dataset, Selection(paradigm=paradigm, stimulus_hz=tuple(stimulus_hz), window=window)
-    )
+        selection = replace(selection, window=dataset.window)
+    chosen = select(dataset, selection)
     return replace(chosen, index={name: chosen.index[name] for name in chosen.chosen(subjects)})
 
 
-def best_protocol(dataset: Dataset, trials: Trials) -> tuple[str, dict[str, Any]]:
-    """The most honest protocol that the data allow, with its options.
-
-    Other people, if there are several; else other sessions, else other runs, else other parts of
-    the only recording.
-    """
+def _best_protocol(dataset: Dataset, trials: Trials) -> tuple[str, dict[str, Any]]:
+    """The most honest protocol that the data allow: other people, sessions, runs, or blocks."""
     if len(dataset.subjects) > 1:
         return "leave-one-subject-out", {}
     if len(dataset.sessions(dataset.subjects[0])) > 1:
         return "leave-one-session-out", {}
     if len(np.unique(trials.table.run)) > 1:
         return "leave-one-run-out", {}
-    fewest = int(np.bincount(trials.table.y, minlength=len(dataset.classes)).min())
-    if fewest < 2:
-        name = dataset.classes[int(np.bincount(trials.table.y).argmin())]
+    counts = np.bincount(trials.table.y, minlength=len(dataset.classes))
+    if counts.min() < 2:
         raise DeployError(
-            f"{dataset.name} has {counted(fewest, 'trial')} of {name}; it takes two at least to "
-            "train on one and test another, and dozens for a model of use."
+            f"{dataset.name} has {counted(int(counts.min()), 'trial')} of "
+            f"{dataset.classes[counts.argmin()]}; it takes two at least to train on one and test "
+            "another, and dozens for a model of use."
         )
-    return "blocks", {"folds": min(BLOCKS, fewest)}
+    return "blocks", {"folds": min(BLOCKS, int(counts.min()))}
 
 
 def train(
@@ -216,7 +165,7 @@ def train(
     **cutting
         How trials are cut out of recordings: ``events`` (``'left=769,right=770'``), ``tmin`` and
         ``tmax`` in seconds after the event, ``label_from``, ``channels``. See
-        :class:`~spdtokens.datasets.files.Cutting`.
+        :class:`~spdtokens.datasets.cutting.Cutting`.
 
     Returns
     -------
@@ -236,26 +185,30 @@ def train(
     """
     if preset not in METHODS:
         raise DeployError(f"There is no preset {preset!r}. There are: {', '.join(METHODS)}.")
-    dataset = own_dataset(
-        data, paradigm=paradigm, stimulus_hz=stimulus_hz, subjects=subjects, **cutting
-    )
-    # The model file would refuse them, but only after all the work.
-    names(list(dataset.classes), "class")
-    names(list(dataset.ch_names), "channel")
-    source = Source({dataset.name: dataset})
-    trials = source.trials(dataset.name, Selection(), dataset.subjects)
     settings = Settings()
     if filtering != "zero-phase":
         if preset != "recommended":
             raise DeployError("filtering can be chosen for preset 'recommended' only.")
         settings = replace(settings, changes={"filtering": filtering})
-    decoder = get_method(METHODS[preset]).make(dataset, settings)
-    if recentre and getattr(decoder.steps[0][1], "needs_labels", False):
-        raise DeployError(
-            "Potentials are decoded beside class averages, which recentring would not fit: leave "
-            "recentre out."
-        )
-    protocol, protocol_options = best_protocol(dataset, trials)
+    cutting = {name: value for name, value in cutting.items() if value not in (None, ())}
+    if isinstance(cutting.get("events"), str):
+        cutting["events"] = parse_events(cutting["events"])
+    selection = Selection(paradigm=paradigm, stimulus_hz=tuple(stimulus_hz))
+    dataset = _dataset(data, subjects, selection, cutting)
+    # The model file would refuse them, but only after all the work.
+    names(list(dataset.classes), "class")
+    names(list(dataset.ch_names), "channel")
+    source = Source({dataset.name: dataset})
+    trials = source.trials(dataset.name, Selection(), dataset.subjects)
+    pipeline = get_method(METHODS[preset]).make(dataset, settings)
+    if recentre:
+        if getattr(pipeline.steps[0][1], "needs_labels", False):
+            raise DeployError(
+                "Potentials are decoded beside class averages, which recentring would not fit: "
+                "leave recentre out."
+            )
+        pipeline.steps.insert(-1, ("recentring", Recentring()))
+    protocol, protocol_options = _best_protocol(dataset, trials)
     question = Question(
         dataset=dataset.name,
         choices=(Choice(METHODS[preset], settings), Choice(COMPARED)),
@@ -267,67 +220,40 @@ def train(
     )
     tell(dataset, trials)
     evaluation = answer(question, source, bar=bar)
-    about = _about(dataset, trials, preset, evaluation, cutting)
+    every = np.arange(len(trials.table))
+    X, groups = trials.signals(every), trials.table.group
+    given: dict[str, Any] = {}
+    if len(np.unique(groups)) < len(groups):
+        given["groups"] = groups
     if recentre:
-        decoder.steps.insert(-1, ("recentring", Recentring()))
-    trained = _trained_on_all(with_seed(decoder, 0), trials)
-    model = as_decoder(
-        trained,
+        given["domains"] = domains(trials.table, every, "session")
+    pipeline = with_seed(pipeline, 0).fit(X, trials.table.y, **given)
+    about = {**_about(dataset, trials, X, cutting), "preset": preset, "protocol": protocol}
+    about["evaluation"] = {name: evaluation.rows[0].values()[name] for name in SCORES}
+    decoder = as_decoder(
+        pipeline,
         ch_names=tuple(dataset.ch_names),
-        classes=tuple(dataset.classes[code] for code in trained.classes_),
+        classes=tuple(dataset.classes[code] for code in pipeline.classes_),
         unit_in_volts=dataset.unit_in_volts,
         about=about,
     )
-    return Trained(model, evaluation, dataset, source, trained)
-
-
-def _trained_on_all(decoder: DecodingPipeline, trials: Trials) -> DecodingPipeline:
-    """The decoder, trained on every trial."""
-    every = np.arange(len(trials.table))
-    group = trials.table.group
-    given: dict[str, Any] = {}
-    if len(np.unique(group)) < len(group):
-        given["groups"] = group
-    if "recentring" in decoder.named_steps:
-        given["domains"] = domains(trials.table, every, "session")
-    return decoder.fit(trials.signals(every), trials.table.y, **given)
+    return Trained(decoder, evaluation, dataset, source, pipeline)
 
 
 def _about(
-    dataset: Dataset,
-    trials: Trials,
-    preset: str,
-    evaluation: Evaluation,
-    cutting: Mapping[str, Any],
+    dataset: Dataset, trials: Trials, X: NDArray[Any], cutting: Mapping[str, Any]
 ) -> dict[str, Any]:
-    row = evaluation.rows[0]
-    X = trials.signals(np.arange(len(trials.table)))
+    """What a model file tells of its making."""
     counts = np.bincount(trials.table.y, minlength=len(dataset.classes))
-    events = cutting.get("events")
-    if isinstance(events, str):
-        events = parse_events(events)
-    scores = (
-        "metric",
-        "score",
-        "std",
-        "std_over",
-        "train_score",
-        "chance",
-        "chance_bound",
-        "n_test",
-    )
     return {
         "made_by": f"spdtokens {spdtokens.__version__}",
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "data": dataset.name,
         "data_hash": trials.hash_of(np.arange(len(trials.table))),
         "paradigm": dataset.paradigm,
-        "preset": preset,
         "trials": dict(zip(dataset.classes, counts.tolist(), strict=True)),
-        "events": events or {name: name for name in dataset.classes},
+        "events": cutting.get("events") or {name: name for name in dataset.classes},
         "label_from": cutting.get("label_from"),
-        # Amplitude, in the unit of the signals: recordings in another unit are known by it.
+        # In the unit of the signals: recordings in another unit are known by it.
         "amplitude": None if dataset.is_covariance else float(np.median(X.std(-1))),
-        "protocol": evaluation.question.protocol,
-        "evaluation": {name: row.values()[name] for name in scores},
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from pathlib import Path
 
@@ -24,4 +25,4 @@ os.environ["LSLAPICFG"] = str(_FILE)
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
     """A name for a stream that no other test has."""
-    return f"{request.node.name}-{os.getpid()}"
+    return re.sub(r"\W", "-", f"{request.node.name}-{os.getpid()}").strip("-")

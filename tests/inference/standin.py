@@ -17,8 +17,8 @@ class StandIn:
     classes: tuple[str, ...] = ("left", "right", "feet")
     sfreq: float = 100.0
     n_samples: int = 50
-    tmin: float = 0.0
     recentring: bool | None = True
+    unit_in_volts: float | None = None
     about: dict = field(default_factory=dict)
 
     def session(self) -> Session:

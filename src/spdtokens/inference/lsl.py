@@ -1,24 +1,30 @@
-"""Streams of Lab Streaming Layer (LSL): find one, read it, and notice when it is gone.
+"""Streams of Lab Streaming Layer (LSL): find one, read it, publish decisions as another.
 
-The only file that decodes and imports mne-lsl; inside functions, as it is an extra.
+mne-lsl is imported inside functions, as it is an extra.
 """
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import Sequence
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spdtokens._extras import how_to_install, is_installed
-from spdtokens.errors import LiveError, StreamLostError
-from spdtokens.inference.live.channels import pick
+from spdtokens.datasets.joining import plain_name
+from spdtokens.errors import DeployError, LiveError, StreamLostError
+from spdtokens.inference.live import Decision, listed
 
 FloatArray = NDArray[np.float64]
-#: What senders call units, in volts.
+#: What senders and users call units, in volts.
 UNITS = {
     **dict.fromkeys(("volts", "volt", "v"), 1.0),
     **dict.fromkeys(("millivolts", "millivolt", "mv", "-3"), 1e-3),
@@ -35,6 +41,18 @@ DECISIONS = "Probabilities"
 OTHERS, ALL = 1.0, 1000
 
 
+def volts_of(unit: str | None) -> float | None:
+    """Volts of a unit that a user names; None if none is named.
+
+    Raises
+    ------
+    DeployError
+    """
+    if unit is not None and unit.casefold() not in UNITS:
+        raise DeployError(f"There is no unit {unit!r}. There are: V, mV, uV, nV.")
+    return None if unit is None else UNITS[unit.casefold()]
+
+
 def need_lsl() -> None:
     """Refuse to go on without mne-lsl.
 
@@ -46,6 +64,33 @@ def need_lsl() -> None:
         raise LiveError(
             f"Live streams need mne-lsl, which is not installed: {how_to_install('live')}"
         )
+
+
+@contextmanager
+def liblsl_muted() -> Iterator[TextIO]:
+    """Give standard error as it was, and let nobody else write to it meanwhile.
+
+    liblsl tells of lost connections on standard error, from its own threads and in the middle of
+    the view. What matters of it we tell ourselves.
+    """
+    try:
+        ours = sys.stderr.fileno() == 2
+    except (OSError, ValueError, AttributeError):
+        ours = False
+    if not ours:  # someone has put something else in its place, and sees what we write there
+        yield sys.stderr
+        return
+    sys.stderr.flush()
+    saved = os.dup(2)
+    with Path(os.devnull).open("w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        with os.fdopen(os.dup(saved), "w", encoding=sys.stderr.encoding, buffering=1) as before:
+            yield before
+    finally:
+        sys.stderr.flush()
+        os.dup2(saved, 2)
+        os.close(saved)
 
 
 @dataclass(frozen=True)
@@ -104,11 +149,11 @@ def find(wanted: Wanted, timeout: float, minimum: int = 1) -> list[Any]:
     return []
 
 
-def listing(timeout: float = 1.0) -> str:
+def _listing() -> str:
     """The streams that are there, for messages; streams of decisions aside."""
     from mne_lsl.lsl import resolve_streams
 
-    found = [info for info in resolve_streams(timeout=timeout) if info.stype != DECISIONS]
+    found = [info for info in resolve_streams(timeout=1.0) if info.stype != DECISIONS]
     if not found:
         return "No LSL stream of signals was found"
     return "There are: " + "; ".join(sorted(map(_described, found)))
@@ -131,7 +176,7 @@ def only(wanted: Wanted, found: Sequence[Any], waited: float) -> Any:
     """
     if not found:
         raise LiveError(
-            f"No {wanted.title} within {waited:g} s. {listing()}. Start the sender, name the "
+            f"No {wanted.title} within {waited:g} s. {_listing()}. Start the sender, name the "
             "stream with --stream, wait longer with --timeout; on a network, look at the firewall. "
             "A recording is played as a stream by: spdtokens replay."
         )
@@ -147,6 +192,52 @@ def only(wanted: Wanted, found: Sequence[Any], waited: float) -> Any:
         remedy = f"Choose by name or source id, such as --stream {shlex.quote(choices[0])}."
     lines = [f"There is more than one {wanted.title}:", *sorted(map(_described, found)), remedy]
     raise LiveError("\n".join(lines))
+
+
+def pick(
+    wanted: Sequence[str],
+    available: Sequence[str | None] | None,
+    n_channels: int,
+    given: Sequence[str] | None = None,
+) -> list[int]:
+    """Where in a stream the model's channels are: by name, written as labs do.
+
+    Parameters
+    ----------
+    wanted : sequence of str
+        The model's channels.
+    available : sequence of str or None, optional
+        Names in the stream's description, if it has any.
+    n_channels : int
+        Of the stream.
+    given : sequence of str, optional
+        Names of the stream's channels as the user has them, instead of the description's.
+
+    Raises
+    ------
+    LiveError
+        If a channel is missing or there is more than one of its name.
+    """
+    names = [name or "-" for name in given or available or ()]
+    plain = [plain_name(name) for name in names]
+    missing = [name for name in wanted if plain_name(name) not in plain]
+    twice = [name for name in wanted if plain.count(plain_name(name)) > 1]
+    wrong = ""
+    if given is not None and len(given) != n_channels:
+        wrong = f"--channels names {len(given)} channels, and the stream has {n_channels}"
+    elif set(names) <= {"-"}:
+        wrong = f"the stream does not name its {n_channels} channels"
+    elif missing:
+        wrong = f"the stream lacks {listed(missing)}. It has: {listed(names, 70)}"
+    elif twice:
+        wrong = f"the stream has more than one {twice[0]}"
+    if wrong:
+        raise LiveError(
+            f"The model needs {len(wanted)} channels, and {wrong}. Name all channels of the "
+            "stream in its order, with '-' for those that are not needed: "
+            f"--channels {','.join(wanted)}"
+        )
+    return [plain.index(plain_name(name)) for name in wanted]
 
 
 class Inlet:
@@ -171,29 +262,26 @@ class Inlet:
         from mne_lsl.lsl import StreamInlet
 
         self.uid = info.uid
-        self.name, self.hostname, self.n_channels = info.name, info.hostname, info.n_channels
-        check_rate(info, wanted)
+        self.n_channels = info.n_channels
+        self.title = f"connected to {info.name!r} on {info.hostname}"
+        _check_rate(info, wanted)
         # Lost streams are looked for by us: liblsl would wait in silence, and for ever if the
         # sender comes back with other channels.
         self._inlet = StreamInlet(info, max_buffered=BUFFERED, recover=False)
         try:
             self._inlet.open_stream(timeout)
             full = self._inlet.get_sinfo(timeout)
-            self._picks = pick(
-                wanted.ch_names, described_names(full), info.n_channels, wanted.given
-            )
-        except (TimeoutError, RuntimeError) as error:
+            names = _by_channel(full, "names")
+            self._picks = pick(wanted.ch_names, names, info.n_channels, wanted.given)
+        except Exception as error:
             self.close()
-            raise StreamLostError(str(error)) from error
-        except LiveError:
-            self.close()
+            if isinstance(error, TimeoutError | RuntimeError):
+                raise StreamLostError(str(error)) from error
             raise
-        self.factor = np.ones((len(self._picks), 1))
-        if wanted.unit_in_volts is not None:
-            given = None if wanted.unit is None else np.float64(wanted.unit)
-            units = described_units(full, self._picks) if given is None else given
-            if units is not None:
-                self.factor = self.factor * units / wanted.unit_in_volts
+        units = described_units(full, self._picks) if wanted.unit is None else wanted.unit
+        self.factor: Any = 1.0
+        if wanted.unit_in_volts is not None and units is not None:
+            self.factor = units / wanted.unit_in_volts
 
     def pull(self, timeout: float) -> tuple[FloatArray, FloatArray]:
         """Samples (channels, samples) and their stamps by the sender's clock.
@@ -234,17 +322,12 @@ class Inlet:
         self._inlet._del()
 
 
-def check_rate(info: Any, wanted: Wanted) -> None:
-    """Refuse streams of another kind or rate.
-
-    Raises
-    ------
-    LiveError
-    """
+def _check_rate(info: Any, wanted: Wanted) -> None:
+    """Refuse streams of text, or of another rate."""
     if info.dtype == "string":
         raise LiveError(
             f"Stream {info.name!r} carries text, not signals. Choose another with --stream. "
-            f"{listing()}."
+            f"{_listing()}."
         )
     if abs(info.sfreq - wanted.sfreq) > 1e-3 * wanted.sfreq:
         rate = f"{info.sfreq:g} samples a second" if info.sfreq else "no regular rate"
@@ -255,26 +338,54 @@ def check_rate(info: Any, wanted: Wanted) -> None:
         )
 
 
-def described_names(info: Any) -> Sequence[str | None] | None:
-    """Channel names of a description; None if it names none or another number of channels."""
-    import warnings
-
+def _by_channel(info: Any, what: str) -> list[str | None] | None:
+    """Names or units of a stream's channels; None if it does not tell one of each."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a wrong number of names, which we look at ourselves
-        names = info.get_channel_names()
-    return names if names is not None and len(names) == info.n_channels else None
+        warnings.simplefilter("ignore")  # a wrong number of them, which we look at ourselves
+        found = getattr(info, f"get_channel_{what}")()
+    return found if found is not None and len(found) == info.n_channels else None
 
 
-def described_units(info: Any, picks: Sequence[int]) -> NDArray[np.float64] | None:
+def described_units(info: Any, picks: Sequence[int]) -> FloatArray | None:
     """Volts of a unit of each picked channel, shape (channels, 1); None if one is not told."""
-    import warnings
+    names = _by_channel(info, "units")
+    volts = [UNITS.get(str(names[i]).strip().casefold()) for i in picks] if names else [None]
+    return None if None in volts else np.array(volts, dtype=np.float64)[:, None]
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        names = info.get_channel_units()
-    if names is None or len(names) != info.n_channels:
-        return None
-    volts = [UNITS.get(str(names[i]).strip().casefold()) for i in picks]
-    if any(v is None for v in volts):
-        return None
-    return np.array(volts, dtype=np.float64)[:, None]
+
+class ProbabilityOutlet:
+    """An LSL stream of class probabilities.
+
+    One channel a class, labelled by it, float32, without a regular rate since decisions may be
+    withheld. The stamp of a sample is that of the last sample of the window, by the clock of this
+    machine.
+
+    Parameters
+    ----------
+    name : str
+    classes : tuple of str
+    about : mapping of str to str
+        Written into the stream's description.
+    """
+
+    def __init__(self, name: str, classes: tuple[str, ...], about: Mapping[str, str]) -> None:
+        from mne_lsl.lsl import StreamInfo, StreamOutlet
+
+        source = f"spdtokens-{name}-{os.getpid()}"
+        info: Any = StreamInfo(name, DECISIONS, len(classes), 0.0, "float32", source)
+        info.set_channel_names(list(classes))
+        info.set_channel_types("probability")
+        info.set_channel_units("none")
+        node = info.desc.append_child("spdtokens")
+        for key, value in about.items():
+            node.append_child_value(key, value)
+        self._outlet = StreamOutlet(info)
+
+    def push(self, decision: Decision, stamp: float) -> None:
+        """Publish a decision; nothing of one that was withheld."""
+        if decision.probabilities is not None:
+            self._outlet.push_sample(decision.probabilities.astype(np.float32), stamp)
+
+    def close(self) -> None:
+        """End the stream."""
+        self._outlet._del()

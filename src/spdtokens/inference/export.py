@@ -1,0 +1,303 @@
+"""A model for other machines: its network as ONNX, and a folder that needs only NumPy.
+
+The graph is written by one walk over the folded matrices of the model file, whose reference is
+:class:`~spdtokens.runtime.transformer.FoldedTransformer`; a test pins the two to each other, and
+the runtime compares them when it opens a file. What makes the tokens (filters, covariances,
+eigendecompositions) stays in the runtime: ONNX has no eigendecomposition.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import spdtokens
+from spdtokens import runtime
+from spdtokens._extras import how_to_install
+from spdtokens._files import written_whole
+from spdtokens.errors import DeployError
+from spdtokens.runtime import Decoder, load_model
+from spdtokens.runtime.networks import Discriminant, Transformers
+from spdtokens.runtime.onnx_network import BIAS, PROBABILITIES, TOKENS, file_digest
+from spdtokens.runtime.transformer import FoldedBlock, FoldedTransformer
+
+#: The oldest with a layer norm of its own, and the file version that came with it.
+OPSET, IR_VERSION = 17, 8
+
+README = """\
+# A decoder
+
+`model.spdt` is a model of spdtokens, {about}.
+Classes: {classes}.
+
+Copy this folder to any machine with Python 3.11 or newer and NumPy 2; nothing else is needed.{onnx}
+
+    python decode.py TRIALS.npy     # an array (trials, {shape})
+
+`decode.py` shows how to decode from Python, `spdtokens_runtime` is what it uses. Trials are in the
+unit, and channels in the order, of the recording that the model was trained on:
+{channels}.
+"""
+
+ONNX = """
+With `pip install onnxruntime` the network in `model.onnx` is used, which is quicker for several
+tokens a trial; without it, remove that file. Decisions are the same."""
+
+EXAMPLE = '''\
+"""Decode trials with the model in this folder: python decode.py TRIALS.npy."""
+
+import os
+import sys
+from pathlib import Path
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices this small gain nothing from threads
+
+import numpy as np
+from spdtokens_runtime import DecoderError, load_model
+
+here = Path(__file__).parent
+onnx = here / "model.onnx"
+try:
+    decoder = load_model(here / "model.spdt", onnx=onnx if onnx.exists() else None)
+    session = decoder.session()  # decisions in the order of time
+    for trial in np.load(sys.argv[1]):
+        p = session.probabilities(trial)
+        shares = "  ".join(f"{name} {q:.3f}" for name, q in zip(decoder.classes, p, strict=True))
+        print(f"{decoder.classes[p.argmax()]}  ({shares})")
+except DecoderError as error:
+    sys.exit(f"Error: {error}")
+'''
+
+
+def check_device_folder(folder: Path) -> Path:
+    """Refuse a folder that has something in it, has no place, or is the current one.
+
+    Returns
+    -------
+    Path
+        The folder in full, with symbolic links followed.
+
+    Raises
+    ------
+    DeployError
+    """
+    target = Path(os.path.realpath(folder))
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise DeployError(f"{folder} exists and is not empty. Give a new folder to --runtime.")
+    if target == Path.cwd():
+        raise DeployError(f"{folder} is the current folder. Give a new folder to --runtime.")
+    if not target.parent.is_dir():
+        raise DeployError(f"There is no folder {target.parent} to make {target.name} in.")
+    return target
+
+
+def write_device_folder(
+    folder: Path, decoder: Decoder, model: Path, onnx: Path | None = None
+) -> None:
+    """Write a folder for a small device, whole or not at all: model, runtime and an example.
+
+    Parameters
+    ----------
+    folder : Path
+        A new or empty one.
+    decoder : Decoder
+        Of ``model``.
+    model, onnx : Path
+        Copied into the folder.
+    """
+    folder = check_device_folder(folder)
+    with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as name:
+        made = Path(name) / "made"
+        source = Path(runtime.__file__).parent
+        ours = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(source, made / "spdtokens_runtime", ignore=ours)
+        shutil.copyfile(model, made / "model.spdt")
+        if onnx is not None:
+            shutil.copyfile(onnx, made / "model.onnx")
+        (made / "decode.py").write_text(EXAMPLE)
+        (made / "README.md").write_text(_readme(decoder, onnx is not None))
+        made.replace(folder)
+
+
+def _readme(decoder: Decoder, onnx: bool) -> str:
+    about, shape = "of covariance matrices", list(decoder.shape)
+    if decoder.front is not None:
+        shape = [len(decoder.ch_names), decoder.n_samples]
+        about = (
+            f"of signals of {shape[0]} channels at {decoder.sfreq:g} Hz, {shape[1]} samples a trial"
+        )
+    return README.format(
+        about=about,
+        classes=", ".join(decoder.classes),
+        onnx=ONNX if onnx else "",
+        shape=", ".join(map(str, shape)),
+        channels=", ".join(decoder.ch_names),
+    )
+
+
+def write_onnx(model: Path, out: Path) -> Decoder:
+    """Write the network of a model file as ONNX; the decoder that was exported.
+
+    Parameters
+    ----------
+    model : Path
+        A model file, ``.spdt``.
+    out : Path
+        The ``.onnx`` to write.
+
+    Raises
+    ------
+    DeployError
+        If the package ``onnx`` is not installed.
+    DecoderError
+        For a file that is no model.
+    """
+    decoder = load_model(model)
+    made = onnx_model(decoder, file_digest(model))
+    with written_whole(out) as path:
+        path.write_bytes(made.SerializeToString())
+    return decoder
+
+
+def onnx_model(decoder: Decoder, digest: str = "") -> Any:
+    """The network of a decoder as a checked ``onnx.ModelProto``: tokens in, probabilities out.
+
+    Parameters
+    ----------
+    decoder : Decoder
+    digest : str
+        SHA-256 of its model file, by which the runtime knows that the two belong together.
+    """
+    try:
+        import onnx
+        from onnx import helper
+    except ImportError as error:
+        raise DeployError(
+            f"The package onnx is not installed, which writes the file: {how_to_install('onnx')}."
+        ) from error
+
+    def value(name: str, *shape: int) -> Any:
+        return helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", *shape])
+
+    graph, network = _Graph(), decoder.network
+    assert isinstance(network, Discriminant | Transformers)
+    tokens, features, classes = network.shape
+    inputs = [value(TOKENS, tokens, features)]
+    if isinstance(network, Discriminant):
+        flat = network.weight.reshape(-1, classes)
+        graph("Softmax", graph.linear(graph("Flatten", TOKENS), flat.T, network.bias), axis=-1)
+    else:
+        bias = None
+        if network.members[0].needs_bias and tokens > 1:  # the same for all heads
+            inputs.append(value(BIAS, tokens, tokens))
+            bias = graph("Unsqueeze", BIAS, np.array([1]))
+        scores = [_transformer(graph, member, bias) for member in network.members]
+        found = [graph("Softmax", score, axis=-1) for score in scores]
+        if len(found) > 1:
+            graph("Mean", *found)
+    graph.nodes[-1].output[0] = PROBABILITIES
+    constants = list(graph.constants.values())
+    outputs = [value(PROBABILITIES, classes)]
+    made = helper.make_model(
+        helper.make_graph(graph.nodes, "spdtokens", inputs, outputs, constants),
+        producer_name="spdtokens",
+        producer_version=spdtokens.__version__,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+    )
+    about = {
+        "classes": decoder.classes,
+        "ch_names": decoder.ch_names,
+        "sfreq": decoder.sfreq,
+        "n_samples": None if decoder.front is None else decoder.n_samples,
+        "tmin": decoder.tmin,
+    }
+    texts = {name: json.dumps(value) for name, value in about.items()}
+    texts |= {"sha256": digest, "spdtokens_version": spdtokens.__version__}
+    helper.set_model_props(made, texts)
+    onnx.checker.check_model(made, full_check=True)
+    return made
+
+
+class _Graph:
+    """Nodes as they are called, and their constants, each once."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Any] = []
+        self.constants: dict[tuple[str, bytes], Any] = {}
+
+    def __call__(self, kind: str, *inputs: str | NDArray[Any], **attributes: Any) -> str:
+        """Add a node; the name of its output."""
+        return self.outputs(1, kind, *inputs, **attributes)[0]
+
+    def outputs(
+        self, n: int, kind: str, *inputs: str | NDArray[Any], **attributes: Any
+    ) -> list[str]:
+        from onnx import helper
+
+        names = [x if isinstance(x, str) else self._constant(x) for x in inputs]
+        made = [f"v{len(self.nodes)}.{i}" for i in range(n)]
+        self.nodes.append(helper.make_node(kind, names, made, **attributes))
+        return made
+
+    def _constant(self, array: NDArray[Any]) -> str:
+        from onnx import numpy_helper
+
+        array = np.asarray(array, np.float32 if array.dtype.kind == "f" else np.int64, order="C")
+        key = (f"{array.dtype}{array.shape}", array.tobytes())
+        if key not in self.constants:
+            name = f"c{len(self.constants)}"
+            self.constants[key] = numpy_helper.from_array(array, name)
+        return str(self.constants[key].name)
+
+    def linear(self, x: str, weight: NDArray[Any], bias: NDArray[Any]) -> str:
+        """``x @ weight.T + bias`` of rows ``x``; the runtime's matrices are as Gemm wants them."""
+        return self("Gemm", x, weight, bias, transB=1)
+
+
+def _transformer(graph: _Graph, network: FoldedTransformer, bias: str | None) -> str:
+    """Class scores (n, classes). A row is a token until the mean over tokens."""
+    d, T = network.d_model, network.n_tokens
+    if T == 1:
+        z = graph.linear(graph("Flatten", TOKENS), network.project, network.offsets[:, 0])
+    else:
+        placed = graph("Add", graph("MatMul", TOKENS, network.project.T), network.offsets.T)
+        z = graph("Reshape", placed, np.array([-1, d]))
+    for block in network.blocks:
+        z = _block(graph, network, block, z, bias)
+    if T > 1:
+        by_trial = graph("Reshape", z, np.array([-1, T, d]))
+        z = graph("ReduceMean", by_trial, axes=[1], keepdims=0)
+    return graph.linear(z, network.head[:, :d], network.head[:, d])
+
+
+def _block(
+    graph: _Graph, network: FoldedTransformer, block: FoldedBlock, z: str, bias: str | None
+) -> str:
+    """An encoder block on rows. Column ``d`` of its matrices is what they add."""
+    d, T, heads = network.d_model, network.n_tokens, network.n_heads
+    if block.attend is not None:
+        qkv = graph.linear(z, block.attend[:, :d], block.attend[:, d])
+        split = graph("Reshape", qkv, np.array([-1, T, 3 * heads, d // heads]))
+        by_head = graph("Transpose", split, perm=[0, 2, 1, 3])
+        queries, keys, values = graph.outputs(3, "Split", by_head, axis=1)
+        scores = graph("MatMul", queries, graph("Transpose", keys, perm=[0, 1, 3, 2]))
+        if bias is not None:
+            scores = graph("Add", scores, bias)
+        attended = graph("MatMul", graph("Softmax", scores, axis=-1), values)
+        by_token = graph("Transpose", attended, perm=[0, 2, 1, 3])
+        z = graph("Concat", z, graph("Reshape", by_token, np.array([-1, d])), axis=-1)
+    if block.mix is not None:
+        z = graph.linear(z, np.delete(block.mix, d, axis=1), block.mix[:, d])
+    z = graph("LayerNormalization", z, np.ones(d), epsilon=block.eps[0])
+    hidden = graph("Relu", graph.linear(z, block.expand[:, :d], block.expand[:, d]))
+    both = graph("Concat", z, hidden, axis=-1)
+    z = graph.linear(both, np.delete(block.contract, d, axis=1), block.contract[:, d])
+    return graph("LayerNormalization", z, np.ones(d), epsilon=block.eps[1])
