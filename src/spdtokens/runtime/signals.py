@@ -106,6 +106,9 @@ class Front:
     decimated: Sequence[int] | None = None
     other: Callable[[Array], Array] | None = None
 
+    def __post_init__(self) -> None:
+        _ = self.gains  # found at once, so that use changes nothing, and refused if not stable
+
     @cached_property
     def gains(self) -> list[NDArray[Any] | None]:
         """What the spectrum of a trial is multiplied with, one per band; None where unfiltered."""
