@@ -24,7 +24,7 @@ from spdtokens.datasets import Dataset, Recording
 from spdtokens.errors import MethodError, ModelError, SignalError, UserError
 from spdtokens.evaluation import Choice, evaluate
 from spdtokens.evaluation.estimators import steps_of, with_seed
-from spdtokens.evaluation.show import summary_table
+from spdtokens.evaluation.summary import summary_table
 from spdtokens.geometry import EMBEDDINGS
 from spdtokens.preprocessing import resolve_bands
 from spdtokens.preprocessing.bands import BandSpec, check_band

@@ -89,8 +89,8 @@ def train(
         frequencies = numbers(stimulus_hz or "", "--stimulus-hz: frequencies")
         _check_outputs({".spdt": out, ".html": report})
         # After the checks: they take seconds to import.
-        from spdtokens.classifiers.nn.progress import TrainingBars
-        from spdtokens.evaluation.show import summary_table
+        from spdtokens.classifiers.nn.recipe import TrainingBars
+        from spdtokens.evaluation.summary import summary_table
         from spdtokens.inference import train as trained_on
 
         with TrainingBars() as bars:
@@ -160,7 +160,7 @@ def _found_table(dataset: Dataset, trials: Trials) -> Table:
 def _verdict(found: Trained) -> str:
     """Whether it is better than guessing, in words."""
     from spdtokens.evaluation.metrics import METRICS
-    from spdtokens.evaluation.show import chance_said, score_said
+    from spdtokens.evaluation.summary import chance_said, score_said
 
     row, protocol = found.row, found.evaluation.question.protocol
     name = METRICS[row.metric].title

@@ -1,7 +1,7 @@
 """A model for other machines: its network as ONNX, and a folder that needs only NumPy.
 
 The graph is written by one walk over the folded matrices of the model file, whose reference is
-:class:`~spdtokens.runtime.transformer.FoldedTransformer`; a test pins the two to each other, and
+:class:`~spdtokens.runtime.networks.FoldedTransformer`; a test pins the two to each other, and
 the runtime compares them when it opens a file. What makes the tokens (filters, covariances,
 eigendecompositions) stays in the runtime: ONNX has no eigendecomposition.
 """
@@ -24,9 +24,16 @@ from spdtokens._extras import how_to_install
 from spdtokens._files import written_whole
 from spdtokens.errors import DeployError
 from spdtokens.runtime import Decoder, load_model
-from spdtokens.runtime.networks import Discriminant, Transformers
-from spdtokens.runtime.onnx_network import BIAS, PROBABILITIES, TOKENS, file_digest
-from spdtokens.runtime.transformer import FoldedBlock, FoldedTransformer
+from spdtokens.runtime.networks import (
+    BIAS,
+    PROBABILITIES,
+    TOKENS,
+    Discriminant,
+    FoldedBlock,
+    FoldedTransformer,
+    Transformers,
+    file_digest,
+)
 
 #: The oldest with a layer norm of its own, and the file version that came with it.
 OPSET, IR_VERSION = 17, 8

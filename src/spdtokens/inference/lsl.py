@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spdtokens._extras import how_to_install, is_installed
-from spdtokens.datasets.joining import plain_name
+from spdtokens.datasets.select import plain_name
 from spdtokens.errors import DeployError, LiveError, StreamLostError
 from spdtokens.inference.live import Decision, listed
 

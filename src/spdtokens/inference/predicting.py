@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 
 from spdtokens._files import written_whole
 from spdtokens._tables import counted
-from spdtokens.datasets.cutting import Cutting, parse_events
-from spdtokens.datasets.joining import LONGER, SAME_RATE, Head, conformed, pick_channels
-from spdtokens.datasets.mne_files import holds_epochs, is_mne_file, mne_files, open_raw, read_piece
-from spdtokens.datasets.own import read_npz_trials
-from spdtokens.datasets.pieces import Piece
+from spdtokens.datasets.files import Cutting, Piece, parse_events, read_npz_trials
+from spdtokens.datasets.recordings import holds_epochs, is_mne_file, mne_files, open_mne, read_piece
+from spdtokens.datasets.select import LONGER, SAME_RATE, Head, conformed, pick_channels
 from spdtokens.errors import DeployError
 from spdtokens.inference.live import times_as_large
 from spdtokens.inference.lsl import volts_of
@@ -211,7 +209,7 @@ def _known_events(file: Path, decoder: Decoder, cutting: Cutting) -> dict[str, s
     trained = decoder.about.get("events")
     if not isinstance(trained, dict) or cutting.label_from not in (None, "annotations"):
         return None
-    there = set(open_raw(file).annotations.description.tolist())
+    there = set(open_mne(file).annotations.description.tolist())
     found = {str(name): str(event) for name, event in trained.items() if event in there}
     if found or not there:
         return found or None
@@ -226,7 +224,7 @@ def _windows(
     file: Path, decoder: Decoder, sfreq: float, every: float
 ) -> tuple[Piece, NDArray[np.float64]]:
     """Windows of a whole recording, one every so many seconds, and when they begin."""
-    raw = open_raw(file)
+    raw = open_mne(file)
     rate = float(raw.info["sfreq"])
     names = pick_channels(raw.ch_names, decoder.ch_names, f"{file}")
     n = round(decoder.n_samples * rate / sfreq)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spdtokens.datasets import Dataset, load_dataset
-from spdtokens.datasets.mne_files import holds_epochs, is_mne_file, open_raw
+from spdtokens.datasets.recordings import holds_epochs, is_mne_file, open_mne
 from spdtokens.errors import LiveError
 from spdtokens.inference.lsl import UNITS
 
@@ -98,7 +98,7 @@ def _trials(dataset: Dataset, subject: str | None, session: str | None) -> Playa
 def _raw(path: Path) -> Playable:
     import mne
 
-    raw = open_raw(path)
+    raw = open_mne(path)
     try:
         raw.pick("eeg")
         X = raw.get_data()

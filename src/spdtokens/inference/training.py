@@ -16,7 +16,7 @@ from spdtokens._tables import counted
 from spdtokens.classifiers import DecodingPipeline, Recentring
 from spdtokens.classifiers.methods import Settings, get_method
 from spdtokens.datasets import Dataset, Selection, load_dataset, select
-from spdtokens.datasets.cutting import parse_events
+from spdtokens.datasets.files import parse_events
 from spdtokens.errors import DeployError
 from spdtokens.evaluation.answer import Bar, Evaluation, answer
 from spdtokens.evaluation.estimators import with_seed
@@ -24,10 +24,10 @@ from spdtokens.evaluation.plan import Choice, Question, Source, domains
 from spdtokens.evaluation.summary import Row
 from spdtokens.evaluation.trials import Trials
 from spdtokens.inference.convert import as_decoder, save_model
+from spdtokens.reporting.page import write_page
 from spdtokens.reporting.report import report_of
-from spdtokens.reporting.write import write_page
 from spdtokens.runtime import Decoder
-from spdtokens.runtime.claims import names
+from spdtokens.runtime.model_file import names
 
 #: Method of a preset, in the words of ``spdtokens methods``.
 METHODS = {"recommended": "recommended", "paper": "token-log-euclidean"}

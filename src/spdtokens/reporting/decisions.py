@@ -12,8 +12,7 @@ from sklearn.pipeline import Pipeline
 from torch import nn
 
 from spdtokens.classifiers import Recentring, TokenTransformerClassifier, fit_together
-from spdtokens.classifiers.explain import band_attention, channel_importance
-from spdtokens.classifiers.explain.importance import Explained
+from spdtokens.classifiers.explain import Explained, band_attention, channel_importance
 from spdtokens.classifiers.networks import NetworkClassifier
 from spdtokens.classifiers.nn.networks import NETWORKS, TrialShape
 from spdtokens.classifiers.transformer import TokenNetworkClassifier

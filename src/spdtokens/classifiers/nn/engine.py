@@ -35,8 +35,7 @@ from spdtokens.classifiers.nn.layers import (
 )
 from spdtokens.classifiers.nn.recipe import Listener, Recipe
 from spdtokens.errors import ModelError
-from spdtokens.geometry.parallel import share_out
-from spdtokens.runtime.threads import usable_threads
+from spdtokens.runtime.threads import share_out, usable_threads
 
 #: Trials of a run that are evaluated at a time.
 EVALUATED_AT_ONCE = 256
@@ -250,7 +249,7 @@ class Training:
                 if listener:
                     listener(group.stop - group.start)
 
-        share_out(train, _groups(len(self), self.pool.tokens.device), usable_threads())
+        share_out(train, _groups(len(self), self.pool.tokens.device))
         self._views.clear()  # memory that only training needs
         self.epochs = numbers.stop
 

@@ -16,8 +16,9 @@ from torch import Tensor, nn
 
 from spdtokens.classifiers.nn.recipe import check_config, check_sizes
 from spdtokens.errors import ModelError
+from spdtokens.runtime.networks import FoldedBlock, FoldedTransformer
 from spdtokens.runtime.networks import geometric_bias as distances
-from spdtokens.runtime.transformer import Array, FoldedBlock, FoldedTransformer
+from spdtokens.runtime.tokens import Array
 
 # Shapes of the networks, as plain values.
 

@@ -11,8 +11,7 @@ import torch
 from scipy import stats
 from torch import nn
 
-from spdtokens.classifiers.nn.raw import ATCNet, EEGNet
-from spdtokens.classifiers.nn.raw.base import MultiHead
+from spdtokens.classifiers.nn.convolutional import ATCNet, EEGNet, MultiHead
 from spdtokens.paper import theory
 from spdtokens.paper.audit.check import (
     CHECKS,
