@@ -78,18 +78,6 @@ class TestTheory:
         assert file.read_text() == "precious"
 
 
-def test_bench_embed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spdtokens.bench.embed.SHAPES", ((12, 4),))
-    monkeypatch.setattr("spdtokens.bench.timing.SETTLE_SECONDS", 0.0)
-    result = runner.invoke(app, ["bench", "embed", "--json", "--repeats", "3", "--threads", "1"])
-    data = json.loads(result.stdout)
-    assert data["threads"] == 1
-    assert len(data["rows"]) == 8
-    table = runner.invoke(app, ["bench", "embed", "--repeats", "3"], env={"COLUMNS": "140"})
-    assert "12 of 4 x 4" in table.stdout
-    assert runner.invoke(app, ["bench", "embed", "--repeats", "1"]).exit_code == 2
-
-
 class TestDatasets:
     def test_list(self) -> None:
         found = json.loads(runner.invoke(app, ["datasets", "--json"]).stdout)["datasets"]
@@ -160,36 +148,6 @@ def test_tokenize(tmp_path: Path) -> None:
         wrong = runner.invoke(app, [*command, option, value], env=env)
         assert wrong.exit_code == 1
         assert message in wrong.output
-
-
-def test_bench_tokenize(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = {
-        "shape": [4, 3, 300],
-        "threads": 1,
-        "milliseconds": {"spdtokens": 1.0, "obvious loop": 5.0},
-        "speedup": {"obvious loop": 5.0},
-    }
-    monkeypatch.setattr("spdtokens.bench.tokenize.bench_tokenize", lambda *_: made)
-    assert json.loads(runner.invoke(app, ["bench", "tokenize", "--json"]).stdout) == made
-    assert "5.0x" in runner.invoke(app, ["bench", "tokenize"]).stdout
-
-
-def test_bench_latency(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = {"median": 0.125, "p99": 0.25}
-    peer = {"median": 1.0, "p99": 2.5}
-    row = {
-        "tokens": 1,
-        "channels": 22,
-        "milliseconds": {"NumPy": times, "nn.TransformerEncoder": peer},
-        "speedup": {"NumPy": 8.0},
-    }
-    made = {"threads": 1, "calls": 1000, "paper": "3.00 ms on an RTX 3090", "rows": [row]}
-    monkeypatch.setattr("spdtokens.bench.latency.bench_latency", lambda *_: made)
-    assert json.loads(runner.invoke(app, ["bench", "latency", "--json"]).stdout) == made
-    table = runner.invoke(app, ["bench", "latency"], env={"COLUMNS": "140"}).stdout
-    for part in ("0.125", "0.250", "2.500", "8.0x", "RTX 3090", "spdtokens[onnx]"):
-        assert part in " ".join(table.split())
-    assert runner.invoke(app, ["bench", "latency", "--repeats", "10"]).exit_code == 2
 
 
 @pytest.fixture

@@ -154,12 +154,13 @@ def _drawn(name: str, extent: Extent, folder: Path, console: Console) -> Path:
 
 
 def _measured(name: str, command: str, console: Console) -> dict[str, Any]:
-    from spdtokens.bench.methods import BATCH, bench_methods
+    from spdtokens.bench.methods import bench_methods
     from spdtokens.paper.reproduce.side import side_content
     from spdtokens.paper.theory import check_claims
 
     if name == "efficiency":
         console.print("Measuring what methods cost")
-        return side_content(name, command, batch=BATCH, methods=list(bench_methods(rounds=3)))
+        found = bench_methods(rounds=3)
+        return side_content(name, command, batch=found["batch"], methods=found["rows"])
     console.print("Testing the theory")
     return side_content(name, command, claims=list(check_claims(0)))
