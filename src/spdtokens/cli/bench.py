@@ -13,7 +13,7 @@ from rich.table import Table
 
 from spdtokens._extras import PACKAGES, how_to_install, is_installed
 from spdtokens._tables import table
-from spdtokens.cli.app import AsJson, app, errors_told, print_json
+from spdtokens.cli.app import AsJson, app, print_json
 
 bench_app = typer.Typer(
     help="Measure speed against the field's libraries, in one run.", no_args_is_help=True
@@ -34,7 +34,6 @@ def _bench(
     from spdtokens.inference.live.muted import liblsl_muted
 
     with (
-        errors_told(),
         liblsl_muted() if extra == "live" else nullcontext(sys.stderr) as errors,
         Console(file=errors).status("Preparing") as status,
     ):
@@ -59,7 +58,7 @@ def _tables(found: dict[str, Any], title: str) -> Iterator[Table]:
         flat = [dict(_flat(row)) for row in rows]
         columns = {column: value for row in flat for column, value in row.items()}
         if columns:
-            headings = [f"{'' if isinstance(v, str) else '>'}{c}~" for c, v in columns.items()]
+            headings = [c if isinstance(v, str) else f">{c}~" for c, v in columns.items()]
             cells = [[_cell(row.get(column)) for column in columns] for row in flat]
             part = "" if name in ("", "rows") else f": {_words(name)}"
             yield table(headings, cells, title + part)
