@@ -2,10 +2,11 @@
 
 from spdtokens.datasets.base import Dataset, Recording
 from spdtokens.datasets.own import from_arrays
-from spdtokens.datasets.registry import list_datasets, load_dataset
+from spdtokens.datasets.registry import DATASETS, list_datasets, load_dataset
 from spdtokens.datasets.select import Selection, select
 
 __all__ = [
+    "DATASETS",
     "Dataset",
     "Recording",
     "Selection",

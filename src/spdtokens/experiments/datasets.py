@@ -7,8 +7,8 @@ from typing import Any
 
 from spdtokens.datasets import Selection
 from spdtokens.datasets.official import OFFICIAL
+from spdtokens.datasets.registry import DATASETS
 from spdtokens.datasets.select import PARADIGMS
-from spdtokens.datasets.simulated import SIMULATED
 from spdtokens.experiments.reading import (
     CHANNELS,
     FACTS,
@@ -72,7 +72,7 @@ def read_dataset(table: Table, folder: Path) -> dict[str, Any]:
 def _data_name(table: Table, folder: Path) -> str:
     """A known name as it is; a path from the file's folder, in full."""
     name: str = table.get("name", TEXT, "")
-    known = (*SIMULATED, *OFFICIAL)
+    known = (*DATASETS, *OFFICIAL)
     if not name or name in known or name.startswith("moabb:"):
         return name
     try:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from spdtokens._plugins import load_plugins
 from spdtokens.classifiers.nn.engine import Listener
 from spdtokens.errors import UserError
 from spdtokens.evaluation.execute import execute
@@ -85,6 +86,7 @@ def attempt_in_worker(batch: list[dict[str, object]]) -> Done:
     global _source
     with _turn:
         if _source is None:
+            load_plugins()
             _source = Source()
             torch.set_num_threads(1)
         done = attempt([RunSpec.of(values) for values in batch], _source)

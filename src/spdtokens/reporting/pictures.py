@@ -153,13 +153,13 @@ def confusions(facts: Facts) -> Group:
 
 
 #: In the order of a section.
-GROUPS: tuple[Callable[[Facts], Group | None], ...] = (
+GROUPS: list[Callable[[Facts], Group | None]] = [
     scores,
     differences,
     what_decides,
     training,
     confusions,
-)
+]
 
 
 def groups(facts: Facts) -> list[Group]:
