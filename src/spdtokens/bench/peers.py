@@ -26,12 +26,17 @@ from spdtokens.datasets import Dataset, Recording
 from spdtokens.preprocessing import Band, resolve_bands
 from spdtokens.preprocessing.filters import butterworth
 
-_triangle = cache(np.triu_indices)
+
+@cache
+def _triangle(d: int, of_tensors: bool) -> Any:
+    """Made once, for the peers too; and so that autograd may keep it, whoever asks first."""
+    with torch.inference_mode(False):
+        return tuple(torch.triu_indices(d, d)) if of_tensors else np.triu_indices(d)
 
 
 def upper(M: Any) -> Any:
     """Upper triangles (..., d (d + 1) / 2) of arrays or tensors (..., d, d)."""
-    rows, columns = _triangle(M.shape[-1])
+    rows, columns = _triangle(M.shape[-1], isinstance(M, Tensor))
     return M[..., rows, columns]
 
 
