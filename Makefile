@@ -8,7 +8,12 @@ OUT ?= demo-out
 INSTALLED := $(VENV)/.installed
 INSTALLED_DEV := $(VENV)/.installed-dev
 
-.PHONY: help install demo theory test test-slow lint format docs bench clean
+# Other Pythons to test on, and what to run of the suite: make test-pythons TESTS=tests/geometry
+# (with pyenv: PYENV_VERSION=3.12:3.13 make test-pythons).
+PYTHONS ?= python3.12 python3.13
+TESTS ?=
+
+.PHONY: help install demo theory test test-slow test-pythons test-wheel coverage lint format docs bench clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -46,23 +51,34 @@ format: $(INSTALLED_DEV) ## let ruff rewrite what it can
 	$(BIN)/ruff format .
 
 test: lint ## lint and tests
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(BIN)/pytest -n 2 -m "not slow" $(TESTS)
 
 test-slow: $(INSTALLED_DEV) ## heavier checks
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m slow $(TESTS)
+
+test-pythons: ## lint and tests on other Pythons that are here, each in an environment of its own
+	@for python in $(PYTHONS); do \
+	  if ! $$python -c '' 2>/dev/null; then echo "$$python is not here: left out"; continue; fi; \
+	  mkdir -p build && $(MAKE) test PYTHON=$$python VENV=build/venv-$$(basename $$python) || exit 1; \
+	done
+
+test-wheel: ## what users get: sdist and wheel, installed and used outside the tree
+	PYTHON=$(PYTHON) .ci/wheel
+
+coverage: $(INSTALLED_DEV) ## which lines and branches the tests run; build/coverage/index.html
+	@rm -rf build/coverage && mkdir -p build/coverage
+	COVERAGE_FILE=$(CURDIR)/build/coverage/data COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml \
+	  $(BIN)/pytest -q -n 2 -m "not slow" $(TESTS)
+	COVERAGE_FILE=build/coverage/data $(BIN)/coverage combine --quiet build/coverage
+	COVERAGE_FILE=build/coverage/data $(BIN)/coverage html --quiet --directory build/coverage
+	COVERAGE_FILE=build/coverage/data $(BIN)/coverage report --skip-covered
 
 docs: $(INSTALLED_DEV) ## the documentation site, build/docs/index.html; any warning fails it
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
 
 bench: $(INSTALLED_DEV) ## speed against the field's libraries, same run
-	$(BIN)/spdtokens bench embed
-	$(BIN)/spdtokens bench tokenize
-	$(BIN)/spdtokens bench train
-	$(BIN)/spdtokens bench latency
-	$(BIN)/spdtokens bench methods
-	$(BIN)/spdtokens bench study
-	$(BIN)/spdtokens bench live
-	$(BIN)/spdtokens bench threads
+	for name in embed tokenize train latency methods recommended study live threads; do \
+	  $(BIN)/spdtokens bench $$name || exit 1; done
 
 clean: ## remove what make made
 	rm -rf $(VENV) $(OUT) build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 import spdtokens
 
 
@@ -16,3 +18,5 @@ def test_public_names_are_listed() -> None:
     )
     assert set(spdtokens.__all__) <= set(listed.stdout.split())
     assert all(hasattr(spdtokens, name) for name in spdtokens.__all__)
+    with pytest.raises(AttributeError, match="nothing"):
+        spdtokens.nothing  # noqa: B018

@@ -6,7 +6,6 @@ import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from types import ModuleType
@@ -35,13 +34,16 @@ OPTIONS = {"--covariance": "--estimator"}
 KEYS = {"covariance": "estimator"}
 
 
-class OldRooms(MetaPathFinder, Loader):
-    """Imports ``spdtokens.spd`` and the others as the rooms they have become."""
+class OldRooms:
+    """Finds and loads ``spdtokens.spd`` and the others as the rooms they have become."""
 
     def find_spec(self, fullname: str, *others: object) -> ModuleSpec | None:  # noqa: ARG002
         package, _, rest = fullname.partition(".")
         old = package == "spdtokens" and rest.split(".")[0] in ROOMS
-        return spec_from_loader(fullname, self) if old else None
+        return spec_from_loader(fullname, self) if old else None  # type: ignore[arg-type]
+
+    def create_module(self, spec: ModuleSpec) -> None:
+        """As usual."""
 
     def exec_module(self, module: ModuleType) -> None:
         _, room, *rest = module.__name__.split(".")

@@ -1,1 +1,1 @@
-"""Speed, always as a ratio against a peer measured in the same run."""
+"""Speed against the field's libraries: every way takes its turn in one run."""

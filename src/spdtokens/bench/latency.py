@@ -1,24 +1,37 @@
-"""One trial, covariance to class probabilities: our delay against plain torch, one thread."""
+"""From one trial, or the last sample of a live window, to its decision: on one core."""
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
 
 from spdtokens._extras import is_installed
-from spdtokens.bench.obvious import ObviousTransformer
-from spdtokens.bench.timing import thread_count
+from spdtokens._tables import counted
+from spdtokens.bench import timing
+from spdtokens.bench.peers import TOKENS, LivePeer, ObviousTransformer
+from spdtokens.bench.timing import OURS, Tell, Times, Way, silent
+from spdtokens.classifiers import Recentring, make_decoder
 from spdtokens.classifiers.nn import SPDTokenTransformer, folded
-from spdtokens.geometry import get_embedding, matrix_dim, token_dim
-from spdtokens.inference import write_onnx
+from spdtokens.datasets import Dataset, Recording, load_dataset
+from spdtokens.geometry import get_embedding, token_dim
+from spdtokens.inference.convert import as_decoder
+from spdtokens.inference.live import LiveDecoder
+from spdtokens.inference.live.latencies import Latencies
+from spdtokens.inference.live.lsl import Wanted, need_lsl
+from spdtokens.inference.live.outlet import ProbabilityOutlet
+from spdtokens.inference.live.run import Limits, LiveRun
+from spdtokens.inference.live.status import Status
+from spdtokens.inference.onnx import write_onnx
 from spdtokens.runtime import Decoder, load_model, model_bytes
 from spdtokens.runtime.networks import Transformers
 from spdtokens.runtime.tokens import Tokens
@@ -26,38 +39,18 @@ from spdtokens.runtime.tokens import Tokens
 #: The model file as NumPy computes it, and with its network in ONNX Runtime.
 NUMPY, ONNX, PEER = "NumPy", "ONNX Runtime", "nn.TransformerEncoder"
 CHANNELS, CLASSES = 22, 4
-TOKENS = (1, 3)
-#: Calls of one candidate in a row, and untimed ones before them: the other one has just filled
-#: the processor's caches with its own weights.
+TOKEN_COUNTS = (1, 3)
+#: Calls of one way in a row, and untimed ones before them: the other one has just filled the
+#: processor's caches with its own weights.
 CALLS, WARM_UP = 50, 10
 #: What the paper states for a forward pass.
 PAPER = "3.00 ms on an RTX 3090"
 
-
-class PlainTorch(nn.Module):
-    """What one writes first: torch's own encoder, eigh, logarithm, upper triangle, softmax.
-
-    Parameters
-    ----------
-    model : SPDTokenTransformer
-        Whose weights to take.
-    """
-
-    def __init__(self, model: SPDTokenTransformer) -> None:
-        super().__init__()
-        self.network = ObviousTransformer.like(model)
-        d = matrix_dim(model.n_features)
-        rows, columns = torch.triu_indices(d, d)
-        self.register_buffer("rows", rows)
-        self.register_buffer("columns", columns)
-        self.eval()
-
-    def forward(self, C: Tensor) -> Tensor:
-        """Class probabilities (n, classes) of SPD matrices (n, tokens, d, d)."""
-        eigenvalues, V = torch.linalg.eigh(C)
-        logarithm = (V * eigenvalues.log().unsqueeze(-2)) @ V.mT
-        tokens = logarithm[..., self.rows, self.columns].float()
-        return self.network(tokens).softmax(-1)
+RECENTRED, LIVE_PEER = "spdtokens, recentring", "SciPy + pyRiemann"
+#: Milliseconds that a live decision may take.
+GOAL = 10.0
+#: Seconds between two decisions over LSL, so that 99th percentiles are found soon.
+STEP = 0.02
 
 
 def decoders(model: SPDTokenTransformer, channels: int) -> dict[str, Decoder]:
@@ -83,9 +76,7 @@ def decoders(model: SPDTokenTransformer, channels: int) -> dict[str, Decoder]:
     return found
 
 
-def candidates(
-    tokens: int, channels: int = CHANNELS, seed: int = 0
-) -> dict[str, Callable[[], NDArray[Any]]]:
+def single_trial(tokens: int, channels: int = CHANNELS) -> dict[str, Callable[[], NDArray[Any]]]:
     """All ways from the same covariances (tokens, channels, channels) to probabilities (classes,).
 
     Raises
@@ -93,60 +84,45 @@ def candidates(
     RuntimeError
         If one does not agree with the peer to 1e-5: a comparison would be worthless.
     """
-    rng = torch.Generator().manual_seed(seed)
-    X = torch.randn(32, tokens, channels, 4 * channels, generator=rng, dtype=torch.float64)
-    C = X @ X.mT / X.shape[-1]
-    model = SPDTokenTransformer(token_dim(channels), tokens, CLASSES, generator=rng)
+    C = timing.random_covariances(32, tokens, channels, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    model = SPDTokenTransformer(token_dim(channels), tokens, CLASSES, generator=generator)
     with torch.no_grad():  # running statistics that are not those of a new network
         for _ in range(3):
             model(get_embedding("log_euclidean").to_token(C).float())
-    model.eval()
-    plain = PlainTorch(model)
-    trial = C[:1].clone()
-    array = trial.numpy()
+    plain, trial = ObviousTransformer.like(model.eval()).eval(), C[:1].clone()
 
-    def run_plain() -> NDArray[Any]:
-        with torch.inference_mode():
-            return plain(trial)[0].numpy()
+    @torch.inference_mode()
+    def peer() -> NDArray[Any]:
+        return plain(TOKENS["log"](trial).float()).softmax(-1)[0].numpy()
 
-    def run(decoder: Decoder) -> Callable[[], NDArray[Any]]:
-        return lambda: decoder.predict_proba(array)[0]
+    def way_of(decoder: Decoder) -> Callable[[], NDArray[Any]]:
+        return lambda: decoder.predict_proba(trial.numpy())[0]
 
-    ways = {name: run(decoder) for name, decoder in decoders(model, channels).items()}
+    ways = {name: way_of(decoder) for name, decoder in decoders(model, channels).items()}
     for name, way in ways.items():
-        difference = float(np.abs(way() - run_plain()).max())
+        difference = float(np.abs(way() - peer()).max())
         if not difference < 1e-5:
             raise RuntimeError(f"{name} differs by {difference:.2g} in a class probability.")
-    return ways | {PEER: run_plain}
+    return ways | {PEER: peer}
 
 
-def call_times(
-    ways: Mapping[str, Callable[[], object]], rounds: int
-) -> dict[str, NDArray[np.float64]]:
-    """Milliseconds (rounds, CALLS) of single calls, the ways taking turns within each round."""
-    names = list(ways)
-    times = {name: np.empty((rounds, CALLS)) for name in names}
-    for round_ in range(rounds):
-        for name in names if round_ % 2 else reversed(names):
-            call, row = ways[name], times[name][round_]
-            for _ in range(WARM_UP):
-                call()
-            for i in range(CALLS):
-                start = time.perf_counter()
-                call()
-                row[i] = time.perf_counter() - start
-    return {name: 1e3 * t for name, t in times.items()}
+def _summary(times: Times) -> dict[str, dict[str, float]]:
+    return {
+        name: {"median": median, "p99": float(np.percentile(times[name], 99))}
+        for name, median in timing.medians(times).items()
+    }
 
 
-def bench_latency(repeats: int = 2000, tokens: tuple[int, ...] = TOKENS) -> dict[str, Any]:
+def bench_latency(repeats: int = 2000, tell: Tell = silent) -> dict[str, Any]:
     """Time single calls from covariance to class probabilities, on one thread.
 
     Parameters
     ----------
     repeats : int
         Calls of each way, rounded up to whole rounds of ``CALLS``.
-    tokens : tuple of int
-        Tokens of a trial; a row for each.
+    tell : callable
+        Told what is being timed.
 
     Returns
     -------
@@ -156,23 +132,153 @@ def bench_latency(repeats: int = 2000, tokens: tuple[int, ...] = TOKENS) -> dict
     """
     rounds = -(-repeats // CALLS)
     rows = []
-    with thread_count(1):
-        for T in tokens:
-            times = call_times(candidates(T), rounds)
-            medians = {name: np.median(t, 1) for name, t in times.items()}
-            rows.append(
-                {
-                    "tokens": T,
-                    "channels": CHANNELS,
-                    "milliseconds": {
-                        name: {"median": float(np.median(t)), "p99": float(np.percentile(t, 99))}
-                        for name, t in times.items()
-                    },
-                    "speedup": {
-                        name: float(np.median(medians[PEER] / ours))
-                        for name, ours in medians.items()
-                        if name != PEER
-                    },
-                }
-            )
+    with timing.thread_count(1):
+        for tokens in TOKEN_COUNTS:
+            tell(counted(tokens, "token"))
+            times = timing.take_turns(single_trial(tokens), rounds, CALLS, WARM_UP)
+            faster = {name: timing.ratio(times, PEER, name) for name in times if name != PEER}
+            row = {"tokens": tokens, "channels": CHANNELS, "milliseconds": _summary(times)}
+            rows.append(row | {"speedup": faster})
     return {"threads": 1, "calls": rounds * CALLS, "paper": PAPER, "rows": rows}
+
+
+def trained(dataset: Dataset, recording: Recording, *, recentre: bool) -> Decoder:
+    """The preset ``recommended``, trained on a session."""
+    assert dataset.sfreq is not None
+    decoder = make_decoder("mi", sfreq=dataset.sfreq, tmin=dataset.tmin, window=dataset.window)
+    if recentre:
+        decoder.steps.insert(-1, ("recentring", Recentring()))
+    decoder.fit(recording.X, recording.y)
+    return as_decoder(decoder, ch_names=dataset.ch_names, classes=dataset.classes)
+
+
+def bench_live(seconds: float = 20.0, calls: int = 1000, tell: Tell = silent) -> dict[str, Any]:
+    """Latency of the core alone and over LSL on this machine, beside a peer, on one core.
+
+    Parameters
+    ----------
+    seconds : float
+        Of decisions over LSL, for each way in each of two turns.
+    calls : int
+        Of the core.
+    tell : callable
+        Told what is being timed.
+
+    Returns
+    -------
+    dict
+        Medians and 99th percentiles in milliseconds; ratios are our median over the peer's.
+    """
+    need_lsl()
+    tell("training")
+    dataset = load_dataset("sim-mi")
+    first, second = (dataset.load("1", session) for session in dataset.sessions("1"))
+    with timing.thread_count(1):
+        ways: dict[str, Any] = {
+            OURS: trained(dataset, first, recentre=False),
+            RECENTRED: trained(dataset, first, recentre=True),
+            LIVE_PEER: LivePeer(dataset, first),
+        }
+        tell("the core")
+        times = {
+            "core": core_times(ways, second.X, calls),
+            "loopback": _lsl_times(ways, second.X, seconds, tell),
+        }
+    peer = ways[LIVE_PEER]
+    return {
+        "channels": len(dataset.ch_names),
+        "sfreq": dataset.sfreq,
+        "window_seconds": peer.n_samples / peer.sfreq,
+        "step_seconds": STEP,
+        "goal_milliseconds": GOAL,
+        "threads": 1,
+        **{
+            place: {n: row | {"decisions": found[n].size} for n, row in _summary(found).items()}
+            for place, found in times.items()
+        },
+        **{f"{place}_ratio": live_ratios(found) for place, found in times.items()},
+    }
+
+
+def live_ratios(times: Times) -> dict[str, float]:
+    """Our medians over the peer's."""
+    middle = timing.medians(times)
+    return {n: found / middle[LIVE_PEER] for n, found in middle.items() if n != LIVE_PEER}
+
+
+def core_times(
+    ways: Mapping[str, Any], X: NDArray[Any], calls: int
+) -> dict[str, NDArray[np.float64]]:
+    """Milliseconds from windows to probabilities; recentring learns from each."""
+    windows = [np.asarray(x, np.float64) for x in X[:50]]
+
+    def calling(session: Any) -> Way:
+        turn = iter(range(10**9))
+        return lambda: session.probabilities(windows[next(turn) % len(windows)])
+
+    timed = {name: calling(way.session()) for name, way in ways.items()}
+    return timing.take_turns(timed, -(-calls // CALLS), CALLS, WARM_UP)
+
+
+def _lsl_times(
+    ways: Mapping[str, Any], X: NDArray[Any], seconds: float, tell: Tell
+) -> dict[str, NDArray[np.float64]]:
+    """Milliseconds from the push of a window's last sample to the published decision."""
+    name, peer = f"spdtokens-bench-{os.getpid()}", ways[LIVE_PEER]
+    found: dict[str, list[NDArray[np.float64]]] = {way: [] for way in ways}
+    with _sender(name, np.concatenate(list(X[:30]), axis=1), peer.sfreq, peer.ch_names):
+        for way in (*ways, *list(ways)[::-1]):  # in another order the second time
+            tell(f"over LSL: {way}")
+            found[way].append(1e3 * over_lsl(name, ways[way], seconds).all())
+    return {way: np.concatenate(times) for way, times in found.items()}
+
+
+def over_lsl(name: str, decoder: Any, seconds: float) -> Latencies:
+    """Decode a stream for some seconds."""
+    live = LiveDecoder(decoder, STEP, gap=1.0)  # a sender that is late has lost nothing
+    status = Status(live, "bench", name, latency=Latencies(10**6))
+    outlet = ProbabilityOutlet(f"{name}-out", decoder.classes, {})
+    wanted = Wanted(name, decoder.ch_names, live.sfreq)
+    with LiveRun(live, wanted, status, _Nobody(), outlet) as run:
+        run.run(Limits(seconds=seconds + decoder.n_samples / live.sfreq, timeout=30))
+    return status.latency
+
+
+class _Nobody:
+    """A display that nobody looks at."""
+
+    def decision(self, status: Status) -> None: ...
+
+    def event(self, event: object) -> None: ...
+
+    def refresh(self, status: Status) -> None: ...
+
+
+@contextmanager
+def _sender(name: str, X: NDArray[Any], sfreq: float, ch_names: tuple[str, ...]) -> Iterator[None]:
+    """A process that sends a signal (channels, samples)."""
+    samples = np.ascontiguousarray(X.T, dtype=np.float32)
+    process = get_context("spawn").Process(
+        target=_send, args=(name, samples, sfreq, list(ch_names)), daemon=True
+    )
+    process.start()
+    try:
+        yield
+    finally:
+        process.kill()
+        process.join()
+
+
+def _send(name: str, samples: NDArray[np.float32], sfreq: float, ch_names: list[str]) -> None:
+    """Play a signal (samples, channels) for ever, each sample stamped when it is pushed."""
+    from mne_lsl.lsl import StreamInfo, StreamOutlet, local_clock
+
+    info = StreamInfo(name, "EEG", samples.shape[1], sfreq, "float32", f"{name}-sender")
+    info.set_channel_names(ch_names)
+    info.set_channel_units("none")
+    outlet = StreamOutlet(info)
+    begin, i = local_clock(), 0
+    while True:
+        time.sleep(max(0.0, begin + i / sfreq - local_clock()))
+        outlet.push_sample(samples[i % len(samples)], local_clock())
+        i += 1

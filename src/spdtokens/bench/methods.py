@@ -1,4 +1,4 @@
-"""What every method costs: parameters, size, operations, time, memory (the paper's efficiency).
+"""What methods cost: parameters, size, operations, time, memory; with one thread and with several.
 
 Networks are measured from what they take (raw trials, covariances or tokens) to class scores, at
 random weights; methods without networks from raw trials to predictions, fitted to random trials.
@@ -9,38 +9,46 @@ from __future__ import annotations
 import io
 import pickle
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from sklearn.model_selection import cross_val_score
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from spdtokens.bench.timing import thread_count
-from spdtokens.classifiers import TokenMLPClassifier
-from spdtokens.classifiers.methods import METHODS, RECOMMENDED, Method, Settings
+from spdtokens.bench import timing
+from spdtokens.bench.timing import Tell, Way, silent
+from spdtokens.classifiers import TokenMLPClassifier, TokenTransformerClassifier, make_decoder
+from spdtokens.classifiers.methods import METHODS, RECOMMENDED, Method, Settings, get_method
 from spdtokens.classifiers.nn import STANDARD, SPDTokenTransformer
 from spdtokens.classifiers.nn.networks import NETWORKS, Input, TrialShape
+from spdtokens.evaluation.estimators import with_seed
 from spdtokens.geometry import token_dim
+from spdtokens.preprocessing import FilterBankCovariances
 
 BATCH = 32
-#: The paper's BCI2a trials.
-BCI2A = TrialShape(22, 4, 438, 125.0)
+#: The paper's BCI2a trials, and how many there are in a session.
+BCI2A, TRIALS = TrialShape(22, 4, 438, 125.0), 288
+PEERS = ("ts-lr", "matt")
+#: Sampling rate of the trials that are decoded with several threads.
+SFREQ = 250.0
 
 
 def inputs_for(kind: Input, shape: TrialShape, n: int) -> Tensor:
     """Random raw trials, covariances or tokens of ``n`` trials."""
-    generator = torch.Generator().manual_seed(0)
-    X = torch.randn(n, shape.n_chans, max(shape.n_times, 4 * shape.n_chans), generator=generator)
-    if kind == "raw":
-        return X
-    C = (X @ X.mT / X.shape[-1]).unsqueeze(1)
     if kind == "covariance":
-        return C
-    return torch.randn(n, shape.n_tokens, token_dim(shape.n_chans), generator=generator)
+        return timing.random_covariances(n, 1, shape.n_chans)
+    sizes = (
+        (shape.n_chans, max(shape.n_times, 4 * shape.n_chans))
+        if kind == "raw"
+        else (shape.n_tokens, token_dim(shape.n_chans))
+    )
+    return torch.randn(n, *sizes, generator=torch.Generator().manual_seed(0))
 
 
 def measure_network(
@@ -51,90 +59,28 @@ def measure_network(
         torch.manual_seed(0)
         module = build(shape)
     X, y = inputs_for(kind, shape, BATCH), torch.arange(BATCH) % shape.n_outputs
-    parameters = sum(p.numel() for p in module.parameters())
+    predict = torch.no_grad()(lambda: module(X))
+
+    def train_step() -> None:
+        module.zero_grad()
+        F.cross_entropy(module(X), y).backward()
+
     module.eval()
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         module(X[:1])
-    forward = _milliseconds(lambda: _predict(module, X), rounds)
+    forward = timing.milliseconds(predict, rounds)
     module.train()
-    both = _milliseconds(lambda: _train_step(module, X, y), rounds)
+    both = timing.milliseconds(train_step, rounds)
     file = io.BytesIO()
     torch.save(module.state_dict(), file)
     return {
-        "parameters": parameters,
+        "parameters": sum(p.numel() for p in module.parameters()),
         "size_megabytes": len(file.getvalue()) / 1e6,
         "flops_per_trial": counter.get_total_flops(),
         "forward_milliseconds": forward,
         "backward_milliseconds": max(both - forward, 0.0),
         "training_megabytes": _training_megabytes(module, X, y),
     }
-
-
-def measure_classical(method: Method, shape: TrialShape, rounds: int) -> dict[str, Any]:
-    """Cost of a classical method: size of the pickle, time to predict ``BATCH`` trials."""
-    X = inputs_for("raw", shape, 4 * BATCH).double().numpy()
-    y = np.arange(len(X)) % shape.n_outputs
-    options = {"sfreq": shape.sfreq, "bands": method.bands or "broadband"}
-    if method.name == RECOMMENDED:
-        options["estimator"] = "oas"
-    model = method.steps(options, Settings()).fit(X, y)
-    return {
-        "parameters": None,
-        "size_megabytes": len(pickle.dumps(model)) / 1e6,
-        "flops_per_trial": None,
-        "forward_milliseconds": _milliseconds(lambda: model.predict(X[:BATCH]), rounds),
-        "backward_milliseconds": None,
-        "training_megabytes": None,
-    }
-
-
-def bench_methods(
-    shape: TrialShape = BCI2A, rounds: int = 7, threads: int | None = None
-) -> Iterator[dict[str, Any]]:
-    """Cost of every method, with the paper's efficiency score and trials a second beside it.
-
-    Methods whose extra is not installed are left out.
-    """
-    with thread_count(threads or torch.get_num_threads()):
-        for method in METHODS.values():
-            if not method.installed:
-                continue
-            row: dict[str, Any] = {
-                "name": method.name,
-                "family": method.family,
-                "input": method.input,
-            }
-            if not method.has_seed:
-                row |= measure_classical(method, shape, rounds)
-            else:
-                mine = replace(shape, n_tokens=3) if method.bands else shape
-                row |= measure_network(_builder(method), method.input, mine, rounds)
-            forward = row["forward_milliseconds"]
-            row["trials_per_second"] = 1e3 * BATCH / forward
-            parameters, size = row["parameters"], row["size_megabytes"]
-            row["paper_efficiency"] = (
-                None if parameters is None else 1000 / (parameters * size * forward)
-            )
-            yield row
-
-
-def _builder(method: Method) -> Callable[[TrialShape], nn.Module]:
-    if method.name in NETWORKS:
-        return NETWORKS[method.name].build
-    if method.name == "spd-token-mlp":
-        made = TokenMLPClassifier()
-        return lambda s: made._module(token_dim(s.n_chans), s.n_tokens, s.n_outputs)
-    return lambda s: SPDTokenTransformer(token_dim(s.n_chans), s.n_tokens, s.n_outputs, STANDARD)
-
-
-def _predict(module: nn.Module, X: Tensor) -> None:
-    with torch.no_grad():
-        module(X)
-
-
-def _train_step(module: nn.Module, X: Tensor, y: Tensor) -> None:
-    module.zero_grad()
-    F.cross_entropy(module(X), y).backward()
 
 
 def _training_megabytes(module: nn.Module, X: Tensor, y: Tensor) -> float:
@@ -147,20 +93,193 @@ def _training_megabytes(module: nn.Module, X: Tensor, y: Tensor) -> float:
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        loss = F.cross_entropy(module(X), y)
-    del loss
+        F.cross_entropy(module(X), y)
     weights = sum(p.numel() * p.element_size() for p in module.parameters())
     own = {p.untyped_storage().data_ptr() for p in module.parameters()}
     activations = sum(size for place, size in kept.items() if place not in own)
     return (4 * weights + activations) / 1e6
 
 
-def _milliseconds(action: Callable[[], object], rounds: int) -> float:
-    for _ in range(3):
-        action()
-    times = []
-    for _ in range(rounds):
-        start = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - start)
-    return 1e3 * float(np.median(times))
+def measure_classical(method: Method, shape: TrialShape, rounds: int) -> dict[str, Any]:
+    """Cost of a classical method: size of the pickle, time to predict ``BATCH`` trials."""
+    X = inputs_for("raw", shape, 4 * BATCH).double().numpy()
+    options = {"sfreq": shape.sfreq, "bands": method.bands or "broadband"}
+    if method.name == RECOMMENDED:
+        options["estimator"] = "oas"
+    model = method.steps(options, Settings()).fit(X, np.arange(len(X)) % shape.n_outputs)
+    return {
+        "parameters": None,
+        "size_megabytes": len(pickle.dumps(model)) / 1e6,
+        "flops_per_trial": None,
+        "forward_milliseconds": timing.milliseconds(lambda: model.predict(X[:BATCH]), rounds),
+        "backward_milliseconds": None,
+        "training_megabytes": None,
+    }
+
+
+def _builder(method: Method) -> Callable[[TrialShape], nn.Module]:
+    if method.name in NETWORKS:
+        return NETWORKS[method.name].build
+    if method.name == "spd-token-mlp":
+        made = TokenMLPClassifier()
+        return lambda s: made._module(token_dim(s.n_chans), s.n_tokens, s.n_outputs)
+    return lambda s: SPDTokenTransformer(token_dim(s.n_chans), s.n_tokens, s.n_outputs, STANDARD)
+
+
+def bench_methods(
+    rounds: int = 7, threads: int | None = None, tell: Tell = silent, shape: TrialShape = BCI2A
+) -> dict[str, Any]:
+    """Cost of every method, with the paper's efficiency score and trials a second beside it.
+
+    Methods whose extra is not installed are left out.
+    """
+    rows = []
+    with timing.thread_count(threads):
+        for method in METHODS.values():
+            if not method.installed:
+                continue
+            tell(method.name)
+            if method.has_seed:
+                mine = replace(shape, n_tokens=3) if method.bands else shape
+                cost = measure_network(_builder(method), method.input, mine, rounds)
+            else:
+                cost = measure_classical(method, shape, rounds)
+            forward, parameters = cost["forward_milliseconds"], cost["parameters"]
+            rows.append(
+                {
+                    "name": method.name,
+                    "family": method.family,
+                    "input": method.input,
+                    **cost,
+                    "trials_per_second": 1e3 * BATCH / forward,
+                    "paper_efficiency": None
+                    if parameters is None
+                    else 1000 / (parameters * cost["size_megabytes"] * forward),
+                }
+            )
+    return {"shape": asdict(shape), "batch": BATCH, "rounds": rounds, "rows": rows}
+
+
+def bench_recommended(
+    rounds: int = 50,
+    threads: int | None = None,
+    tell: Tell = silent,
+    *,
+    shape: TrialShape = BCI2A,
+    n_trials: int = TRIALS,
+    epochs: int | None = None,
+) -> dict[str, Any]:
+    """Seconds to train from raw trials, milliseconds to decode one, and ratios to peers.
+
+    Parameters
+    ----------
+    rounds : int
+        Single trials decoded by each, in turn; medians are reported. Training is timed once.
+    threads : int, optional
+    tell : callable
+        Told what is being timed.
+    shape : TrialShape
+    n_trials : int
+    epochs : int, optional
+        Of MAtt, instead of the common recipe's 50.
+    """
+    X = inputs_for("raw", shape, n_trials).double().numpy()
+    y = np.arange(n_trials) % shape.n_outputs
+    options = {"sfreq": shape.sfreq, "bands": [(8.0, 30.0)], "estimator": "oas"}
+    settings = Settings(recipe="common", epochs=epochs)
+    seconds: dict[str, float] = {}
+    predict: dict[str, Way] = {}
+    with timing.thread_count(threads) as used:
+        for name in (RECOMMENDED, *PEERS):
+            tell(f"training {name}")
+            method = get_method(name)
+            given = {k: v for k, v in options.items() if method.input != "raw" or k != "estimator"}
+            start = time.perf_counter()
+            model = with_seed(method.steps(given, settings), 42).fit(X, y)
+            seconds[name] = time.perf_counter() - start
+            predict[name] = partial(model.predict_proba, X[:1])
+        tell("decoding single trials")
+        times = timing.take_turns(predict, rounds)
+    return {
+        "trials": n_trials,
+        "threads": used,
+        "rounds": rounds,
+        "train_seconds": seconds,
+        "decode_milliseconds": timing.medians(times),
+        "train_ratio": {name: seconds[RECOMMENDED] / seconds[name] for name in PEERS},
+        "decode_ratio": {name: timing.ratio(times, RECOMMENDED, name) for name in PEERS},
+    }
+
+
+def thread_cases(
+    session: tuple[int, int, int] = (288, 22, 1000),
+    large: tuple[int, int, int] = (1000, 64, 250),
+    tokens: tuple[int, int] = (252, 253),
+) -> dict[str, Way]:
+    """Calls that a user makes: for a session of BCI2a, many channels, tokens of 22 channels."""
+    rng = np.random.default_rng(0)
+    X, many, flat = (rng.standard_normal(shape) for shape in (session, large, tokens))
+    y, labels = np.arange(len(X)) % 4, np.arange(len(flat)) % 4
+    fitted = make_decoder("mi", sfreq=SFREQ).fit(X, y)
+    singles = [X[i : i + 1] for i in range(min(len(X), 50))]
+    network = TokenTransformerClassifier(None, epochs=5, random_state=0)
+    shown = [" x ".join(map(str, shape)) for shape in (session, large, tokens)]
+    return {
+        f"recommended: fit, {shown[0]}": lambda: make_decoder("mi", sfreq=SFREQ).fit(X, y),
+        f"recommended: predict, {shown[0]}": lambda: fitted.predict(X),
+        f"recommended: predict, {len(singles)} trials one by one": lambda: [
+            fitted.predict(x) for x in singles
+        ],
+        f"recommended: cross_val_score, 5 folds, {shown[0]}": lambda: cross_val_score(
+            make_decoder("mi", sfreq=SFREQ), X, y, cv=5
+        ),
+        f"filter bank: fit_transform, {shown[1]}": lambda: FilterBankCovariances(
+            SFREQ
+        ).fit_transform(many),
+        f"token transformer: fit, 5 epochs, {shown[2]}": lambda: network.fit(flat, labels),
+    }
+
+
+def bench_threads(
+    rounds: int = 5,
+    threads: int = 2,
+    tell: Tell = silent,
+    cases: Mapping[str, Way] | None = None,
+) -> dict[str, Any]:
+    """Time each case with one thread and with several, in turn.
+
+    Parameters
+    ----------
+    rounds : int
+        Medians are reported.
+    threads : int
+        For torch and every BLAS, against one.
+    tell : callable
+        Told what is being timed.
+    cases : dict of str to callable, optional
+        By default :func:`thread_cases`.
+
+    Returns
+    -------
+    dict
+        Milliseconds and ratio (time with several threads over time with one, median over rounds)
+        of each case, and the largest ratio.
+    """
+    rows, ratios = [], []
+    for name, case in (thread_cases() if cases is None else cases).items():
+        tell(name)
+        ways = {"one": thread_limited(case, 1), "several": thread_limited(case, threads)}
+        times = timing.take_turns(ways, rounds)
+        ratios.append(timing.ratio(times, "several", "one"))
+        rows.append({"case": name, "milliseconds": timing.medians(times), "ratio": ratios[-1]})
+    return {"threads": threads, "rounds": rounds, "rows": rows, "worst_ratio": max(ratios)}
+
+
+def thread_limited(case: Way, threads: int) -> Way:
+    """The same with so many threads."""
+
+    def run() -> None:
+        with timing.thread_count(threads):
+            case()
+
+    return run

@@ -1,19 +1,57 @@
-"""What all commands share."""
+"""What all commands share: options, JSON, old spellings, and how errors are told."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import spdtokens
+from spdtokens._deprecated import OPTIONS, UNTIL
+from spdtokens._plugins import load_plugins
 from spdtokens.errors import UserError
+
+
+@contextmanager
+def errors_told() -> Iterator[None]:
+    """What the user can put right is told in a line, without a traceback; exit code 1."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise  # the reader of a pipe has seen enough: nothing to tell
+    except (UserError, OSError) as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(1) from error
+
+
+class Commands(TyperGroup):
+    """All commands: they know old options and plugins, and tell errors in a line."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Give old options their new names, for whichever command they are meant."""
+        words = []
+        for word in args:
+            name, sign, value = word.partition("=")
+            new = OPTIONS.get(name, name)
+            if new != name:
+                typer.echo(f"{name} is deprecated and goes in {UNTIL}: use {new}.", err=True)
+            words.append(new + sign + value)
+        return super().parse_args(ctx, words)
+
+    def invoke(self, ctx: Any) -> Any:
+        with errors_told():
+            load_plugins()
+            return super().invoke(ctx)
+
 
 app = typer.Typer(
     name="spdtokens",
+    cls=Commands,
     help="Decode EEG from the geometry of its covariance matrices.",
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
@@ -35,22 +73,39 @@ Resample = Annotated[
     float | None,
     typer.Option(help="Rate in Hz to bring trials to; default: that of the recordings."),
 ]
-Bands = Annotated[str, typer.Option(help="A preset of bands.")]
+Paradigm = Annotated[
+    str | None, typer.Option(help="mi, erp, ssvep or other, if the data set does not tell.")
+]
+StimulusHz = Annotated[str | None, typer.Option(help="Flicker frequencies of ssvep: 13,17,21.")]
+Subjects = Annotated[str | None, typer.Option(help="Only these: 1,2,3.")]
+StudyFile = Annotated[Path, typer.Argument(help="A TOML file: see docs/studies.md.")]
+Store = Annotated[
+    Path | None, typer.Option(help="Where runs are kept; beside FILE, with .sqlite, by default.")
+]
+AnyCode = Annotated[
+    bool, typer.Option("--any-code", help="Count runs made by other code of spdtokens as done.")
+]
+Workers = Annotated[
+    int, typer.Option(min=0, help="Processes; 0 to train in this one, runs batched together.")
+]
+
+
+def listed(text: str | None) -> list[str]:
+    """Comma-separated names."""
+    return [part.strip() for part in (text or "").split(",") if part.strip()]
+
+
+def numbers(text: str | None, what: str) -> tuple[float, ...]:
+    """Comma-separated numbers."""
+    try:
+        return tuple(float(part) for part in listed(text))
+    except ValueError:
+        raise typer.BadParameter(f"{what} must be comma-separated numbers, got {text!r}.") from None
 
 
 def print_json(data: dict[str, Any]) -> None:
     """To standard output, and not through rich, which would wrap long lines."""
     typer.echo(json.dumps(data, indent=2))
-
-
-@contextmanager
-def errors_told() -> Iterator[None]:
-    """What the user can put right is told in a line, without a traceback; exit code 1."""
-    try:
-        yield
-    except (UserError, OSError) as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(1) from error
 
 
 def _version(show: bool) -> None:

@@ -8,21 +8,19 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import track
 
 from spdtokens._tables import counted
 from spdtokens.cli.app import (
     AsJson,
-    Bands,
     Channels,
     DataName,
     OnlySubjects,
     Resample,
     app,
-    errors_told,
+    listed,
     print_json,
 )
-from spdtokens.cli.evaluate import listed
 
 datasets_app = typer.Typer(help="Data sets: what there is, and what is in it.")
 app.add_typer(datasets_app, name="datasets")
@@ -54,15 +52,10 @@ def check(
     from spdtokens.datasets import load_dataset
     from spdtokens.datasets.check import check_recording, check_table, describe
 
-    with errors_told():
-        dataset = load_dataset(name, channels=listed(channels), resample=resample)
-        wanted = [(s, q) for s in subject or dataset.subjects for q in dataset.sessions(s)]
-        checks = []
-        with Progress(console=Console(stderr=True), transient=True) as progress:
-            task = progress.add_task("Reading", total=len(wanted))
-            for who, session in wanted:
-                checks.append(check_recording(dataset, dataset.load(who, session)))
-                progress.update(task, advance=1)
+    dataset = load_dataset(name, channels=listed(channels), resample=resample)
+    wanted = [(s, q) for s in subject or dataset.subjects for q in dataset.sessions(s)]
+    progress = track(wanted, "Reading", console=Console(stderr=True), transient=True)
+    checks = [check_recording(dataset, dataset.load(who, session)) for who, session in progress]
     if as_json:
         about = {"name": dataset.name, "classes": dataset.classes, "sfreq": dataset.sfreq}
         print_json(about | {"recordings": [asdict(check) for check in checks]})
@@ -83,11 +76,8 @@ def picture(
 
     if name not in SIMULATED:
         raise typer.BadParameter(f"{name!r} is not one of {', '.join(SIMULATED)}.")
-    try:
-        output_file(out)
-    except OSError as error:
-        raise typer.BadParameter(str(error), param_hint="--out") from error
-    with errors_told(), written_whole(out) as path:
+    output_file(out)  # before the work
+    with written_whole(out) as path:
         simulation_figure(name).savefig(path, dpi=120)
     typer.echo(f"wrote {out}")
 
@@ -95,9 +85,9 @@ def picture(
 @app.command("tokenize")
 def tokenize_dataset(
     name: DataName,
-    folder: Annotated[Path, typer.Option("--out", help="Folder for one .npz a recording.")],
+    folder: Annotated[Path, typer.Option("--out", help="Folder for one .npz per recording.")],
     embedding: Annotated[str, typer.Option(help="Which token.")] = "log_euclidean",
-    bands: Bands = "broadband",
+    bands: Annotated[str, typer.Option(help="A preset of bands.")] = "broadband",
     subject: OnlySubjects = None,
     channels: Channels = None,
     resample: Resample = None,
@@ -108,13 +98,12 @@ def tokenize_dataset(
     from spdtokens.datasets import load_dataset
     from spdtokens.datasets.cache import TokenCache, write_tokens
 
-    with errors_told():
-        dataset = load_dataset(name, channels=listed(channels), resample=resample)
-        output_folder(folder)
-        wanted = tuple(subject or dataset.subjects)
-        cache = TokenCache(enabled=not no_cache)
-        for path in write_tokens(dataset, wanted, folder, embedding, bands, cache):
-            typer.echo(f"wrote {path}")
+    dataset = load_dataset(name, channels=listed(channels), resample=resample)
+    output_folder(folder)
+    wanted = tuple(subject or dataset.subjects)
+    cache = TokenCache(enabled=not no_cache)
+    for path in write_tokens(dataset, wanted, folder, embedding, bands, cache):
+        typer.echo(f"wrote {path}")
 
 
 @app.command()

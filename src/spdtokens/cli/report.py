@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from spdtokens._tables import counted
-from spdtokens.cli.app import app, errors_told
-from spdtokens.cli.study import AnyCode, Store, _planned, _store
+from spdtokens.cli.app import AnyCode, Store, app
+from spdtokens.cli.study import open_store, plan_file
 
 
 @app.command()
@@ -40,53 +40,49 @@ def report(
     """Write what a study found, or what was reproduced, as one HTML file that needs no network."""
     from spdtokens._files import output_folder
     from spdtokens.errors import ReportError
-    from spdtokens.reporting.page import check_page_path, write_page, write_tables
-    from spdtokens.reporting.report import make_report
+    from spdtokens.reporting.write import check_page_path
 
-    if file.is_dir():
-        _reproduced(file, out or file / "report.html", store, tables, any_code)
-        return
-    with errors_told():
-        if out is None:
-            raise ReportError(
-                f"Say where to write the report: spdtokens report {file} -o FILE.html."
-            )
-        check_page_path(out)
-        if tables is not None:
-            output_folder(tables)
-        with _store(file, store) as runs:
-            if not len(runs):
-                raise ReportError(f"{runs.path} has no runs yet: spdtokens study run {file}.")
-            planned = _planned(file, any_code)
-            tell = partial(typer.echo, err=True)
-            found = make_report(planned, runs, explain=explain, tell=tell)
-        write_page(found, out)
-        written = [] if tables is None else write_tables(found, tables)
+    folder = file.is_dir()
+    if folder and (store is not None or any_code):
+        raise ReportError(
+            f"{file} is a folder of reproduced tables, which are shown as they were written: "
+            "leave out --store and --any-code, or give them to spdtokens reproduce."
+        )
+    if out is None and not folder:
+        raise ReportError(f"Say where to write the report: spdtokens report {file} -o FILE.html.")
+    out = out or file / "report.html"
+    check_page_path(out)
+    if tables is not None:
+        output_folder(tables)
+    if folder:
+        written = _reproduced(file, out, tables)
+    else:
+        written = _study(file, out, tables, store, any_code, explain)
     typer.echo(f"Written: {out} ({out.stat().st_size / 1e6:.1f} MB)")
     if written:
         typer.echo(f"Written: {counted(len(written), 'file')} of tables to {tables}")
 
 
-def _reproduced(
-    folder: Path, out: Path, store: Path | None, tables: Path | None, any_code: bool
-) -> None:
-    from spdtokens._files import output_folder
+def _study(
+    file: Path, out: Path, tables: Path | None, store: Path | None, any_code: bool, explain: bool
+) -> list[Path]:
     from spdtokens.errors import ReportError
-    from spdtokens.paper.reproduce.page import make_paper_report, write_paper_report
-    from spdtokens.reporting.page import check_page_path, write_table_files
+    from spdtokens.reporting.report import make_report
+    from spdtokens.reporting.write import write_page, write_tables
 
-    with errors_told():
-        if store is not None or any_code:
-            raise ReportError(
-                f"{folder} is a folder of reproduced tables, which are shown as they were written: "
-                "leave out --store and --any-code, or give them to spdtokens reproduce."
-            )
-        check_page_path(out)
-        if tables is not None:
-            output_folder(tables)
-        found = make_paper_report(folder)
-        write_paper_report(found, out)
-        written = [] if tables is None else write_table_files(found.tables(), tables)
-    typer.echo(f"Written: {out} ({out.stat().st_size / 1e6:.1f} MB)")
-    if written:
-        typer.echo(f"Written: {counted(len(written), 'file')} of tables to {tables}")
+    with open_store(file, store) as runs:
+        if not len(runs):
+            raise ReportError(f"{runs.path} has no runs yet: spdtokens study run {file}.")
+        planned = plan_file(file, any_code)
+        found = make_report(planned, runs, explain=explain, tell=partial(typer.echo, err=True))
+    write_page(found, out)
+    return [] if tables is None else write_tables(found, tables)
+
+
+def _reproduced(folder: Path, out: Path, tables: Path | None) -> list[Path]:
+    from spdtokens.paper.reproduce.page import make_paper_report, write_paper_report
+    from spdtokens.reporting.write import write_table_files
+
+    found = make_paper_report(folder)
+    write_paper_report(found, out)
+    return [] if tables is None else write_table_files(found.tables(), tables)
