@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from spdtokens._extras import is_installed
-from spdtokens.cli.evaluate import methods_rows, methods_table
+from spdtokens.classifiers.methods import methods_rows
+from spdtokens.reporting.tables import methods_table
 
 
 def shown(width: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -25,13 +26,9 @@ from spdtokens.classifiers.nn import SPDTokenTransformer, folded
 from spdtokens.datasets import Dataset, Recording, load_dataset
 from spdtokens.geometry import get_embedding, token_dim
 from spdtokens.inference.convert import as_decoder
-from spdtokens.inference.live import LiveDecoder
-from spdtokens.inference.live.latencies import Latencies
-from spdtokens.inference.live.lsl import Wanted, need_lsl
-from spdtokens.inference.live.outlet import ProbabilityOutlet
-from spdtokens.inference.live.run import Limits, LiveRun
-from spdtokens.inference.live.status import Status
-from spdtokens.inference.onnx import write_onnx
+from spdtokens.inference.export import write_onnx
+from spdtokens.inference.lsl import need_lsl
+from spdtokens.inference.streaming import LiveRun
 from spdtokens.runtime import Decoder, load_model, model_bytes
 from spdtokens.runtime.networks import Transformers
 from spdtokens.runtime.tokens import Tokens
@@ -229,29 +226,17 @@ def _lsl_times(
     with _sender(name, np.concatenate(list(X[:30]), axis=1), peer.sfreq, peer.ch_names):
         for way in (*ways, *list(ways)[::-1]):  # in another order the second time
             tell(f"over LSL: {way}")
-            found[way].append(1e3 * over_lsl(name, ways[way], seconds).all())
+            found[way].append(1e3 * over_lsl(name, ways[way], seconds))
     return {way: np.concatenate(times) for way, times in found.items()}
 
 
-def over_lsl(name: str, decoder: Any, seconds: float) -> Latencies:
-    """Decode a stream for some seconds."""
-    live = LiveDecoder(decoder, STEP, gap=1.0)  # a sender that is late has lost nothing
-    status = Status(live, "bench", name, latency=Latencies(10**6))
-    outlet = ProbabilityOutlet(f"{name}-out", decoder.classes, {})
-    wanted = Wanted(name, decoder.ch_names, live.sfreq)
-    with LiveRun(live, wanted, status, _Nobody(), outlet) as run:
-        run.run(Limits(seconds=seconds + decoder.n_samples / live.sfreq, timeout=30))
-    return status.latency
-
-
-class _Nobody:
-    """A display that nobody looks at."""
-
-    def decision(self, status: Status) -> None: ...
-
-    def event(self, event: object) -> None: ...
-
-    def refresh(self, status: Status) -> None: ...
+def over_lsl(name: str, decoder: Any, seconds: float) -> NDArray[np.float64]:
+    """Decode a stream for some seconds; seconds from a window's last sample to its decision."""
+    # A sender that is late has lost nothing: hence the gap.
+    with LiveRun(decoder, name, step=STEP, gap=1.0, out_stream=f"{name}-out") as run:
+        run.latency = deque()
+        run.run(seconds + run.window, timeout=30)
+    return np.array(run.latency)
 
 
 @contextmanager

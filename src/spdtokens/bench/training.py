@@ -111,7 +111,7 @@ def compare(shape: Shape, rounds: int) -> dict[str, Any]:
 def memory_per_run(shape: Shape) -> dict[str, float]:
     """Megabytes: the state a run keeps, and how much a process grows for each run it trains."""
     one = replace(shape, runs=1)
-    state = one.start().state.tensors().values()
+    state = one.start().state.values()
     alone, together = (timing.in_fresh_process(_peak_of_training, each) for each in (one, shape))
     return {
         "state_megabytes": sum(tensor.numel() * tensor.element_size() for tensor in state) / 1e6,

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from spdtokens._extras import how_to_install, is_installed
+from spdtokens._tables import table
 from spdtokens.classifiers.nn.networks import NETWORKS, SHAPES, SPD, Input, TrialShape
 from spdtokens.errors import MethodError
 
 if TYPE_CHECKING:
+    from rich.table import Table
     from sklearn.base import BaseEstimator
     from torch import nn
 
@@ -465,3 +467,41 @@ METHODS: dict[str, Method] = {
         *(_network(name) for name in NETWORKS if name not in _SPD_NETWORKS),
     )
 }
+
+
+#: Characters of a terminal from which there is room for references.
+WIDE = 120
+
+
+def methods_rows() -> list[dict[str, Any]]:
+    """What is known of every method; no number of parameters where there is no fixed one."""
+    names = ("name", "family", "input", "only_for", "needs_signals", "reference", "extra")
+    return [
+        {name: getattr(method, name) for name in names}
+        | {"parameters": method.counts or dict.fromkeys(SHAPES), "installed": method.installed}
+        for method in METHODS.values()
+    ]
+
+
+def methods_table(rows: list[dict[str, Any]], width: int) -> Table:
+    """The methods for a terminal of so many characters."""
+    from rich.text import Text
+
+    caption = "Parameters at the shapes of the paper's data sets; - where there is no fixed number."
+    for row in rows:
+        if row["extra"]:
+            state = "which is installed" if row["installed"] else how_to_install(row["extra"])
+            caption += f" {row['name']} comes with the extra {row['extra']}: {state}."
+    columns = ["name", "input", *(f">{name}" for name in SHAPES)]
+    if width >= WIDE:
+        columns.append("reference~")
+    else:
+        caption += " References: --json, or a wider terminal."
+    lines: list[list[Any] | None] = []
+    for row, before in zip(rows, [None, *rows], strict=False):
+        if before is None or row["family"] != before["family"]:
+            lines += [None, [Text(row["family"], "italic")]]
+        counts = ["-" if n is None else f"{n:,}" for n in row["parameters"].values()]
+        cells = [row["name"], row["input"], *counts, row["reference"]]
+        lines.append(cells[: len(columns)])
+    return table(columns, lines, "Methods", caption, padding=(0, 1, 0, 0))

@@ -31,7 +31,7 @@ def _bench(
     **options: Any,
 ) -> None:
     """Run a case, telling what is timed; print JSON or a table, and what is left out of it."""
-    from spdtokens.inference.live.muted import liblsl_muted
+    from spdtokens.inference.lsl import liblsl_muted
 
     with (
         liblsl_muted() if extra == "live" else nullcontext(sys.stderr) as errors,

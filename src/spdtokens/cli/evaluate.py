@@ -103,11 +103,10 @@ def evaluate(
     chosen = selection(paradigm, stimulus_hz, window, classes, where, channels, resample)
     from spdtokens.classifiers.methods import Settings, get_method
     from spdtokens.classifiers.nn import STABILITY_SEEDS
-    from spdtokens.classifiers.nn.progress import TrainingBars
+    from spdtokens.classifiers.nn.recipe import TrainingBars
     from spdtokens.evaluation.answer import answer
     from spdtokens.evaluation.plan import Choice, Question, Source
-    from spdtokens.evaluation.show import as_json as rows_as_json
-    from spdtokens.evaluation.show import summary_table
+    from spdtokens.evaluation.summary import summary_table
     from spdtokens.preprocessing.bands import resolve_bands
 
     if bands[:1].isdigit():
@@ -134,7 +133,7 @@ def evaluate(
     with TrainingBars() as bars:
         found = answer(question, source, metric=metric, bar=bars.add)
     if as_json:
-        print_json(rows_as_json(found.rows))
+        print_json({"results": [row.values() for row in found.rows]})
     else:
         name = source.dataset(question.dataset, question.selection).name
         Console().print(summary_table(found.rows, question, name))
@@ -173,8 +172,7 @@ def selection(
 @app.command()
 def protocols(as_json: AsJson = False) -> None:
     """List the protocols: who is trained on, who is tested; and what may be seen of the target."""
-    from spdtokens.evaluation.protocols import ACCESS, PROTOCOLS
-    from spdtokens.evaluation.show import access_table, protocols_table
+    from spdtokens.evaluation.protocols import ACCESS, PROTOCOLS, access_table, protocols_table
 
     if as_json:
         print_json(
@@ -193,7 +191,7 @@ def protocols(as_json: AsJson = False) -> None:
 @app.command()
 def methods(as_json: AsJson = False) -> None:
     """List the methods: what they take, their size on the paper's data sets, their source."""
-    from spdtokens.evaluation.show import methods_rows, methods_table
+    from spdtokens.classifiers.methods import methods_rows, methods_table
 
     rows = methods_rows()
     if as_json:

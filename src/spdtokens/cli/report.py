@@ -40,7 +40,7 @@ def report(
     """Write what a study found, or what was reproduced, as one HTML file that needs no network."""
     from spdtokens._files import output_folder
     from spdtokens.errors import ReportError
-    from spdtokens.reporting.write import check_page_path
+    from spdtokens.reporting.page import check_page_path
 
     folder = file.is_dir()
     if folder and (store is not None or any_code):
@@ -67,8 +67,8 @@ def _study(
     file: Path, out: Path, tables: Path | None, store: Path | None, any_code: bool, explain: bool
 ) -> list[Path]:
     from spdtokens.errors import ReportError
+    from spdtokens.reporting.page import write_page, write_tables
     from spdtokens.reporting.report import make_report
-    from spdtokens.reporting.write import write_page, write_tables
 
     with open_store(file, store) as runs:
         if not len(runs):
@@ -81,7 +81,7 @@ def _study(
 
 def _reproduced(folder: Path, out: Path, tables: Path | None) -> list[Path]:
     from spdtokens.paper.reproduce.page import make_paper_report, write_paper_report
-    from spdtokens.reporting.write import write_table_files
+    from spdtokens.reporting.page import write_table_files
 
     found = make_paper_report(folder)
     write_paper_report(found, out)

@@ -103,8 +103,7 @@ def run(
     if workers and cluster:
         raise typer.BadParameter("--workers and --cluster exclude each other.")
     from spdtokens.experiments.executors import Cluster, Executor, InProcess, Processes
-    from spdtokens.experiments.progress import StudyBar
-    from spdtokens.experiments.run import run_study
+    from spdtokens.experiments.run import StudyBar, run_study
 
     with ExitStack() as stack:
         # Before the data sets are opened, which may take long: a wrong address is told at once.
@@ -145,7 +144,7 @@ def status(
     file: StudyFile, store: Store = None, any_code: AnyCode = False, as_json: AsJson = False
 ) -> None:
     """How much of a study is done."""
-    from spdtokens.experiments.show import status_table
+    from spdtokens.experiments.run import status_table
 
     planned = plan_file(file, any_code)
     with open_store(file, store) as runs:
@@ -171,8 +170,7 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """The tables of a study, as far as it is done."""
-    from spdtokens.evaluation.show import as_json as rows_as_json
-    from spdtokens.evaluation.show import summary_table
+    from spdtokens.evaluation.summary import summary_table
 
     planned, found, _ = _answers(file, store, metric, any_code)
     if as_json:
@@ -181,7 +179,7 @@ def show(
         for answer in found:
             about = {key: getattr(answer.question, key) for key in keys}
             about["protocol_options"] = dict(about["protocol_options"])
-            tables.append(about | rows_as_json(answer.rows))
+            tables.append(about | {"results": [row.values() for row in answer.rows]})
         print_json({"tables": tables})
         return
     for answer in found:
@@ -229,8 +227,7 @@ def compare(
     """Whether methods differ: several tests over subjects or folds, effect sizes, figures."""
     from spdtokens._files import output_folder
     from spdtokens.errors import StudyError
-    from spdtokens.experiments.comparison import comparisons, write_figures
-    from spdtokens.experiments.show import comparison_table
+    from spdtokens.experiments.comparison import comparison_table, comparisons, write_figures
 
     folder = None if out is None else output_folder(out)
     _, found, path = _answers(file, store, metric, any_code)

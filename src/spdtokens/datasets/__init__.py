@@ -1,10 +1,11 @@
 """Where trials come from: simulated, official files, MOABB, the user's own."""
 
 from spdtokens.datasets.base import Dataset, Recording, from_arrays
-from spdtokens.datasets.registry import list_datasets, load_dataset
+from spdtokens.datasets.registry import DATASETS, list_datasets, load_dataset
 from spdtokens.datasets.select import Selection, select
 
 __all__ = [
+    "DATASETS",
     "Dataset",
     "Recording",
     "Selection",

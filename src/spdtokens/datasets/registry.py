@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+#: Functions that make data sets, by the names of these; others are entered here.
+DATASETS: dict[str, Callable[..., Dataset]] = {**SIMULATED}
+
+
 @dataclass(frozen=True)
 class Listing:
     """A line of ``spdtokens datasets``."""
@@ -36,8 +40,7 @@ class Listing:
 def list_datasets() -> list[Listing]:
     """All data sets known by name, whether they are on this machine, and how to get them."""
     simulated = [
-        Listing(name, make().description, True, "made on demand")
-        for name, make in SIMULATED.items()
+        Listing(name, make().description, True, "made on demand") for name, make in DATASETS.items()
     ]
     official = [
         Listing(source.name, source.description, source.is_present(None), source.how_to_get)
@@ -83,7 +86,7 @@ def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
             "use spdtokens.datasets.from_arrays(X, y, sfreq=250), without sfreq for covariances."
         )
     name = str(name_or_path)
-    makers: dict[str, Callable[..., Dataset]] = {**SIMULATED}
+    makers = dict(DATASETS)
     makers |= {known: source.load for known, source in OFFICIAL.items()}
     if name.startswith("moabb:"):
         makers[name] = partial(load_moabb, name.removeprefix("moabb:"))

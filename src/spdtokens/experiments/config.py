@@ -53,8 +53,8 @@ from spdtokens.classifiers.nn.recipe import SEEDS, STABILITY_SEEDS, Recipe, reso
 from spdtokens.classifiers.nn.transformer import TransformerConfig
 from spdtokens.datasets import Selection
 from spdtokens.datasets.official import OFFICIAL
+from spdtokens.datasets.registry import DATASETS
 from spdtokens.datasets.select import PARADIGMS
-from spdtokens.datasets.simulated import SIMULATED
 from spdtokens.errors import StudyError, UserError
 from spdtokens.evaluation.alignment import ALIGNMENTS
 from spdtokens.evaluation.estimators import CLASS, build, can_classify
@@ -321,7 +321,7 @@ class _Dataset(_Table):
     @classmethod
     def _found(cls, name: str, info: ValidationInfo) -> str:
         """A known name as it is; a path from the file's folder, in full."""
-        known = (*SIMULATED, *OFFICIAL)
+        known = (*DATASETS, *OFFICIAL)
         if name in known or name.startswith("moabb:"):
             return name
         folder: Path = info.context["folder"]  # type: ignore[index]

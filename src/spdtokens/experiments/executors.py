@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from spdtokens._extras import how_to_install
+from spdtokens._plugins import load_plugins
 from spdtokens.classifiers.nn.engine import Listener
 from spdtokens.errors import StudyError, UserError
 from spdtokens.evaluation.execute import execute
@@ -103,6 +104,7 @@ def attempt_in_worker(batch: list[dict[str, object]]) -> Done:
     global _source
     with _turn:
         if _source is None:
+            load_plugins()
             _source = Source()
             torch.set_num_threads(1)
         done = attempt([RunSpec.of(values) for values in batch], _source)

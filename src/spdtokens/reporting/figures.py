@@ -597,13 +597,14 @@ def heat_map(
 
 
 #: In the order of a section.
-GROUPS: tuple[Callable[[Facts], Group | None], ...] = (
+#: Those of the report, in its order; others are entered here.
+GROUPS: list[Callable[[Facts], Group | None]] = [
     scores,
     differences,
     what_decides,
     training,
     confusions,
-)
+]
 
 
 def groups(facts: Facts) -> list[Group]:
