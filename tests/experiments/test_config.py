@@ -272,7 +272,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     (long(datasets="resample = 0"), "[[datasets]]", "resample 0."),
     (long(datasets="classes = ['left']"), "[[datasets]]", "classes ['left']."),
     (long(datasets="subjects = [1, '1']"), "[[datasets]]", "'1' twice."),
-    (long(methods="bands = [[30, 8]]"), "[[methods]]", "(30.0, 8.0):"),
+    (long(methods="bands = [[30, 8]]"), "[[methods]]", "(30.0, 8.0)"),
     (long(changes="n_heads = 3"), "[[methods]]", "n_heads=3 d_model=128:"),
     (long(changes="learning_rate = 0"), "[[methods]]", "learning_rate 0.0."),
     (long(methods="epochs = 3", changes="epochs = 4"), "[[methods]]", "epochs twice:"),

@@ -41,7 +41,7 @@ from spdtokens.reporting.decisions import (
     parameters_of,
 )
 from spdtokens.reporting.report import Report, make_report
-from tests.classifiers.explain.planted import CHANNEL, SFREQ, planted_trials
+from tests.classifiers.test_explain import CHANNEL, SFREQ, planted_trials
 from tests.golden.sets import IMAGERY
 from tests.reporting.helpers import made_facts, made_run, run_of
 

@@ -366,7 +366,7 @@ def test_many_trials_are_done_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     model = used_model(3)
     network = folded(model, np.float64)
     x, bias = some_tokens(7, 3), some_bias(7, 3)
-    monkeypatch.setattr("spdtokens.runtime.transformer._COLUMNS", 8)  # two trials of three tokens
+    monkeypatch.setattr("spdtokens.runtime.networks._COLUMNS", 8)  # two trials of three tokens
     found = network.scores(x.numpy(), bias.numpy())
     np.testing.assert_allclose(found, expected(model, x, bias), rtol=0, atol=1e-12)
     assert network.scores(x[:0].numpy()).shape == (0, CLASSES)
@@ -385,8 +385,8 @@ def test_a_deep_network_does_not_overflow() -> None:
     np.testing.assert_allclose(network.scores(x.numpy()), wanted, rtol=1e-3)
     # The guard is what does it.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("spdtokens.runtime.transformer._LARGE", np.inf)
-        patch.setattr("spdtokens.runtime.transformer._SMALL", -np.inf)
+        patch.setattr("spdtokens.runtime.networks._LARGE", np.inf)
+        patch.setattr("spdtokens.runtime.networks._SMALL", -np.inf)
         with pytest.raises(RuntimeWarning, match="overflow"):
             network.scores(x.numpy())
 
