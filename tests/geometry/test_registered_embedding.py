@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -17,8 +15,10 @@ from sklearn.pipeline import make_pipeline
 from torch import Tensor
 
 from spdtokens import TokenDiscriminantClassifier, TokenEmbedding, TokenTransformerClassifier
+from spdtokens.classifiers.methods import METHODS, get_method
+from spdtokens.datasets import load_dataset
 from spdtokens.datasets.cache import TokenCache
-from spdtokens.errors import DeployError
+from spdtokens.errors import DeployError, MethodError
 from spdtokens.geometry import EMBEDDINGS, Embedding, powm, vech
 from spdtokens.inference import as_decoder
 
@@ -46,9 +46,8 @@ class FourthRoot(Embedding):
 
 
 @pytest.fixture(autouse=True)
-def _registered() -> Iterator[None]:
-    with patch.dict(EMBEDDINGS, {FourthRoot.name: FourthRoot}):
-        yield
+def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EMBEDDINGS, FourthRoot.name, FourthRoot)
 
 
 def test_tokens_are_its_own() -> None:
@@ -86,3 +85,11 @@ def test_cache_knows_what_was_learnt(tmp_path: Path) -> None:
         for _ in range(2):
             np.testing.assert_array_equal(cache.transform(steps, C), steps.transform(C))
     assert len(cache.entries()) == 2
+
+
+def test_its_method_comes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spdtokens.classifiers.methods.METHODS", dict(METHODS))
+    method = get_method("token-fourth-root-multiband")
+    assert method.make(load_dataset("sim-mi"))["classifier"].embedding == "fourth_root"
+    with pytest.raises(MethodError, match="token-fifth-root"):
+        get_method("token-fifth-root")

@@ -16,7 +16,6 @@ from scipy.special import log_softmax
 from spdtokens._labels import as_groups
 from spdtokens.classifiers.base import EmbeddingSpec, TokenClassifier, as_decisions
 from spdtokens.errors import ModelError
-from spdtokens.geometry.embeddings import SUPERVISED
 from spdtokens.geometry.tokens import TokenEmbedding
 from spdtokens.preprocessing.covariance import folds_in_time
 from spdtokens.preprocessing.filterbank import Folds
@@ -141,6 +140,8 @@ class TokenDiscriminantClassifier(TokenClassifier):
         -------
         self
         """
+        from spdtokens.geometry.embeddings import SUPERVISED  # with torch, which takes a second
+
         C, codes = self._checked_for_fit(X, y)
         if sample_weight is not None:
             kept = np.flatnonzero(_shares(sample_weight, codes))

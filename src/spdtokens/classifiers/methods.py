@@ -298,9 +298,21 @@ def get_method(name: str) -> Method:
     MethodError
         Listing all names.
     """
+    if name not in METHODS and name.startswith("token-"):
+        _enter_new_embeddings()
     if name not in METHODS:
         raise MethodError(f"There is no method {name!r}. There are: {', '.join(METHODS)}.")
     return METHODS[name]
+
+
+def _enter_new_embeddings() -> None:
+    """Methods of embeddings that somebody entered in the registry."""
+    from spdtokens.geometry.embeddings import EMBEDDINGS as REGISTERED
+
+    for embedding in REGISTERED.keys() - {*EMBEDDINGS}:
+        for bands in (None, "paper3"):
+            method = _transformer(embedding, bands)
+            METHODS[method.name] = method
 
 
 # From the options of the first step (None for matrices) and the settings to estimators.
