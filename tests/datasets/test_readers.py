@@ -25,7 +25,7 @@ from spdtokens.inference.predicting import predict
 from tests.datasets import test_bci2a, test_bcicha, test_mamem, test_moabb
 from tests.datasets import test_recordings as own
 from tests.helpers.recordings import write_edf
-from tests.inference.made import made
+from tests.inference.helpers import made
 
 N = 12
 #: What a file may tell of each trial.

@@ -20,7 +20,7 @@ from spdtokens.runtime import DecoderError, load_model, model_bytes
 from spdtokens.runtime.model_file import _checksum, packed
 from tests.fuzz.mutations import FEW, PLACES, changes, examples, limited, spoil, spoilt_bytes
 from tests.fuzz.mutations import change as change_text
-from tests.inference.made import made
+from tests.inference.helpers import made
 
 MODELS = ("imagery", "causal", "windows", "averages", "transformer", "ensemble", "recentred")
 

@@ -25,7 +25,7 @@ from spdtokens import (
 from spdtokens.errors import DeployError
 from spdtokens.inference import as_decoder, load_pipeline, predict, save_model, write_onnx
 from spdtokens.runtime import DecoderError, load_model, model_bytes
-from tests.inference.made import KINDS, NAMES, SFREQ, TINY, made, trials
+from tests.inference.helpers import KINDS, NAMES, SFREQ, TINY, made, trials
 
 #: Made once by version 0.1; ``trials.npz`` has trials and what each model said of them. How:
 #: ``git log -- tests/inference/first_edition/make.py``.

@@ -22,7 +22,7 @@ from spdtokens.errors import DeployError
 from spdtokens.inference import as_decoder, export, onnx_model, write_device_folder, write_onnx
 from spdtokens.runtime import load_model, model_bytes
 from spdtokens.runtime.networks import file_digest, geometric_bias
-from tests.inference.made import KINDS, NAMES, TINY, made, trials
+from tests.inference.helpers import KINDS, NAMES, TINY, made, trials
 
 
 @pytest.fixture

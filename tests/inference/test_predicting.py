@@ -17,7 +17,7 @@ from spdtokens.errors import DeployError, UserError
 from spdtokens.inference import Decoder, predict, save_model
 from spdtokens.runtime import DecoderError, signals
 from tests.helpers.recordings import simulated, write_edf
-from tests.inference.made import NAMES, SAMPLES, SFREQ, trials
+from tests.inference.helpers import NAMES, SAMPLES, SFREQ, trials
 
 
 @pytest.fixture(scope="module")

@@ -30,7 +30,7 @@ from spdtokens.inference.live import Event, LiveDecoder
 from spdtokens.inference.lsl import ProbabilityOutlet, described_units, pick
 from spdtokens.inference.replay import Playable, Replay, open_playable
 from spdtokens.inference.streaming import Display, LiveRun, View, picture
-from tests.inference.made import NAMES, SFREQ, made, trials
+from tests.inference.helpers import NAMES, SFREQ, made, trials
 from tests.inference.standin import StandIn, noise
 
 lsl = pytest.importorskip("mne_lsl.lsl")

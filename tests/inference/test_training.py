@@ -19,7 +19,7 @@ from spdtokens.errors import DeployError
 from spdtokens.inference import load_model, predict
 from spdtokens.runtime import DecoderError
 from tests.helpers.recordings import simulated, write_edf
-from tests.inference.made import NAMES, SFREQ, trials
+from tests.inference.helpers import NAMES, SFREQ, trials
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 from spdtokens.geometry.alignment import running_references
 from spdtokens.runtime import DecoderError
 from spdtokens.runtime.tokens import inverse_root
-from tests.inference.made import made, trials
+from tests.inference.helpers import made, trials
 
 
 def test_a_session_is_seen_from_its_past() -> None:

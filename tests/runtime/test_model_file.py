@@ -20,7 +20,7 @@ from safetensors.numpy import load_file, save_file
 from spdtokens import runtime
 from spdtokens.runtime import DecoderError, load_model, model_bytes
 from spdtokens.runtime.model_file import packed, unpacked
-from tests.inference.made import KINDS, NAMES, made, trials
+from tests.inference.helpers import KINDS, NAMES, made, trials
 
 
 @pytest.fixture

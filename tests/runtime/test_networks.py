@@ -12,7 +12,7 @@ from onnx import numpy_helper
 
 from spdtokens.inference import write_onnx
 from spdtokens.runtime import DecoderError, load_model, model_bytes
-from tests.inference.made import made, trials
+from tests.inference.helpers import made, trials
 
 
 @pytest.fixture

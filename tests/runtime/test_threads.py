@@ -30,7 +30,7 @@ from spdtokens.preprocessing import filterbank
 from spdtokens.runtime import signals, threads
 from spdtokens.runtime.threads import one_thread, share_out, usable_threads
 from spdtokens.runtime.tokens import Tokens
-from tests.inference.made import made, trials
+from tests.inference.helpers import made, trials
 
 
 def counts(api: str = "") -> set[int]:

@@ -43,11 +43,19 @@ Codes = NDArray[np.int64]
 
 
 class TokenDiscriminantClassifier(TokenClassifier):
-    """Classify SPD matrices by a regularised linear discriminant of their tokens, in closed form.
+    r"""Classify SPD matrices by a regularised linear discriminant of their tokens, in closed form.
 
-    The classifier of the preset ``recommended``. Every token is divided by one number so that all
-    count alike; classes count alike, however rare; a temperature is fitted to held-out training
-    trials, so that the probabilities are calibrated.
+    The classifier of the preset ``recommended``. With the tokens :math:`t` of a trial, each divided
+    by one number so that all count alike, class means :math:`m_k`, and the covariance within
+    classes :math:`S` [1]_, the scores and probabilities are
+
+    .. math:: s_k = m_k^\top W t - \tfrac12 m_k^\top W m_k, \qquad
+              W = (S + D + \lambda \operatorname{tr}(S)\, I)^{-1}, \qquad
+              p = \operatorname{softmax}(\beta s)
+
+    where :math:`\lambda` is the ridge, :math:`D` the covariance of tokens under a drift of gains,
+    and :math:`\beta` the inverse temperature, fitted to held-out training trials [2]_ so that the
+    probabilities are calibrated. Classes count alike, however rare.
 
     Parameters
     ----------
@@ -78,6 +86,14 @@ class TokenDiscriminantClassifier(TokenClassifier):
     See Also
     --------
     make_decoder : Puts :class:`FilterBankCovariances` before it.
+    TokenTransformerClassifier : The paper's network on the same tokens.
+
+    References
+    ----------
+    .. [1] J. H. Friedman, "Regularized discriminant analysis", J. Am. Stat. Assoc. 84, 165-175,
+       1989. https://doi.org/10.1080/01621459.1989.10478752
+    .. [2] C. Guo, G. Pleiss, Y. Sun and K. Q. Weinberger, "On calibration of modern neural
+       networks", ICML 2017. https://doi.org/10.48550/arXiv.1706.04599
 
     Examples
     --------

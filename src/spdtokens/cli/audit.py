@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console, RenderableType
 
-from spdtokens.cli.app import AsJson, app, errors_told, print_json
+from spdtokens.cli.app import AsJson, app, print_json
 
 Folder = Annotated[
     Path | None,
@@ -44,8 +44,7 @@ def audit(
         title = "The paper's numbers, recomputed from each other"
         show(found, [findings_table(title, found["checks"])], as_json)
     else:
-        with errors_told():
-            found = audit_report(read_report(file), max_n)
+        found = audit_report(read_report(file), max_n)
         show(found, report_tables(found), as_json)
     if folder is not None:
         name = "audit.json" if file is None else "report.json"

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from spdtokens._files import output_file
 from spdtokens._tables import counted, table
-from spdtokens.cli.app import AsJson, Channels, Resample, app, errors_told, print_json
+from spdtokens.cli.app import AsJson, Channels, Resample, app, print_json
 from spdtokens.cli.evaluate import listed, numbers
 from spdtokens.errors import DeployError
 
@@ -85,35 +85,34 @@ def train(
 ) -> None:
     """Train a model on own recordings, after measuring honestly how well that works."""
     console = Console(stderr=as_json)
-    with errors_told():
-        frequencies = numbers(stimulus_hz or "", "--stimulus-hz: frequencies")
-        _check_outputs({".spdt": out, ".html": report})
-        # After the checks: they take seconds to import.
-        from spdtokens.classifiers.nn.recipe import TrainingBars
-        from spdtokens.evaluation.summary import summary_table
-        from spdtokens.inference import train as trained_on
+    frequencies = numbers(stimulus_hz or "", "--stimulus-hz: frequencies")
+    _check_outputs({".spdt": out, ".html": report})
+    # After the checks: they take seconds to import.
+    from spdtokens.classifiers.nn.recipe import TrainingBars
+    from spdtokens.evaluation.summary import summary_table
+    from spdtokens.inference import train as trained_on
 
-        with TrainingBars() as bars:
-            found = trained_on(
-                data if data.exists() else str(data),
-                paradigm=paradigm,
-                stimulus_hz=frequencies,
-                subjects=listed(subjects),
-                preset=preset,
-                recentre=recentre,
-                filtering=filtering,
-                bar=bars.add,
-                tell=lambda *given: console.print(_found_table(*given)),
-                events=events,
-                tmin=tmin,
-                tmax=tmax,
-                label_from=label_from,
-                channels=tuple(listed(channels)),
-                resample=resample,
-            )
-        found.save(out)
-        if report is not None:
-            found.report(report, shlex.join(["spdtokens", *sys.argv[1:]]))
+    with TrainingBars() as bars:
+        found = trained_on(
+            data if data.exists() else str(data),
+            paradigm=paradigm,
+            stimulus_hz=frequencies,
+            subjects=listed(subjects),
+            preset=preset,
+            recentre=recentre,
+            filtering=filtering,
+            bar=bars.add,
+            tell=lambda *given: console.print(_found_table(*given)),
+            events=events,
+            tmin=tmin,
+            tmax=tmax,
+            label_from=label_from,
+            channels=tuple(listed(channels)),
+            resample=resample,
+        )
+    found.save(out)
+    if report is not None:
+        found.report(report, shlex.join(["spdtokens", *sys.argv[1:]]))
     about = found.decoder.about
     if as_json:
         print_json({"model": str(out), "above_chance": found.above_chance, **about})
@@ -191,16 +190,15 @@ def predict(
     ] = None,
 ) -> None:
     """Write a table of decisions and class probabilities, a line a trial."""
-    with errors_told():
-        if out is not None:
-            output_file(out)
-        from spdtokens.inference import predict as predicted
+    if out is not None:
+        output_file(out)
+    from spdtokens.inference import predict as predicted
 
-        found = predicted(model, data, events=events, every=every, label_from=label_from, unit=unit)
-        if out is None:
-            typer.echo(found.as_csv(), nl=False)
-        else:
-            found.write(out)
+    found = predicted(model, data, events=events, every=every, label_from=label_from, unit=unit)
+    if out is None:
+        typer.echo(found.as_csv(), nl=False)
+    else:
+        found.write(out)
     for note in found.notes:
         typer.echo(note, err=True)
     typer.echo(found.summary(), err=True)
@@ -220,20 +218,19 @@ def export(
     ] = None,
 ) -> None:
     """Write a model's network as ONNX, or the model with a runtime for a small device, or both."""
-    with errors_told():
-        if onnx is None and runtime is None:
-            raise DeployError(
-                f"Say what to write: spdtokens export {model} MODEL.onnx or --runtime FOLDER."
-            )
-        _check_outputs({".onnx": onnx})
-        from spdtokens.inference.export import check_device_folder, write_device_folder, write_onnx
-        from spdtokens.runtime import load_model
+    if onnx is None and runtime is None:
+        raise DeployError(
+            f"Say what to write: spdtokens export {model} MODEL.onnx or --runtime FOLDER."
+        )
+    _check_outputs({".onnx": onnx})
+    from spdtokens.inference.export import check_device_folder, write_device_folder, write_onnx
+    from spdtokens.runtime import load_model
 
-        if runtime is not None:
-            check_device_folder(runtime)
-        decoder = load_model(model) if onnx is None else write_onnx(model, onnx)
-        if runtime is not None:
-            write_device_folder(runtime, decoder, model, onnx)
+    if runtime is not None:
+        check_device_folder(runtime)
+    decoder = load_model(model) if onnx is None else write_onnx(model, onnx)
+    if runtime is not None:
+        write_device_folder(runtime, decoder, model, onnx)
     if onnx is not None:
         typer.echo(f"Written: {onnx} ({onnx.stat().st_size / 1e6:.1f} MB)")
     if runtime is not None:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from spdtokens.cli.app import app, errors_told
+from spdtokens.cli.app import app
 
 
 @contextmanager
@@ -71,7 +71,7 @@ def stream(
     from spdtokens.inference.lsl import liblsl_muted
     from spdtokens.inference.streaming import Lines, LiveRun, View
 
-    with errors_told(), liblsl_muted() as errors:
+    with liblsl_muted() as errors:
         console = Console()
         display = View(console) if console.is_terminal else Lines(console, Console(file=errors))
         run = LiveRun(
@@ -117,7 +117,7 @@ def replay(
     from spdtokens.inference.lsl import liblsl_muted, need_lsl
     from spdtokens.inference.replay import Replay, open_playable
 
-    with errors_told(), liblsl_muted() as errors:
+    with liblsl_muted() as errors:
         need_lsl()
         playable = open_playable(source, subject, session)
         player = Replay(playable, name, speed=speed, chunk=chunk)

@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from spdtokens._tables import counted, table
-from spdtokens.cli.app import AsJson, app, errors_told, print_json
+from spdtokens.cli.app import AsJson, app, print_json
 
 if TYPE_CHECKING:
     from spdtokens.paper.reproduce import Extent
@@ -63,43 +63,42 @@ def reproduce(
     if list_ or not names:
         _print_list(as_json)
         return
-    with errors_told():
-        wanted = list(tables.NAMES) if names == ["all"] else list(dict.fromkeys(names))
-        if unknown := [name for name in wanted if name not in tables.NAMES]:
-            known = ", ".join(tables.NAMES)
-            raise StudyError(f"There is no {unknown[0]!r}. There are: all, {known}.")
-        folder = output_folder(out)
-        tables.check_folder(folder, wanted)
-        extent = Extent.quick(data.value) if quick else Extent(data.value)
-        experiments = [EXPERIMENTS[name] for name in wanted if name in EXPERIMENTS]
-        console = Console(stderr=True)
-        scores, written = [], []
-        if experiments:
-            console.print(f"Planning {counted(len(experiments), 'table')}")
-            reproduction = Reproduction(experiments, extent, any_code=any_code)
-            executor = Processes(workers) if workers else InProcess(reproduction.source)
-            with RunStore(folder / tables.STORE) as store:
-                try:
-                    with StudyBar("accuracy") as bar:
-                        progress = reproduction.run(store, executor, bar.tell, bar.listen)
-                except KeyboardInterrupt:
-                    typer.echo(f"Stopped. Runs are in {store.path}; the same command goes on.")
-                    raise typer.Exit(130) from None
-                scores = reproduction.tables(store)
-                for failure in progress.failures:
-                    typer.echo(f"Failed: {failure}", err=True)
-        for found in scores:
-            written += tables.write_tables([tables.wide_table(found)], found.to_dict(), folder)
-        measured = {
-            name: tables.measured_content(name, extent.command(name), **_measured(name, console))
-            for name in wanted
-            if name in tables.MEASURED
-        }
-        for content in measured.values():
-            written += tables.write_tables(tables.measured_tables(content), content, folder)
-        written += [_drawn(name, extent, folder, console) for name in wanted if name in FIGURES]
-        report = folder / "report.html"
-        write_paper_report(make_paper_report(folder), report)
+    wanted = list(tables.NAMES) if names == ["all"] else list(dict.fromkeys(names))
+    if unknown := [name for name in wanted if name not in tables.NAMES]:
+        known = ", ".join(tables.NAMES)
+        raise StudyError(f"There is no {unknown[0]!r}. There are: all, {known}.")
+    folder = output_folder(out)
+    tables.check_folder(folder, wanted)
+    extent = Extent.quick(data.value) if quick else Extent(data.value)
+    experiments = [EXPERIMENTS[name] for name in wanted if name in EXPERIMENTS]
+    console = Console(stderr=True)
+    scores, written = [], []
+    if experiments:
+        console.print(f"Planning {counted(len(experiments), 'table')}")
+        reproduction = Reproduction(experiments, extent, any_code=any_code)
+        executor = Processes(workers) if workers else InProcess(reproduction.source)
+        with RunStore(folder / tables.STORE) as store:
+            try:
+                with StudyBar("accuracy") as bar:
+                    progress = reproduction.run(store, executor, bar.tell, bar.listen)
+            except KeyboardInterrupt:
+                typer.echo(f"Stopped. Runs are in {store.path}; the same command goes on.")
+                raise typer.Exit(130) from None
+            scores = reproduction.tables(store)
+            for failure in progress.failures:
+                typer.echo(f"Failed: {failure}", err=True)
+    for found in scores:
+        written += tables.write_tables([tables.wide_table(found)], found.to_dict(), folder)
+    measured = {
+        name: tables.measured_content(name, extent.command(name), **_measured(name, console))
+        for name in wanted
+        if name in tables.MEASURED
+    }
+    for content in measured.values():
+        written += tables.write_tables(tables.measured_tables(content), content, folder)
+    written += [_drawn(name, extent, folder, console) for name in wanted if name in FIGURES]
+    report = folder / "report.html"
+    write_paper_report(make_paper_report(folder), report)
     if as_json:
         print_json({"tables": [found.to_dict() for found in scores], **measured})
         return

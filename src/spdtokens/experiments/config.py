@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from itertools import product
@@ -55,7 +56,7 @@ from spdtokens.datasets import Selection
 from spdtokens.datasets.official import OFFICIAL
 from spdtokens.datasets.registry import DATASETS
 from spdtokens.datasets.select import PARADIGMS
-from spdtokens.errors import StudyError, UserError
+from spdtokens.errors import MethodError, StudyError, UserError
 from spdtokens.evaluation.alignment import ALIGNMENTS
 from spdtokens.evaluation.estimators import CLASS, build, can_classify
 from spdtokens.evaluation.metrics import METRICS
@@ -213,6 +214,12 @@ def _one_of(known: Iterable[str], what: str) -> Any:
     return Annotated[_Text, AfterValidator(lambda value: _known(value, known, what))]
 
 
+def _method(name: str) -> str:
+    with suppress(MethodError):  # which does not suggest a name
+        return get_method(name).name
+    return _known(name, METHODS, "method")
+
+
 def _seeds(value: Any) -> tuple[int, ...]:
     if type(value) is int and 1 <= value <= len(STABILITY_SEEDS):
         return STABILITY_SEEDS[:value]
@@ -366,7 +373,7 @@ _Changes = create_model(
 
 
 class _Method(_Table):
-    name: _one_of(METHODS, "method")  # type: ignore[valid-type]
+    name: Annotated[_Text, AfterValidator(_method)]
     label: _Text = ""
     bands: _Bands = "auto"  # type: ignore[assignment]
     estimator: _one_of(("auto", *ESTIMATORS, *PROTOTYPES), "estimator") = "auto"  # type: ignore[valid-type]

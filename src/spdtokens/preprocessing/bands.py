@@ -124,7 +124,8 @@ def _pair(pair: Any) -> Band:
     except (TypeError, ValueError):
         low = high = -1.0
     if (low or 0.0) < 0 or (high is not None and not high > (low or 0.0)):
-        given = "-".join(pair) if all(isinstance(x, str) for x in pair) else pair
+        text = isinstance(pair, list) and all(isinstance(x, str) for x in pair)
+        given = "-".join(pair) if text else pair
         raise SignalError(f"A band is (low, high) in Hz with 0 <= low < high, got {given!r}.")
     return Band(low, high)
 
