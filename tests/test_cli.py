@@ -250,6 +250,10 @@ def test_old_options_are_taken_and_not_shown(words: list[str]) -> None:
     assert "--estimator" in note
     assert rest == new.stderr
     assert "--covariance" not in runner.invoke(app, ["evaluate", "--help"]).stdout
+    both = runner.invoke(app, ["evaluate", "--covariance", "oas", "--estimator", "lwf"])
+    assert both.exit_code == 2
+    assert "--covariance" in both.stderr
+    assert "--estimator" not in runner.invoke(app, ["tokenize", "--covariance", "oas"]).stderr
 
 
 @pytest.mark.parametrize(

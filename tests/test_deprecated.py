@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -110,11 +111,26 @@ def test_regularisation_that_is_gone_is_refused() -> None:
         SPDTokenClassifier(sfreq=100, regularisation="paper", unit_in_volts=1.0)
 
 
-def test_old_rooms_are_the_new_ones() -> None:
-    code = "import sys; from spdtokens.spd.embeddings import EMBEDDINGS as old; "
-    code += "from spdtokens.geometry.embeddings import EMBEDDINGS as new; assert old is new; "
-    code += "import spdtokens.study.store; import spdtokens.experiments.store as store; "
-    code += "assert sys.modules['spdtokens.study.store'] is store"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+def test_old_rooms_are_the_new_ones(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from spdtokens.spd.embeddings import EMBEDDINGS as old\n"
+        "from spdtokens.geometry.embeddings import EMBEDDINGS as new\n"
+        "from spdtokens.training import TrainingError\n"
+        "from spdtokens.training.methods import get_method\n"
+        "import spdtokens.errors, spdtokens.classifiers.methods as methods\n"
+        "assert old is new and get_method is methods.get_method\n"
+        "assert TrainingError is spdtokens.errors.ModelError\n"
+        "for gone in ('spdtokens.spd.karcher', 'spdtokens.training.Preset'):\n"
+        "    try:\n"
+        "        room, _, name = gone.rpartition('.')\n"
+        "        exec(f'from {room} import {name}')\n"
+        "    except ImportError as error:\n"
+        "        assert gone in str(error) and 'migration' in str(error), error\n"
+        "    else:\n"
+        "        raise AssertionError(gone)\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("FutureWarning: spdtokens.spd ") == 1
+    assert "script.py:1: FutureWarning" in done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Sequence
 from importlib import import_module
@@ -29,8 +28,15 @@ ROOMS = {
     "study": "experiments",
     "training": "classifiers.nn",
 }
-#: Options of the command line, and keys of methods in study files.
-OPTIONS = {"--covariance": "--estimator"}
+#: Modules within them that went elsewhere, and errors that have another name.
+MODULES = {"training.methods": "classifiers.methods", "models.classical": "classifiers.classical"}
+ERRORS = {
+    "EstimatorError": "MethodError",
+    "ExplainError": "ReportError",
+    "TrainingError": "ModelError",
+}
+#: Options of commands, and keys of methods in study files.
+OPTIONS = {("evaluate", "--covariance"): "--estimator"}
 KEYS = {"covariance": "estimator"}
 
 
@@ -46,11 +52,26 @@ class OldRooms:
         """As usual."""
 
     def exec_module(self, module: ModuleType) -> None:
-        _, room, *rest = module.__name__.split(".")
-        new = ".".join(("spdtokens", ROOMS[room], *rest))
-        # The import system takes what is here afterwards.
-        sys.modules[module.__name__] = import_module(new)
-        _warn(module.__name__, new, stacklevel=7)
+        old = module.__name__.removeprefix("spdtokens.")
+        room, _, rest = old.partition(".")
+        new = "spdtokens." + (MODULES.get(old) or ".".join(filter(None, (ROOMS[room], rest))))
+        try:
+            now = import_module(new)
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                f"spdtokens.{old} is gone: see docs/migration.md.", name=module.__name__
+            ) from error
+
+        def look_up(name: str) -> Any:
+            if name.startswith("__"):
+                raise AttributeError(name)
+            for home in (now, import_module("spdtokens.errors"), import_module("spdtokens")):
+                if hasattr(home, ERRORS.get(name, name)):
+                    return getattr(home, ERRORS.get(name, name))
+            raise ImportError(f"spdtokens.{old}.{name} is gone: see docs/migration.md.")
+
+        vars(module).update(__getattr__=look_up, __path__=[])
+        _warn(module.__name__, new)
 
 
 def _warn(old: str, new: str, stacklevel: int = 3) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal
 
 from spdtokens._extras import how_to_install, is_installed
@@ -301,7 +302,9 @@ def get_method(name: str) -> Method:
     if name not in METHODS and name.startswith("token-"):
         _enter_new_embeddings()
     if name not in METHODS:
-        raise MethodError(f"There is no method {name!r}. There are: {', '.join(METHODS)}.")
+        near = get_close_matches(name, METHODS, 1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        raise MethodError(f"There is no method {name!r}. {hint}There are: {', '.join(METHODS)}.")
     return METHODS[name]
 
 
@@ -502,8 +505,9 @@ def methods_table(rows: list[dict[str, Any]], width: int) -> Table:
     caption = "Parameters at the shapes of the paper's data sets; - where there is no fixed number."
     for row in rows:
         if row["extra"]:
-            state = "which is installed" if row["installed"] else how_to_install(row["extra"])
-            caption += f" {row['name']} comes with the extra {row['extra']}: {state}."
+            how = f"not installed: {how_to_install(row['extra'])}"
+            state = "installed" if row["installed"] else how
+            caption += f" {row['name']} comes with the extra {row['extra']}, which is {state}."
     columns = ["name", "input", *(f">{name}" for name in SHAPES)]
     if width >= WIDE:
         columns.append("reference~")

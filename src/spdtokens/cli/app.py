@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,22 +30,30 @@ def errors_told() -> Iterator[None]:
         raise typer.Exit(1) from error
 
 
+def _one_line(message: Warning | str, *where: Any) -> None:  # noqa: ARG001
+    """A warning without the line of code that gave it."""
+    typer.echo(f"Warning: {message}", err=True)
+
+
 class Commands(TyperGroup):
     """All commands: they know old options and plugins, and tell errors in a line."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Give old options their new names, for whichever command they are meant."""
+        """Give old options their new names."""
         words = []
         for word in args:
             name, sign, value = word.partition("=")
-            new = OPTIONS.get(name, name)
+            new = OPTIONS.get((args[0], name), name)
             if new != name:
+                if any(other.partition("=")[0] == new for other in args):
+                    raise typer.BadParameter(f"{name} is the old name of {new}: give one of them.")
                 typer.echo(f"{name} is deprecated and goes in {UNTIL}: use {new}.", err=True)
             words.append(new + sign + value)
         return super().parse_args(ctx, words)
 
     def invoke(self, ctx: Any) -> Any:
-        with errors_told():
+        with errors_told(), warnings.catch_warnings():
+            warnings.showwarning = _one_line  # type: ignore[assignment]
             load_plugins()
             return super().invoke(ctx)
 

@@ -209,7 +209,8 @@ def export(
     _tell_mixed(found)
     write = to_csv if out.suffix == ".csv" else to_parquet
     write(found, out, predictions=rows is Kind.TRIALS)
-    typer.echo(f"{counted(len(found), 'run')} written to {out}.")
+    what = "Trials of " if rows is Kind.TRIALS else ""
+    typer.echo(f"{what}{counted(len(found), 'run')} written to {out}.")
 
 
 @study.command()

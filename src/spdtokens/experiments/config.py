@@ -391,7 +391,10 @@ class _Method(_Table):
     @classmethod
     def _renamed(cls, values: dict[str, Any]) -> dict[str, Any]:
         for old in set(values) & set(_deprecated.KEYS):
-            _deprecated._warn(f"{old} of a method", _deprecated.KEYS[old])
+            new = _deprecated.KEYS[old]
+            if new in values:
+                raise ValueError(f"{old} is the old name of {new}: give one of them.")
+            _deprecated._warn(f"{old} of a method", new)
         return {_deprecated.KEYS.get(key, key): value for key, value in values.items()}
 
     @model_validator(mode="after")
