@@ -166,6 +166,7 @@ class LivePeer:
     """
 
     recentring = None
+    unit_in_volts = None
     about: Mapping[str, Any] = {}
 
     def __init__(self, dataset: Dataset, recording: Recording) -> None:
