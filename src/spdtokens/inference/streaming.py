@@ -336,7 +336,7 @@ class LiveRun(AbstractContextManager["LiveRun"]):
                 text = f"the stream came back changed and cannot be used: {error}"
                 self._connection("refused", text)
             except StreamLostError:
-                pass
+                continue  # gone before it could be opened: look at the others, then again
             else:
                 self.reconnections += 1
                 return
