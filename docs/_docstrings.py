@@ -1,0 +1,84 @@
+"""Validate the docstrings of everything that the API reference lists, with numpydoc's checks.
+
+``python docs/_docstrings.py [ROOM]`` prints one line per finding and exits with 1 if there is any.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from numpydoc.validate import validate
+
+API = Path(__file__).parent / "api"
+#: An extended summary where one line says it all; where the first line begins; descriptions in See Also.
+LEFT_OUT = {"ES01", "GL01", "SA04"}
+#: Examples and See Also are asked of classes and functions; a class shows its methods.
+OF_WHOLE_OBJECTS = {"EX01", "SA01"}
+
+
+def public_names() -> Iterator[str]:
+    """Full names of all entries of the API reference."""
+    for page in sorted(API.glob("*.rst")):
+        module = ""
+        inside = False
+        for line in page.read_text().splitlines():
+            if found := re.match(r"\.\. currentmodule:: (\S+)", line):
+                module = found[1]
+            elif line.startswith(".. autosummary::"):
+                inside = True
+            elif line and not line.startswith(" "):
+                inside = False
+            elif inside and line.strip() and not line.strip().startswith(":"):
+                yield f"{module}.{line.strip()}"
+
+
+def find(name: str) -> Any:
+    """The object of a full name."""
+    home, *parts = name.split(".")
+    found: Any = import_module(home)
+    for part in parts:
+        if not hasattr(found, part):
+            import_module(f"{found.__name__}.{part}")
+        found = getattr(found, part)
+    return found
+
+
+def findings(name: str) -> Iterator[str]:
+    """What numpydoc finds wrong with an object, and with the public methods a class defines."""
+    value = find(name)
+    # numpydoc imports by dotted path: that of the definition.
+    home = f"{value.__module__}.{value.__qualname__}"
+    for code, text in validate(home)["errors"]:
+        if code not in LEFT_OUT:
+            yield f"{name}: {code} {text}"
+    if inspect.isclass(value):
+        for key, member in vars(value).items():
+            if key.startswith("_") or not (
+                inspect.isfunction(member) or isinstance(member, classmethod | staticmethod)
+            ):
+                continue
+            for code, text in validate(f"{home}.{key}")["errors"]:
+                if code not in LEFT_OUT | OF_WHOLE_OBJECTS:
+                    yield f"{name}.{key}: {code} {text}"
+
+
+def main(part: str = "spdtokens") -> int:
+    """Print all findings of names that contain ``part``."""
+    found = [
+        line
+        for name in dict.fromkeys(public_names())
+        if part in find(name).__module__
+        for line in findings(name)
+    ]
+    print("\n".join(found), f"\n{len(found)} findings", sep="" if found else "")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
