@@ -12,8 +12,10 @@ INSTALLED_DEV := $(VENV)/.installed-dev
 # (with pyenv: PYENV_VERSION=3.12:3.13 make test-pythons).
 PYTHONS ?= python3.12 python3.13
 TESTS ?=
+# Results to compute again: make results RUNS='bci2a p300'; all by default.
+RUNS ?=
 
-.PHONY: help install demo theory test test-slow test-pythons test-wheel coverage lint format docs bench clean
+.PHONY: help install demo theory test test-slow test-pythons test-wheel coverage lint format results docs bench clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | sort
@@ -41,10 +43,13 @@ demo: $(INSTALLED) ## decode simulated motor imagery, trained on one session, te
 theory: $(INSTALLED) ## check the paper's theory numerically and draw it
 	$(BIN)/spdtokens theory --out $(OUT)
 
-lint: $(INSTALLED_DEV) ## style and types
+lint: $(INSTALLED_DEV) ## style, types, docstrings, spelling and prose
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/codespell src docs examples studies README.md CHANGELOG.md CONTRIBUTING.md
+	$(BIN)/python docs/_prose.py
+	$(BIN)/python docs/_docstrings.py
 
 format: $(INSTALLED_DEV) ## let ruff rewrite what it can
 	$(BIN)/ruff check --fix .
@@ -72,6 +77,10 @@ coverage: $(INSTALLED_DEV) ## which lines and branches the tests run; build/cove
 	COVERAGE_FILE=build/coverage/data $(BIN)/coverage combine --quiet build/coverage
 	COVERAGE_FILE=build/coverage/data $(BIN)/coverage html --quiet --directory build/coverage
 	COVERAGE_FILE=build/coverage/data $(BIN)/coverage report --skip-covered
+
+results: $(INSTALLED_DEV) ## compute the numbers of README and docs and write them there; make results RUNS=bci2a
+	$(BIN)/python docs/_results.py run $(RUNS)
+	$(BIN)/python docs/_results.py write
 
 docs: $(INSTALLED_DEV) ## the documentation site, build/docs/index.html; any warning fails it
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs

@@ -16,7 +16,7 @@ from typing import Any
 from numpydoc.validate import validate
 
 API = Path(__file__).parent / "api"
-#: An extended summary where one line says it all; where the first line begins; descriptions in See Also.
+#: Extended summaries, where the first line begins, and descriptions in See Also.
 LEFT_OUT = {"ES01", "GL01", "SA04"}
 #: Examples and See Also are asked of classes and functions; a class shows its methods.
 OF_WHOLE_OBJECTS = {"EX01", "SA01"}
@@ -76,7 +76,7 @@ def main(part: str = "spdtokens") -> int:
         if part in find(name).__module__
         for line in findings(name)
     ]
-    print("\n".join(found), f"\n{len(found)} findings", sep="" if found else "")
+    print("\n".join([*found, f"{len(found)} findings"]))
     return bool(found)
 
 

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 # Before NumPy and torch are loaded: a build should leave the other cores to others.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -19,6 +20,8 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 from _cli_page import write_cli_page  # noqa: E402
+from docutils import nodes  # noqa: E402
+from latex2mathml.converter import convert  # noqa: E402
 from pygments.lexers.special import TextLexer  # noqa: E402
 from sphinx.application import Sphinx  # noqa: E402
 
@@ -34,7 +37,6 @@ extensions = [
     "numpydoc",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
-    "sphinx.ext.mathjax",
     "sphinx_copybutton",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
@@ -71,6 +73,7 @@ sphinx_gallery_conf = {
     "capture_repr": (),  # what is printed is shown, not what the last line happens to return
 }
 
+html_math_renderer = "mathml"  # browsers render MathML without a script, and so without a network
 html_theme = "pydata_sphinx_theme"
 html_title = f"spdtokens {version}"
 html_static_path = ["_static"]
@@ -117,8 +120,21 @@ def skip_plumbing(
     return True if added else skip or None
 
 
+def inline_math(translator: Any, node: nodes.math) -> None:
+    """Write a formula within a line as MathML."""
+    translator.body.append(convert(node.astext()))
+    raise nodes.SkipNode
+
+
+def block_math(translator: Any, node: nodes.math_block) -> None:
+    """Write a formula on a line of its own as MathML."""
+    translator.body.append(convert(node.astext(), display="block"))
+    raise nodes.SkipNode
+
+
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
+    app.add_html_math_renderer("mathml", (inline_math, None), (block_math, None))
     app.add_lexer("csv", TextLexer)  # GitHub knows it, Pygments does not
     app.connect("builder-inited", lambda _: write_cli_page(HERE / "api" / "generated" / "cli.md"))
     app.connect("source-read", lead_inside)
