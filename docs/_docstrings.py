@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from numpydoc.docscrape import NumpyDocString
 from numpydoc.validate import validate
 
 API = Path(__file__).parent / "api"
@@ -50,22 +51,40 @@ def find(name: str) -> Any:
 
 
 def findings(name: str) -> Iterator[str]:
-    """What numpydoc finds wrong with an object, and with the public methods a class defines."""
+    """What is wrong with the docstring of an object, and of the public methods a class defines."""
     value = find(name)
     # numpydoc imports by dotted path: that of the definition.
     home = f"{value.__module__}.{value.__qualname__}"
-    for code, text in validate(home)["errors"]:
-        if code not in LEFT_OUT:
-            yield f"{name}: {code} {text}"
+    parts = {name: (home, value, LEFT_OUT)}
     if inspect.isclass(value):
         for key, member in vars(value).items():
-            if key.startswith("_") or not (
+            if not key.startswith("_") and (
                 inspect.isfunction(member) or isinstance(member, classmethod | staticmethod)
             ):
-                continue
-            for code, text in validate(f"{home}.{key}")["errors"]:
-                if code not in LEFT_OUT | OF_WHOLE_OBJECTS:
-                    yield f"{name}.{key}: {code} {text}"
+                found = (f"{home}.{key}", getattr(value, key), LEFT_OUT | OF_WHOLE_OBJECTS)
+                parts[f"{name}.{key}"] = found
+    for title, (path, part, left_out) in parts.items():
+        for code, text in validate(path)["errors"]:
+            if code not in left_out:
+                yield f"{title}: {code} {text}"
+        yield from (f"{title}: {text}" for text in own_findings(part))
+
+
+def own_findings(value: Any) -> Iterator[str]:
+    """Optional parameters without their default, and references without a DOI or an address."""
+    text = NumpyDocString(inspect.getdoc(value) or "")
+    optional = {
+        parameter.name
+        for parameter in inspect.signature(value).parameters.values()
+        if parameter.default is not parameter.empty
+    }
+    for parameter in text["Parameters"]:
+        names = set(parameter.name.replace(",", " ").split())
+        if names & optional and not re.search("default|optional", parameter.type):
+            yield f"parameter {parameter.name} has no default in its type"
+    for entry in re.split(r"\n(?=\.\. \[)", "\n".join(text["References"])):
+        if entry.strip() and not re.search(r"doi|10\.\d{4}/|https?://|arXiv", entry):
+            yield f"reference without a DOI: {entry.strip()[:60]}"
 
 
 def main(part: str = "spdtokens") -> int:
