@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spdtokens.errors import PaperError
 
@@ -33,9 +33,6 @@ COLUMNS = ("value", "n", "seeds", "group", "label")
 # Arithmetic is exact, so it would take long with a million digits.
 _ACCURACY = re.compile(r"(\d{0,12}\.?\d{1,12}) *(%?)")
 _WHOLE = re.compile(r"0{0,9}[1-9]\d{0,15}")
-#: How a value halfway between two printable ones was rounded. ``any``: up or down, since programs
-#: differ and binary fractions hide which side a value was on. ``cut``: digits were cut off.
-Rounding = Literal["any", "half-up", "half-even", "cut"]
 
 
 @dataclass(frozen=True)
@@ -58,12 +55,6 @@ class Reported:
     whole: int = 100
     label: str = ""
 
-    def __post_init__(self) -> None:
-        if self.seeds < 1 or self.seeds != int(self.seeds):
-            raise PaperError(f"seeds is a whole number of at least 1, not {self.seeds}.")
-        if not self.value.is_finite() or not 0 <= self.value <= self.whole:
-            raise PaperError(f"{self.value} is not between 0 and {self.whole}.")
-
     @property
     def steps(self) -> int:
         """How many printable values lie between 0 and a perfect score."""
@@ -75,48 +66,41 @@ class Reported:
         exponent = self.value.as_tuple().exponent
         return max(0, -int(exponent))
 
-    def fits(self, n: int, rounding: Rounding = "any") -> bool:
-        """Whether ``n`` trials can give this value.
+    def fits(self, n: int, *, cut: bool = False) -> bool:
+        """Whether ``n`` trials per seed can give this value; see :meth:`counts`."""
+        return bool(self.counts(n, cut=cut))
+
+    def counts(self, n: int, *, cut: bool = False) -> range:
+        """Numbers of right answers, summed over seeds, that are printed as this value.
 
         Parameters
         ----------
         n : int
-            Trials of a seed.
-        rounding : {'any', 'half-up', 'half-even', 'cut'}
+            Trials per seed.
+        cut : bool
+            Whether further digits were cut off. Otherwise a value halfway between two printable
+            ones may have been rounded up or down: programs differ.
         """
-        return bool(self.counts(n, rounding))
-
-    def counts(self, n: int, rounding: Rounding = "any") -> range:
-        """Numbers of right answers, summed over seeds, that are printed as this value."""
-        if n < 1:
-            raise PaperError(f"A number of trials is at least 1, not {n}.")
         total = n * self.seeds
         printed = int(self.value.scaleb(self.decimals))
         # k fits if k * steps / total lies within half a step of what is printed; doubled, so that
-        # all is whole: |2 k steps - 2 printed total| <= total. Cut off, it lies up to a step above.
+        # all is whole: |2 k steps - 2 printed total| <= total. Cut off, it is below the next.
         step, base = 2 * self.steps, 2 * printed * total
-        low, high = (base, base + 2 * total) if rounding == "cut" else (base - total, base + total)
-        even = printed % 2 == 0
-        keeps_low = rounding != "half-even" or even
-        keeps_high = rounding == "any" or (rounding == "half-even" and even)
-        first = -(-low // step) if keeps_low else low // step + 1
-        last = high // step if keeps_high else -(-high // step) - 1
-        return range(max(first, 0), max(min(last, total) + 1, first, 0))
+        low, high = (base, base + 2 * total - 1) if cut else (base - total, base + total)
+        return range(max(-(-low // step), 0), min(high // step, total) + 1)
 
 
-def share_that_fits(values: Sequence[Reported], n: int, rounding: Rounding = "any") -> float:
-    """Share of values that ``n`` trials can give."""
-    return sum(value.fits(n, rounding) for value in values) / len(values)
+def number_that_fit(values: Iterable[Reported], n: int) -> int:
+    """Count the values that ``n`` trials can give."""
+    return sum(value.fits(n) for value in values)
 
 
-def sizes_that_fit(
-    values: Sequence[Reported], max_n: int = 400, rounding: Rounding = "any"
-) -> list[int]:
+def sizes_that_fit(values: Sequence[Reported], max_n: int = 400) -> list[int]:
     """Numbers of trials up to ``max_n`` that can give every one of the values.
 
     A multiple of a size that fits, fits too.
     """
-    return [n for n in range(1, max_n + 1) if all(value.fits(n, rounding) for value in values)]
+    return [n for n in range(1, max_n + 1) if all(value.fits(n) for value in values)]
 
 
 def chance_to_fit(values: Iterable[Reported], n: int) -> float:
@@ -170,33 +154,33 @@ def read_report(path: Path) -> list[Row]:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise PaperError(f"{path} cannot be read as a CSV file in UTF-8: {error}.") from error
-    lines = {i: line for i, line in enumerate(text.splitlines(), 1) if line.strip()}
+    first = text.strip().split("\n", 1)[0]
+    separator = ";" if first.count(";") > first.count(",") else ","
+    reader = csv.reader(text.splitlines(), delimiter=separator)
+    try:
+        lines = [(reader.line_num, [cell.strip() for cell in cells]) for cells in reader]
+    except csv.Error as error:
+        raise PaperError(
+            f"{path}, line {reader.line_num} cannot be read as CSV: {error}."
+        ) from error
+    lines = [(number, cells) for number, cells in lines if any(cells)]
     if len(lines) < 2:
         raise PaperError(f"{path} must have a header, such as value,n,seeds,label, and values.")
-    first = next(iter(lines.values()))
-    separator = ";" if first.count(";") > first.count(",") else ","
-    header: list[str] = []
-    entries: dict[int, dict[str, str]] = {}
-    for number, line in lines.items():
-        try:
-            cells = [cell.strip() for cell in next(csv.reader([line], delimiter=separator))]
-        except csv.Error as error:
-            raise PaperError(f"{path}, line {number} cannot be read as CSV: {error}.") from error
-        if not header:
-            header = [name.lower() for name in cells]
-            if "value" not in header or not set(header) <= set(COLUMNS):
-                raise PaperError(
-                    f"{path}, line {number}: columns must be value and any of "
-                    f"{', '.join(COLUMNS[1:])}, got {', '.join(header)}."
-                )
-        elif len(cells) != len(header) or len(set(header)) < len(header):
+    (top, names), *others = lines
+    header = [name.lower() for name in names]
+    if "value" not in header or not set(header) <= set(COLUMNS):
+        raise PaperError(
+            f"{path}, line {top}: columns must be value and any of {', '.join(COLUMNS[1:])}, got "
+            f"{', '.join(header)}."
+        )
+    for number, cells in others:
+        if len(cells) != len(header) or len(set(header)) < len(header):
             raise PaperError(
                 f"{path}, line {number}: {len(cells)} entries for the columns {', '.join(header)}. "
                 "Name each column once, quote labels that contain a separator, and write decimals "
                 "with a point."
             )
-        else:
-            entries[number] = dict(zip(header, cells, strict=True))
+    entries = {number: dict(zip(header, cells, strict=True)) for number, cells in others}
     percent = any("%" in entry["value"] for entry in entries.values()) or any(
         float(found[1]) > 1
         for entry in entries.values()
@@ -231,7 +215,7 @@ def _row(where: str, number: int, entry: dict[str, str], whole: int) -> Row:
     return Row(number, group, n, Reported(value, int(entry.get("seeds") or 1), whole, label))
 
 
-def audit_report(rows: list[Row], max_n: int = 400, rounding: Rounding = "any") -> dict[str, Any]:
+def audit_report(rows: list[Row], max_n: int = 400) -> dict[str, Any]:
     """Find values that are impossible for their n, and every n that explains a group of values.
 
     Parameters
@@ -239,7 +223,6 @@ def audit_report(rows: list[Row], max_n: int = 400, rounding: Rounding = "any") 
     rows : list of Row
     max_n : int
         Largest number of trials to try.
-    rounding : {'any', 'half-up', 'half-even', 'cut'}
 
     Returns
     -------
@@ -255,7 +238,7 @@ def audit_report(rows: list[Row], max_n: int = 400, rounding: Rounding = "any") 
             "value": str(row.reported.value),
             "seeds": row.reported.seeds,
             "n": row.n,
-            "possible": None if row.n is None else row.reported.fits(row.n, rounding),
+            "possible": None if row.n is None else row.reported.fits(row.n),
             "informative": row.n is None or row.n * row.reported.seeds < row.reported.steps,
         }
         for row in rows
@@ -264,7 +247,7 @@ def audit_report(rows: list[Row], max_n: int = 400, rounding: Rounding = "any") 
     for name in dict.fromkeys(row.group for row in rows):
         members = [row for row in rows if row.group == name]
         reported = [row.reported for row in members]
-        sizes = sizes_that_fit(reported, max_n, rounding)
+        sizes = sizes_that_fit(reported, max_n)
         groups.append(
             {
                 "group": name,
@@ -277,7 +260,7 @@ def audit_report(rows: list[Row], max_n: int = 400, rounding: Rounding = "any") 
                 "all_fit_from": max(-(-r.steps // r.seeds) for r in reported),
             }
         )
-    return {"values": values, "groups": groups, "max_n": max_n, "rounding": rounding}
+    return {"values": values, "groups": groups, "max_n": max_n, "rounding": "any"}
 
 
 def report_tables(result: dict[str, Any]) -> list[Table]:
