@@ -33,8 +33,9 @@ from spdtokens.paper.audit.accuracies import (
 from spdtokens.paper.audit.check import half_step, rounds_to
 from spdtokens.paper.audit.granularity import Reported
 from spdtokens.paper.audit.statements import FORMULAS, Shape, idle_parameters
+from spdtokens.paper.findings import Outcome
 from spdtokens.paper.tables import TABLES, Cell, paper_table
-from spdtokens.paper.theory.claim import Claim, Finding
+from spdtokens.paper.theory.claim import Claim
 
 BY_ID = {check.id: check for check in CHECKS}
 # What a check says of the paper; a place, what is printed there instead, and the verdict then.
@@ -93,12 +94,12 @@ def test_places_are_labels_of_the_paper() -> None:
 def test_formulas_take_the_verdict_of_the_theory_bench(
     name: str, finding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outcome = Finding(finding, "measured", {"x": 1})  # type: ignore[arg-type]
-    texts = ("there", "it is so", "trying", "the smallest", "the truth")
-    stub = Claim(name, *texts, lambda _: outcome)
+    texts = ("there", "it is so", "trying", "measured {x}", "the smallest", "the truth")
+    stub = Claim(name, *texts, lambda _: Outcome(finding, {"x": 1}))
     monkeypatch.setattr(theory, "CLAIMS", [stub])
     found = BY_ID[name].run()
     assert (found["verdict"] == "holds") == (finding == "holds")
+    assert "measured 1" in found["arithmetic"]
     assert ("the truth" in found["arithmetic"]) == (finding != "holds")
     agrees(found)
 

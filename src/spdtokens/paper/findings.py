@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +26,43 @@ COLOURS = {
     "is something else": "yellow",
     "undecided": "dim",
 }
+
+
+class Outcome:
+    """What a test found.
+
+    Parameters
+    ----------
+    verdict : str
+        Decided by the numbers.
+    numbers : dict
+        Measured or computed, for machines.
+    **words
+        Further values that the test's docstring names in braces.
+    """
+
+    def __init__(self, verdict: str, numbers: dict[str, Any], **words: object) -> None:
+        self.verdict, self.numbers, self._words = verdict, numbers, words
+
+    def fill(self, text: str) -> str:
+        """Put numbers and words into a paragraph of the test's docstring."""
+        return text.format_map({**self.numbers, **self._words})
+
+
+def docstring_parts(test: Callable[..., Outcome]) -> tuple[str, dict[str, str]]:
+    """Return the first paragraph of a docstring, and the others by the words before the colon."""
+    first, *others = (" ".join(part.split()) for part in (test.__doc__ or "").split("\n\n"))
+    return first, dict(part.split(": ", 1) for part in others)
+
+
+def told(form: str, rows: Mapping[Any, Any], between: str = ", ") -> str:
+    """Rows in words: ``{0}`` is the key, ``{1}`` and so on are the values.
+
+    >>> told("{0} {2:.1f}", {"a": (1, 2.0), "b": (3, 4.0)})
+    'a 2.0, b 4.0'
+    """
+    values = {k: row if isinstance(row, tuple) else (row,) for k, row in rows.items()}
+    return between.join(form.format(key, *row) for key, row in values.items())
 
 
 def tally(findings: Iterable[Finding], form: str = "{n} {verdict}") -> str:

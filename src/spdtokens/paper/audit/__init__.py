@@ -16,7 +16,8 @@ import numpy as np
 from spdtokens.paper.audit import accuracies, statements  # isort: skip
 from spdtokens.paper.audit.accuracies import MAX_N, subject_values
 from spdtokens.paper.audit.check import CHECKS, SPLITS, VERDICTS, Check, Paper, Verdict
-from spdtokens.paper.audit.granularity import share_that_fits
+from spdtokens.paper.audit.granularity import number_that_fit
+from spdtokens.paper.theory.claim import BLUE, GREY, ORANGE
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,8 +33,6 @@ __all__ = [
     "granularity_figure",
     "statements",
 ]
-# Okabe and Ito's colours, distinct for colour-blind readers.
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
 
 
 def audit_paper(paper: Paper | None = None) -> Iterator[dict[str, Any]]:
@@ -66,7 +65,7 @@ def granularity_figure(paper: Paper | None = None, max_n: int = MAX_N) -> Figure
     for axes, split in zip(panels, SPLITS, strict=True):
         groups = subject_values(paper or Paper(), split)
         values = [value for group in groups.values() for value in group]
-        shares = np.array([share_that_fits(values, int(n)) for n in sizes])
+        shares = np.array([number_that_fit(values, int(n)) / len(values) for n in sizes])
         axes.vlines(sizes, 0, shares, color=GREY, lw=0.8)
         test = [n for n in split.test if n <= max_n]
         for n in test:

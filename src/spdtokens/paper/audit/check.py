@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
+from spdtokens.paper.findings import Outcome, docstring_parts, told
 from spdtokens.paper.tables import Cell, PaperTable, paper_table
 
 #: ``holds``: what is printed satisfies it. ``does not hold``: it does not. ``cannot be both``: two
@@ -103,27 +105,6 @@ class Paper:
         return Paper(self._changes | {table: self.table(table).changed(row, column, text)})
 
 
-class Outcome(NamedTuple):
-    """What came of a check.
-
-    Attributes
-    ----------
-    verdict : Verdict
-        Decided by the arithmetic.
-    printed : str
-        What the paper prints.
-    arithmetic : str
-        What follows from it.
-    numbers : dict
-        The same for machines.
-    """
-
-    verdict: Verdict
-    printed: str
-    arithmetic: str
-    numbers: dict[str, Any]
-
-
 @dataclass(frozen=True)
 class Check:
     """Something printed that can be recomputed.
@@ -135,6 +116,8 @@ class Check:
         LaTeX labels of the places.
     required : str
         What should be true of it, in a sentence.
+    printed, arithmetic : str
+        What the paper prints and what follows from it, with values of the outcome in braces.
     test : callable
         From the paper to an outcome; reads its tables anew each time.
     """
@@ -142,6 +125,8 @@ class Check:
     id: str
     where: str
     required: str
+    printed: str
+    arithmetic: str
     test: Callable[[Paper], Outcome]
 
     def run(self, paper: Paper | None = None) -> dict[str, Any]:
@@ -158,16 +143,16 @@ class Check:
             With the keys ``id``, ``where``, ``printed``, ``expected``, ``arithmetic``, ``verdict``
             and ``numbers``.
         """
-        verdict, printed, arithmetic, numbers = self.test(paper or Paper())
+        found = self.test(paper or Paper())
         return {
             "id": self.id,
             "where": self.where,
-            "printed": printed,
+            "printed": found.fill(self.printed),
             # The verdict says whether it is so, never the check itself.
-            "expected": f"{OF_REQUIREMENT.get(verdict, 'Not so')}: {self.required}",
-            "arithmetic": arithmetic,
-            "verdict": verdict,
-            "numbers": numbers,
+            "expected": f"{OF_REQUIREMENT.get(found.verdict, 'Not so')}: {self.required}",
+            "arithmetic": found.fill(self.arithmetic),
+            "verdict": found.verdict,
+            "numbers": found.numbers,
         }
 
 
@@ -176,30 +161,27 @@ CHECKS: list[Check] = []
 _Test = Callable[..., Outcome]
 
 
-def check(
-    where: str | Callable[..., str], each: Mapping[str, Sequence[Any]] | None = None
-) -> Callable[[_Test], _Test]:
-    """Make a function that recomputes something known, by its name and its docstring.
+def check(where: str, name: str = "", *arguments: Any) -> Callable[[_Test], _Test]:
+    """Register a function that recomputes something, given the paper and further arguments.
 
-    Its docstring is what is required, in a sentence.
+    The first paragraph of its docstring is what is required. The others begin with ``Printed:`` and
+    ``Arithmetic:``, and may have values of the outcome in braces.
 
     Parameters
     ----------
-    where : str or callable
-        LaTeX labels of the places, or a function to these from the arguments of ``each``.
-    each : mapping of str to sequence, optional
-        For several checks of a kind: what is added to the name of each, and its arguments.
+    where : str
+        LaTeX labels of the places.
+    name : str
+        Id of the check; the name of the function by default.
+    *arguments
+        For one of several checks of a kind.
     """
 
     def register(test: _Test) -> _Test:
-        name, required = test.__name__.replace("_", "-"), " ".join((test.__doc__ or "").split())
-        for suffix, arguments in ({"": ()} if each is None else each).items():
-            place = where if isinstance(where, str) else where(*arguments)
-
-            def run(paper: Paper, arguments: Sequence[Any] = arguments) -> Outcome:
-                return test(paper, *arguments)
-
-            CHECKS.append(Check("-".join(filter(None, (name, suffix))), place, required, run))
+        required, said = docstring_parts(test)
+        about = (name or test.__name__.replace("_", "-"), where, required)
+        texts = (said["Printed"], said["Arithmetic"])
+        CHECKS.append(Check(*about, *texts, lambda paper: test(paper, *arguments)))
         return test
 
     return register
@@ -215,14 +197,33 @@ def judge(holds: bool, otherwise: Verdict = "does not hold") -> Verdict:
     return "holds" if holds else otherwise
 
 
-def told(form: str, rows: Mapping[Any, Any], between: str = ", ") -> str:
-    """Rows in words: ``{0}`` is the key, ``{1}`` and so on are the values.
+def recomputed(
+    said: Mapping[str, Any],
+    found: Mapping[str, Any],
+    forms: tuple[str, str],
+    agree: Callable[[Any, Any], bool] = operator.eq,
+    otherwise: Verdict = "does not hold",
+    **words: object,
+) -> Outcome:
+    """Compare what is printed with what is found, both by data set.
 
-    >>> told("{0} {2:.1f}", {"a": (1, 2.0), "b": (3, 4.0)})
-    'a 2.0, b 4.0'
+    Parameters
+    ----------
+    said, found : mapping
+        Numbers by data set.
+    forms : tuple of str
+        How ``{printed}`` and ``{found}`` show a data set and its number.
+    agree : callable
+        Whether a found number is printed as the said one.
+    otherwise : Verdict
+        If they do not agree for every data set.
+    **words
+        Further words of the outcome.
     """
-    values = {k: row if isinstance(row, tuple) else (row,) for k, row in rows.items()}
-    return between.join(form.format(key, *row) for key, row in values.items())
+    verdict = judge(all(agree(found[data], said[data]) for data in said), otherwise)
+    numbers = {data: n if isinstance(n, int) else float(n) for data, n in found.items()}
+    words |= {"printed": told(forms[0], said), "found": told(forms[1], found)}
+    return Outcome(verdict, numbers, **words)
 
 
 def half_step(value: Decimal) -> Decimal:

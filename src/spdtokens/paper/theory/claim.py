@@ -1,14 +1,16 @@
-"""A claim of the paper, what came of testing it, and the random matrices it is tested on."""
+"""A claim of the paper with its test, and the random matrices it is tested on."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
+
+from spdtokens.paper.findings import Outcome, docstring_parts
 
 F64 = torch.float64
 # Okabe and Ito's colours, distinct for colour-blind readers.
@@ -16,24 +18,6 @@ BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 #: ``holds``: as printed. ``corrected``: not as printed, but what is true instead is known and was
 #: tested too. ``fails``: not as printed.
 Verdict = Literal["holds", "corrected", "fails"]
-
-
-class Finding(NamedTuple):
-    """Outcome of a test.
-
-    Attributes
-    ----------
-    verdict : Verdict
-        Decided by the numbers.
-    evidence : str
-        The numbers that decide, in a sentence.
-    numbers : dict
-        The same for machines.
-    """
-
-    verdict: Verdict
-    evidence: str
-    numbers: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -49,21 +33,24 @@ class Claim:
         What it says.
     method : str
         How it is tested.
+    evidence : str
+        The numbers that decide, in a sentence.
     counterexample : str
         The smallest found, where the claim does not hold.
     instead : str
         What is true, where the claim is corrected.
     test : callable
-        From a seeded generator to a finding.
+        From a seeded generator to an outcome, whose values stand in braces in the texts.
     """
 
     id: str
     source: str
     claim: str
     method: str
+    evidence: str
     counterexample: str
     instead: str
-    test: Callable[[torch.Generator], Finding]
+    test: Callable[[torch.Generator], Outcome]
 
     def check(self, seed: int) -> dict[str, Any]:
         """Run the test; everything about the claim as plain data.
@@ -80,25 +67,29 @@ class Claim:
             ``numbers``, ``counterexample`` and ``instead``.
         """
         found = self.test(torch.Generator().manual_seed(seed))
-        about = {key: getattr(self, key) for key in ("id", "source", "claim", "method")}
         return {
-            **about,
-            **found._asdict(),
-            "counterexample": self.counterexample.format_map(found.numbers),
-            "instead": self.instead.format_map(found.numbers),
+            "id": self.id,
+            "source": self.source,
+            "claim": self.claim,
+            "method": self.method,
+            "verdict": found.verdict,
+            "evidence": found.fill(self.evidence),
+            "numbers": found.numbers,
+            "counterexample": found.fill(self.counterexample),
+            "instead": found.fill(self.instead),
         }
 
 
 #: Every claim, in the order of definition; see :func:`claim`.
 CLAIMS: list[Claim] = []
-_Test = Callable[[torch.Generator], Finding]
+_Test = Callable[[torch.Generator], Outcome]
 
 
 def claim(source: str) -> Callable[[_Test], _Test]:
-    """Make a function that tests a claim known, by its name and its docstring.
+    """Register a function that tests a claim, by its name and its docstring.
 
-    The first paragraph of the docstring is the claim. Others begin with ``Tested on:``,
-    ``Counter-example:`` and ``Instead:``, and may have numbers of the finding in braces.
+    The first paragraph of the docstring is the claim. Others begin with ``Tested on:``, ``Found:``,
+    ``Counter-example:`` and ``Instead:``, and may have values of the outcome in braces.
 
     Parameters
     ----------
@@ -107,12 +98,9 @@ def claim(source: str) -> Callable[[_Test], _Test]:
     """
 
     def register(test: _Test) -> _Test:
-        paragraphs = [" ".join(part.split()) for part in (test.__doc__ or "").split("\n\n")]
-        said = dict(part.split(": ", 1) for part in paragraphs[1:])
-        claimed, tested = paragraphs[0], said.get("Tested on", "")
-        against, instead = said.get("Counter-example", ""), said.get("Instead", "")
-        name = test.__name__.replace("_", "-")
-        CLAIMS.append(Claim(name, source, claimed, tested, against, instead, test))
+        claimed, said = docstring_parts(test)
+        texts = (said.get(key, "") for key in ("Tested on", "Found", "Counter-example", "Instead"))
+        CLAIMS.append(Claim(test.__name__.replace("_", "-"), source, claimed, *texts, test))
         return test
 
     return register
