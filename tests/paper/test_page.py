@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from spdtokens.cli import app
-from spdtokens.paper.reproduce import Extent, ScoreTable
-from spdtokens.paper.reproduce.page import left_out, sentences
+from spdtokens.paper.reproduce import ScoreTable
+from spdtokens.paper.reproduce.page import sentences
 from spdtokens.paper.reproduce.tables import read_folder
 from tests.paper.stand_ins import QUICK, made_folder
 
@@ -70,6 +70,7 @@ def test_the_summary_counts(folder: Path) -> None:
     assert "in 7 of 9 cells, nearer to test in 2" in near
     assert found[0].endswith("train is on average 40.0 points above test.")
     assert "Over 19 different cells of 2 tables" in found[0]
+    assert f"Extent of every table: {QUICK.note}" in found
     assert any("Of 2 checks" in line and "holds 1, undecided 1" in line for line in found)
     assert any(line.startswith("Not made yet: all-subjects, multiband") for line in found)
     assert not any(line.startswith(("Unfinished", "Made by other")) for line in found)
@@ -84,13 +85,6 @@ def test_the_same_runs_count_once(tmp_path: Path) -> None:
     twice = sentences(read_folder(tmp_path), [])
     assert twice[0] == once[0].replace("1 table,", "2 tables,")
     assert twice[1] == once[1]
-
-
-def test_what_quick_leaves_out() -> None:
-    told = left_out(Extent.quick("sim"))
-    assert "6 of the 9 of BCI2a, 13 of the 16 of BCIcha and 8 of the 11 of MAMEM" in told
-    assert "3 of 5 seeds; 4 of them in cells over several subjects" in told
-    assert left_out(Extent()).startswith("nothing")
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_runs_are_done_once_and_tables_have_three_values(tmp_path: Path) -> None
         Cell("BCI2a", "Log", ROLES[0], Choice("token-log-euclidean", TINY)),
         Cell("MAMEM", "TS+LR", ROLES[2], Choice("ts-lr"), 0),
     ]
-    experiment = Experiment("tiny", "Tiny & small", lambda _counts: iter(wanted), "A note.")
+    experiment = Experiment("tiny", "Tiny & small", lambda _name, _counts: iter(wanted), "A note.")
     source, extent = noise_source(), Extent(subjects=2, seeds=2)
     reproduction = Reproduction([experiment], extent, source)
     with RunStore(tmp_path / "runs.sqlite") as store:
@@ -153,8 +153,8 @@ def test_quick_shortens_only_networks_that_train_one_by_one() -> None:
     pooled = [Cell("r", name, ROLES[0], Choice(name)) for name in names]
     alone = [replace(cell, subject=0) for cell in pooled]  # its spread is over seeds
     found = [
-        Experiment("all", "", lambda _: iter(pooled)),
-        Experiment("one", "", lambda _: iter(alone)),
+        Experiment("all", "", lambda *_: iter(pooled)),
+        Experiment("one", "", lambda *_: iter(alone)),
     ]
     asked = Reproduction(found, Extent.quick("sim"), noise_source()).cells
     epochs = {q.choices[0].method: q.choices[0].settings.epochs for _, q in asked["all"]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Literal
 
 from spdtokens.classifiers.methods import Settings
@@ -108,7 +109,8 @@ class Cell:
     reported: str = ""
 
 
-Cells = Callable[[dict[str, int]], Iterator[Cell]]
+#: From the name of a table and the number of subjects of each data set to all cells.
+Cells = Callable[[str, dict[str, int]], Iterator[Cell]]
 
 
 @dataclass(frozen=True)
@@ -118,16 +120,20 @@ class Experiment:
     Attributes
     ----------
     name, title : str
-    cells : callable
-        Given how many subjects there are by name of the role, all cells.
+    make : callable
+        See :data:`Cells`.
     note : str
         What a reader must know.
     """
 
     name: str
     title: str
-    cells: Cells
+    make: Cells
     note: str = ""
+
+    def cells(self, counts: dict[str, int]) -> Iterator[Cell]:
+        """All cells, given the number of subjects of each data set."""
+        return self.make(self.name, counts)
 
     @property
     def label(self) -> str:
@@ -166,44 +172,40 @@ def _cell(
     return Cell(row, column, role, choice, subject, reported=_printed(table, row, column))
 
 
-def _all_subjects(_counts: dict[str, int]) -> Iterator[Cell]:
-    for role in ROLES:
-        for column, method in (TOKENS | OTHERS).items():
-            yield _cell("all-subjects", role.name, column, role, method)
-
-
-def _one_subject(
-    table: str, methods: Mapping[str, str], roles: tuple[Role, ...] = ROLES, **more: Any
+def _crossed(
+    methods: Mapping[str, str],
+    roles: tuple[Role, ...] = ROLES,
+    *,
+    one_subject: bool = False,
+    **settings: Any,
 ) -> Cells:
-    """Methods in rows, data sets in columns; values of ``more`` may be a mapping by row."""
+    """Every method on every data set.
 
-    def cells(_counts: dict[str, int]) -> Iterator[Cell]:
-        for row, method in methods.items():
-            values = {k: v[row] if isinstance(v, Mapping) else v for k, v in more.items()}
-            for role in roles:
-                yield _cell(table, row, role.one_subject, role, method, role.subject, **values)
+    All subjects, with data sets in rows; or one subject, with methods in rows. A setting may be a
+    mapping by the names of the methods.
+    """
+
+    def cells(table: str, _counts: dict[str, int]) -> Iterator[Cell]:
+        pairs = [(name, role) for role in roles for name in methods]
+        for name, role in product(methods, roles) if one_subject else pairs:
+            values = {k: v[name] if isinstance(v, Mapping) else v for k, v in settings.items()}
+            place = (name, role.one_subject) if one_subject else (role.name, name)
+            subject = role.subject if one_subject else None
+            yield _cell(table, *place, role, methods[name], subject, **values)
 
     return cells
 
 
-def _varied(table: str, name: str, values: dict[str, int]) -> Cells:
+def _varied(name: str, values: dict[str, int]) -> Cells:
     """A value of the network varied on one subject of BCI2a and BCIcha, 100 epochs."""
-    methods = dict.fromkeys(values, TOKENS["BWSPD"])
-    return _one_subject(table, methods, (BCI2A, BCICHA), epochs=100, **{name: values})
+    methods, roles = dict.fromkeys(values, TOKENS["BWSPD"]), (BCI2A, BCICHA)
+    return _crossed(methods, roles, one_subject=True, epochs=100, **{name: values})
 
 
-def _multiband(_counts: dict[str, int]) -> Iterator[Cell]:
-    for role in ROLES:
-        for column, three in ONE_OR_THREE_BANDS.items():
-            log = TOKENS["Log-Euc"]
-            yield _cell("multiband", role.name, column, role, log, multiband=three)
-
-
-def _by_subject(kind: str, columns: dict[str, bool], role: Role) -> Cells:
+def _by_subject(columns: dict[str, bool], role: Role) -> Cells:
     """Subjects in rows and their mean in the last; columns with one band or three."""
-    table = f"{kind}-{role.name.lower()}"
 
-    def cells(counts: dict[str, int]) -> Iterator[Cell]:
+    def cells(table: str, counts: dict[str, int]) -> Iterator[Cell]:
         printed = paper_table(table)
         n = counts[role.name]
         names = [*printed.subjects, *(f"S{i + 1}" for i in range(len(printed.subjects), n))][:n]
@@ -218,26 +220,26 @@ def _by_subject(kind: str, columns: dict[str, bool], role: Role) -> Cells:
     return cells
 
 
-def _bn_embed(_counts: dict[str, int]) -> Iterator[Cell]:
+def _bn_embed(table: str, _counts: dict[str, int]) -> Iterator[Cell]:
     for role, features in ((BCICHA, 1596), (BCI2A, 253), (MAMEM, 36)):
         for column, with_it in (("With BN", True), ("Without BN", False)):
             row, changes = f"{role.name} ({features})", {"epochs": 100, "bn_embed": with_it}
-            cell = _cell("bn-embed", row, column, role, TOKENS["BWSPD"], role.subject, **changes)
+            cell = _cell(table, row, column, role, TOKENS["BWSPD"], role.subject, **changes)
             label = "" if with_it else "without BN-Embed"
             yield replace(cell, choice=replace(cell.choice, label=label))
 
 
-def _geometric_attention(_counts: dict[str, int]) -> Iterator[Cell]:
+def _geometric_attention(table: str, _counts: dict[str, int]) -> Iterator[Cell]:
     for role in ROLES:
         for more, three in (("", False), (", 3 bands", True)):
             for column in ("Standard", "Geometric"):
                 yield _cell(
-                    "geometric-attention", role.one_subject + more, column, role, TOKENS["BWSPD"],
+                    table, role.one_subject + more, column, role, TOKENS["BWSPD"],
                     role.subject, multiband=three, attention=column.lower(),
                 )  # fmt: skip
 
 
-def _cross_subject(_counts: dict[str, int]) -> Iterator[Cell]:
+def _cross_subject(table: str, _counts: dict[str, int]) -> Iterator[Cell]:
     ways = {
         "": ("train", "none"),
         ", Euclidean alignment": ("unlabeled_full", "euclidean"),
@@ -247,7 +249,7 @@ def _cross_subject(_counts: dict[str, int]) -> Iterator[Cell]:
     for role in ROLES:
         for more, (access, alignment) in ways.items():
             for column, method in columns.items():
-                cell = _cell("cross-subject", role.name + more, column, role, method)
+                cell = _cell(table, role.name + more, column, role, method)
                 # The text has values with Euclidean alignment, of BCI2a only.
                 in_text = _printed("text", f"ea-{column.lower()}", "Value").split(" ")
                 if alignment == "euclidean" and role is BCI2A and in_text[1:]:
@@ -256,22 +258,16 @@ def _cross_subject(_counts: dict[str, int]) -> Iterator[Cell]:
                 yield replace(cell, protocol=loso, access=access, alignment=alignment)
 
 
-def _input(_counts: dict[str, int]) -> Iterator[Cell]:
+def _input(_table: str, _counts: dict[str, int]) -> Iterator[Cell]:
     for role in ROLES:
         tokens = _cell("all-subjects", role.name, "BWSPD", role, TOKENS["BWSPD"])
         yield replace(tokens, column="SPD tokens")
-        raw = _cell("", role.name, "Raw time series", role, "raw-transformer")
+        raw = _cell("input", role.name, "Raw time series", role, "raw-transformer")
         reported = _printed("text", "raw-range", "Value") if role is BCI2A else ""
         yield replace(raw, reported=reported)
 
 
-def _multiband_embeddings(_counts: dict[str, int]) -> Iterator[Cell]:
-    for role in ROLES:
-        for column, method in TOKENS.items():
-            yield _cell("", role.name, column, role, method, multiband=True)
-
-
-def _bands(_counts: dict[str, int]) -> Iterator[Cell]:
+def _bands(_table: str, _counts: dict[str, int]) -> Iterator[Cell]:
     found: dict[str, Any] = {
         "4-8, 8-13, 13-30 Hz (the paper's)": "paper3",
         "8-13, 13-30 Hz": [(8.0, 13.0), (13.0, 30.0)],
@@ -284,35 +280,36 @@ def _bands(_counts: dict[str, int]) -> Iterator[Cell]:
             yield Cell(row, role.name, role, Choice(TOKENS["Log-Euc"], settings))
 
 
-_BY_POSITION = "Simulated subjects stand beside the paper's by position only."
 EXPERIMENTS = {
     experiment.name: experiment
     for experiment in (
-        Experiment("all-subjects", "All SPD methods, all subjects", _all_subjects),
+        Experiment("all-subjects", "All SPD methods, all subjects", _crossed(TOKENS | OTHERS)),
         Experiment(
             "geometry",
             "Geometry ablation",
-            _one_subject(
-                "geometry",
-                {"Log-Euclidean": TOKENS["Log-Euc"], **dict(list(TOKENS.items())[1:])},
+            _crossed(
+                {name.replace("Log-Euc", "Log-Euclidean"): TOKENS[name] for name in TOKENS},
+                one_subject=True,
             ),
         ),
-        Experiment("multiband", "Multi-band tokens", _multiband),
-        *(
-            Experiment(
-                f"multiband-{role.name.lower()}",
-                f"Multi-band tokens, subjects of {role.name}",
-                _by_subject("multiband", ONE_OR_THREE_BANDS, role),
-                _BY_POSITION,
-            )
-            for role in ROLES
+        Experiment(
+            "multiband",
+            "Multi-band tokens",
+            _crossed(
+                dict.fromkeys(ONE_OR_THREE_BANDS, TOKENS["Log-Euc"]),
+                multiband=ONE_OR_THREE_BANDS,
+            ),
         ),
         *(
             Experiment(
-                f"subjects-{role.name.lower()}",
-                f"Log-Euclidean tokens, subjects of {role.name}",
-                _by_subject("subjects", {"Accuracy": False}, role),
-                _BY_POSITION,
+                f"{kind}-{role.name.lower()}",
+                f"{title}, subjects of {role.name}",
+                _by_subject(columns, role),
+                "Simulated subjects stand beside the paper's by position only.",
+            )
+            for kind, title, columns in (
+                ("multiband", "Multi-band tokens", ONE_OR_THREE_BANDS),
+                ("subjects", "Log-Euclidean tokens", {"Accuracy": False}),
             )
             for role in ROLES
         ),
@@ -327,22 +324,19 @@ EXPERIMENTS = {
         Experiment(
             "depth",
             "Depth",
-            _varied(
-                "depth", "n_layers", {f"Depth {n}{' (std)' * (n == 6)}": n for n in (2, 4, 6, 8)}
-            ),
+            _varied("n_layers", {f"Depth {n}{' (std)' * (n == 6)}": n for n in (2, 4, 6, 8)}),
             "The paper does not say which tokens; square roots here.",
         ),
         Experiment(
             "heads",
             "Attention heads",
-            _varied("heads", "n_heads", {f"{n} Heads{' (std)' * (n == 8)}": n for n in (4, 8, 16)}),
+            _varied("n_heads", {f"{n} Heads{' (std)' * (n == 8)}": n for n in (4, 8, 16)}),
             "With one token a trial heads cannot matter: differences are other initial weights.",
         ),
         Experiment(
             "baselines",
             "Against raw EEG methods, one subject",
-            _one_subject(
-                "baselines",
+            _crossed(
                 {
                     "Log-Euc": TOKENS["Log-Euc"],
                     "BWSPD-Transformer": TOKENS["BWSPD"],
@@ -350,6 +344,7 @@ EXPERIMENTS = {
                     "ATCNet": "atcnet",
                     "EEGNet": "eegnet",
                 },
+                one_subject=True,
             ),
         ),
         Experiment(
@@ -363,7 +358,7 @@ EXPERIMENTS = {
         Experiment(
             "multiband-embeddings",
             "Multi-band for every embedding (the paper's future work)",
-            _multiband_embeddings,
+            _crossed(TOKENS, multiband=True),
         ),
         Experiment("bands", "Other bands (the paper's future work)", _bands),
     )

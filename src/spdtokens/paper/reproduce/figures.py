@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 from PIL import Image
 from sklearn.manifold import TSNE
@@ -31,12 +33,10 @@ from spdtokens.geometry import TokenEmbedding
 from spdtokens.paper.reproduce.experiments import BCI2A, EMBEDDINGS, ROLES, Data, Role
 from spdtokens.paper.reproduce.run import Extent
 from spdtokens.paper.theory.gradients import conditioning_figure
+from spdtokens.reporting.figures import BLUE, GREEN, GREY, MARKERS, ORANGE, PALETTE
 from spdtokens.runtime.threads import one_thread
 
-# Okabe and Ito's colours, distinct for colour-blind readers.
-COLOURS = {"Log-Euc": "#D55E00", "BWSPD": "#0072B2", "Euclidean": "#009E73"}
-CLASS_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
-MARKERS = ("o", "s", "^", "D", "v")
+COLOURS = {"Log-Euc": ORANGE, "BWSPD": BLUE, "Euclidean": GREEN}
 PARTS = {"train": "-", "validation": ":", "test": "--"}
 
 
@@ -161,7 +161,7 @@ def architecture(_extent: Extent, _source: Source) -> Figure:
         ("classifier", "4 classes"),
     )
     for i, (name, size) in enumerate(steps):
-        colour = "#D55E00" if name == "token" else "#0072B2"
+        colour = ORANGE if name == "token" else BLUE
         axes.text(
             i, 0.62, name, ha="center", va="center", fontsize=9.5, color="white",
             bbox={"boxstyle": "round,pad=0.45", "facecolor": colour, "edgecolor": "none"},
@@ -218,10 +218,10 @@ def token_spaces(extent: Extent, source: Source) -> Figure:
             place = TSNE(2, perplexity=30, init="pca", random_state=0).fit_transform(flat)
         is_test = np.isin(np.arange(len(flat)), watched.places["test"])
         for i, title in enumerate(watched.classes):
-            for part, face, label in ((~is_test, CLASS_COLOURS[i], title), (is_test, "none", None)):
+            for part, face, label in ((~is_test, PALETTE[i], title), (is_test, "none", None)):
                 axes.scatter(
                     *place[part & (watched.y == i)].T, s=14, marker=MARKERS[i], facecolors=face,
-                    edgecolors=CLASS_COLOURS[i], linewidths=0.7, label=label,
+                    edgecolors=PALETTE[i], linewidths=0.7, label=label,
                 )  # fmt: skip
         axes.set(xticks=[], yticks=[], title=name)
     figure.axes[0].legend(frameon=False, fontsize=8)
@@ -246,13 +246,25 @@ def training_curves(extent: Extent, source: Source) -> Figure:
                 label = f"{name}, {part}"
                 axes.plot(epochs, curves.mean(0), style, color=COLOURS[name], lw=1.3, label=label)
         axes.set(xlabel="epoch", title=role.dataset(extent.data), ylim=(0, 1.02))
-        axes.axhline(1 / len(watched.classes), color="#666666", lw=0.7)
+        axes.axhline(1 / len(watched.classes), color=GREY, lw=0.7)
         axes.spines[["top", "right"]].set_visible(False)
     figure.axes[0].set_ylabel("accuracy, mean over seeds")
     figure.legend(
         *figure.axes[0].get_legend_handles_labels(), loc="outside right upper", frameon=False
     )
     return figure
+
+
+def _heat_map(
+    axes: Axes, shares: NDArray[Any], numbers: NDArray[Any], names: Sequence[str]
+) -> AxesImage:
+    """Numbers on colours of the shares, between things of the same names."""
+    for i, j in np.ndindex(*shares.shape):
+        colour = "white" if shares[i, j] > 0.55 else "black"
+        axes.text(j, i, f"{numbers[i, j]:g}", ha="center", va="center", color=colour)
+    axes.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=8)
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    return axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
 
 
 @paper_figure("confusion", "Confusion", "fig:confusion_matrices_key")
@@ -272,14 +284,7 @@ def confusion(extent: Extent, source: Source) -> Figure:
             counts = confusion_matrix(
                 watched.y[rows], predicted[rows], labels=range(len(watched.classes))
             )
-            share = counts / counts.sum(1, keepdims=True)
-            axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
-            for i, j in np.ndindex(*counts.shape):
-                colour = "white" if share[i, j] > 0.55 else "black"
-                axes.text(j, i, str(counts[i, j]), ha="center", va="center", color=colour)
-            ticks = range(len(watched.classes))
-            axes.set_xticks(ticks, watched.classes, rotation=30, ha="right", fontsize=8)
-            axes.set_yticks(ticks, watched.classes, fontsize=8)
+            _heat_map(axes, counts / counts.sum(1, keepdims=True), counts, watched.classes)
             right = np.trace(counts) / counts.sum()
             axes.set_title(f"subject {position + 1}, {part}: {100 * right:.1f} %", fontsize=10)
             axes.set(xlabel="predicted", ylabel="true")
@@ -293,7 +298,6 @@ def band_attention(extent: Extent, source: Source) -> Figure:
     Left to the future by the paper. Rows sum to one.
     """
     figure = Figure(figsize=(10.5, 3.6), layout="constrained")
-    bands = ("4-8", "8-13", "13-30")
     for axes, role in zip(figure.subplots(1, 3), ROLES, strict=True):
         who = (role, extent.data, role.subject, "log-euclidean", source)
         watched = Watched.of(*who, multiband=True)
@@ -302,11 +306,7 @@ def band_attention(extent: Extent, source: Source) -> Figure:
         with torch.inference_mode():
             tokens = watched.tokens[watched.places["test"]]
             weights = network.attention_weights(tokens).mean((0, 1, 2)).numpy()
-        image = axes.imshow(weights, cmap="Blues", vmin=0, vmax=max(2 / 3, weights.max()))
-        for i, j in np.ndindex(*weights.shape):
-            axes.text(j, i, f"{weights[i, j]:.2f}", ha="center", va="center", fontsize=9)
-        axes.set_xticks(range(3), bands)
-        axes.set_yticks(range(3), bands)
+        image = _heat_map(axes, weights, weights.round(2), ("4-8", "8-13", "13-30"))
         axes.set(xlabel="to the band (Hz)", ylabel="from the band (Hz)")
         axes.set_title(role.dataset(extent.data), fontsize=10)
     figure.colorbar(image, ax=figure.axes, label="attention", shrink=0.8)

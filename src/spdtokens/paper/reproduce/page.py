@@ -15,15 +15,12 @@ from matplotlib.figure import Figure
 
 from spdtokens._files import written_whole
 from spdtokens._tables import counted
-from spdtokens.classifiers.nn.recipe import SEEDS
 from spdtokens.paper.audit import VERDICTS, audit_paper
 from spdtokens.paper.findings import tally
-from spdtokens.paper.reproduce.experiments import ROLES
 from spdtokens.paper.reproduce.figures import FIGURES, Drawn
-from spdtokens.paper.reproduce.run import NAN, Extent, ScoreTable, distinct
+from spdtokens.paper.reproduce.run import ScoreTable, distinct
 from spdtokens.paper.reproduce.tables import (
     MEASURED,
-    MINUS,
     Folder,
     difference,
     measured_tables,
@@ -32,7 +29,7 @@ from spdtokens.paper.reproduce.tables import (
     score_table,
 )
 from spdtokens.paper.tables import paper_table
-from spdtokens.reporting.figures import Group, Picture
+from spdtokens.reporting.figures import BLUE, INK, ORANGE, Group, Picture, plain
 from spdtokens.reporting.page import (
     bullets,
     check_page_path,
@@ -43,7 +40,7 @@ from spdtokens.reporting.page import (
     to_html,
     whole_page,
 )
-from spdtokens.reporting.tables import Cell, Table, listed, origin_table
+from spdtokens.reporting.tables import MINUS, NAN, Cell, Table, listed, origin_table
 
 TITLE = "The paper's tables and figures, reproduced"
 
@@ -117,27 +114,6 @@ def apart_and_nearer(cells: pd.DataFrame) -> list[str]:
     return found
 
 
-def left_out(extent: Extent) -> str:
-    """What an extent does not do of the paper."""
-    if extent.is_whole:
-        return "nothing: all subjects, seeds and epochs"
-    parts = []
-    if extent.subjects is not None:
-        sizes = {r.name: int(paper_table("datasets").cell(r.name, "Subjects").text) for r in ROLES}
-        told = [f"{max(n - extent.subjects, 0)} of the {n} of {name}" for name, n in sizes.items()]
-        parts.append(f"subjects ({listed(told)})")
-    if extent.seeds < len(SEEDS):
-        parts.append(f"{len(SEEDS) - extent.seeds} of {len(SEEDS)} seeds")
-    if extent.pooled_seeds is not None:
-        parts.append(f"{len(SEEDS) - extent.pooled_seeds} of them in cells over several subjects")
-    if extent.network_epochs is not None:
-        parts.append(
-            f"all but {extent.network_epochs} epochs of the networks that train one by one (all "
-            "but the token transformers), which may not have converged"
-        )
-    return "; ".join(parts)
-
-
 def sentences(folder: Folder, checks: Sequence[dict[str, Any]]) -> list[str]:
     """The summary, most important first; last what is missing, unfinished, or by other code."""
     found = []
@@ -158,7 +134,7 @@ def sentences(folder: Folder, checks: Sequence[dict[str, Any]]) -> list[str]:
     for extent in dict.fromkeys(table.extent for table in folder.scores):
         names = [table.name for table in folder.scores if table.extent == extent]
         which = "every table" if len(names) == len(folder.scores) else listed(names, 20)
-        found.append(f"Left out of {which}: {left_out(extent)}.")
+        found.append(f"Extent of {which}: {extent.note}")
     told = tally(checks, "{verdict} {n}")
     found.append(
         f"Of {len(checks)} checks of the paper's printed numbers against each other: {told}."
@@ -253,8 +229,8 @@ def page(found: PaperReport) -> str:
         sections.append((name, MEASURED[name], paper_table(name).label, "\n".join(shown)))
     for name, drawn in folder.figures.items():
         about = FIGURES[name]
-        shown = [_image(drawn, about.caption)]
-        sections.append((name, f"Figure: {about.title}", about.label, shown[0]))
+        image = _image(drawn, about.caption)
+        sections.append((name, f"Figure: {about.title}", about.label, image))
     audited = (
         "<p>What the paper prints, recomputed from what it prints elsewhere: "
         f"<code>spdtokens audit</code>.</p>{prose(verdicts(checks))}"
@@ -312,16 +288,15 @@ def _ours_against_reported(cells: pd.DataFrame) -> str:
     with drawing():
         figure = Figure(figsize=(4.9, 4.6), layout="constrained")
         axes = figure.add_subplot()
-        axes.plot([0, 100], [0, 100], color="#000000", lw=1)
-        for key, colour, marker in (("train", "#d55e00", "s"), ("test", "#0072b2", "o")):
+        axes.plot([0, 100], [0, 100], color=INK, lw=1)
+        for key, colour, marker in (("train", ORANGE, "s"), ("test", BLUE, "o")):
             axes.plot(
                 100 * cells["printed"], 100 * cells[key], ls="", ms=5.5, mew=0, alpha=0.75,
                 color=colour, marker=marker, label=f"our {key}",
             )  # fmt: skip
         axes.set(xlim=(0, 102), ylim=(0, 102), xlabel="reported by the paper, accuracy in %",
                  ylabel="ours, accuracy in %", aspect="equal")  # fmt: skip
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(color="#666666", alpha=0.2, lw=0.6)
+        plain(axes)
         figure.legend(loc="outside upper right", ncols=2, frameon=False, fontsize=8.5)
         near = cells["nearer"].value_counts()
         label = (

@@ -25,8 +25,7 @@ from spdtokens.experiments.run import Plan, Progress, run_study
 from spdtokens.experiments.store import RunStore
 from spdtokens.paper.reproduce.experiments import ROLES, Cell, Data, Experiment
 from spdtokens.paper.tables import Cell as Printed
-
-NAN = float("nan")
+from spdtokens.reporting.tables import NAN
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class Extent:
             parts.append(f"{self.pooled_seeds} in cells over several subjects")
         if self.network_epochs is not None:
             epochs = counted(self.network_epochs, "epoch")
-            parts.append(f"{epochs} for networks that train one by one")
+            parts.append(f"{epochs} for networks that train one by one (may not have converged)")
         return f"QUICK: {', '.join(parts)}; {data}."
 
     def command(self, name: str) -> str:
@@ -254,15 +253,9 @@ class Reproduction:
         for cell, question in self.cells[experiment.name]:
             keys = [spec.key for spec in self._specs[repr(question)]]
             results = store.results(keys, self.planned.code)
-            cells.append(
-                {
-                    "row": cell.row,
-                    "column": cell.column,
-                    **_scores(results),
-                    "reported": cell.reported,
-                    "n_runs": len(results),
-                }
-            )
+            place = {"row": cell.row, "column": cell.column}
+            printed = {"reported": cell.reported, "n_runs": len(results)}
+            cells.append(place | _scores(results) | printed)
         about = (experiment.name, experiment.title, experiment.label, experiment.note)
         command, code = self.extent.command(experiment.name), self.planned.code
         return ScoreTable(*about, command, code, self.extent, pd.DataFrame(cells))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from spdtokens import _tables
 from spdtokens._files import written_whole
@@ -20,7 +19,16 @@ from spdtokens.paper.reproduce.experiments import EXPERIMENTS
 from spdtokens.paper.reproduce.figures import FIGURES, Drawn, read_drawn
 from spdtokens.paper.reproduce.run import ScoreTable
 from spdtokens.paper.tables import paper_table
-from spdtokens.reporting.tables import Cell, Table, to_latex, to_markdown
+from spdtokens.reporting.tables import (
+    MINUS,
+    NAN,
+    Cell,
+    Table,
+    difference_text,
+    score_text,
+    to_latex,
+    to_markdown,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -33,22 +41,13 @@ MEASURED = {
 }
 #: All that can be reproduced, in the order of the list.
 NAMES = (*EXPERIMENTS, *MEASURED, *FIGURES)
-MINUS = "\N{MINUS SIGN}"
 
 
 # Accuracies
 
 
-def percent(value: float) -> str:
-    """A score in percent, without the sign."""
-    return f"{100 * value:.1f}".replace("-", MINUS) if np.isfinite(value) else "-"
-
-
-def difference(value: float) -> str:
-    """A difference of scores in percent, with its sign."""
-    return ("+" if value > 0 else "") + percent(value)
-
-
+percent = partial(score_text, metric="accuracy")
+difference = partial(difference_text, metric="accuracy")
 #: Columns of a table of accuracies: what a row of :attr:`ScoreTable.frame` shows in each.
 COLUMNS: dict[str, Callable[[Any], Cell]] = {
     "row": lambda cell: Cell(cell.row),
@@ -152,7 +151,7 @@ def _cost_cell(row: Mapping[str, Any], key: str, form: str, unit: float, column:
     if row["name"] in MODELS:
         cell = paper_table("efficiency").cell(MODELS[row["name"]], column)
         printed = f"{float(cell.amount) / unit:{form}}" if unit != 1.0 else cell.text
-    return Cell(f"{ours} / {printed}", float("nan") if value is None else float(value))
+    return Cell(f"{ours} / {printed}", NAN if value is None else float(value))
 
 
 def theory_tables(findings: Sequence[dict[str, Any]]) -> list[Table]:

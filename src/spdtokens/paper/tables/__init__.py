@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cache, cached_property
 from importlib.resources import files
-from typing import Any
 
 from spdtokens.errors import PaperError
 
@@ -82,10 +81,10 @@ class PaperTable:
         Ours.
     label, section : str
         LaTeX labels of the table and of the section it belongs to.
-    columns, units : tuple of str
-    rows : tuple of tuple of Cell
+    columns, units : sequence of str
+    rows : sequence of tuple of Cell
         The first cell of a row is its name.
-    seeds : tuple of int or int or None
+    seeds : sequence of int or int or None
         As stated, or only their number.
     epochs : int or None
     over : str
@@ -96,26 +95,12 @@ class PaperTable:
     title: str
     label: str
     section: str
-    columns: tuple[str, ...]
-    units: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-    seeds: tuple[int, ...] | int | None = None
+    columns: Sequence[str]
+    units: Sequence[str]
+    rows: Sequence[tuple[Cell, ...]]
+    seeds: Sequence[int] | int | None = None
     epochs: int | None = None
     over: str = ""
-
-    @classmethod
-    def read(cls, name: str, data: Mapping[str, Any]) -> PaperTable:
-        """From the content of a TOML file."""
-        given = dict(data)
-        seeds = given.pop("seeds", None)
-        return cls(
-            name=name,
-            columns=tuple(given.pop("columns")),
-            units=tuple(given.pop("units")),
-            rows=tuple(tuple(map(Cell.read, row)) for row in given.pop("rows")),
-            seeds=tuple(seeds) if isinstance(seeds, list) else seeds,
-            **given,
-        )
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -159,7 +144,7 @@ class PaperTable:
         i, j = self._place(row, column)
         cells = list(self.rows[i])
         cells[j] = Cell.read(text)
-        return replace(self, rows=(*self.rows[:i], tuple(cells), *self.rows[i + 1 :]))
+        return replace(self, rows=[*self.rows[:i], tuple(cells), *self.rows[i + 1 :]])
 
 
 _FOLDER = files(__name__)
@@ -181,4 +166,6 @@ def paper_table(name: str) -> PaperTable:
     if name not in TABLES:
         raise PaperError(f"The paper has no table {name!r} here. There are: {', '.join(TABLES)}.")
     text = (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
-    return PaperTable.read(name, tomllib.loads(text))
+    found = tomllib.loads(text)
+    rows = [tuple(map(Cell.read, row)) for row in found.pop("rows")]
+    return PaperTable(name, rows=rows, **found)
