@@ -164,10 +164,8 @@ def test_quick_shortens_only_networks_that_train_one_by_one() -> None:
 
 
 def test_extents_name_their_command() -> None:
-    assert not Extent.quick("sim").is_whole
     assert Extent.quick("real").command("depth") == "spdtokens reproduce depth --quick --data real"
     assert Extent().command("depth") == "spdtokens reproduce depth"
-    assert Extent().is_whole
     assert "All subjects" in Extent("real").note
 
 

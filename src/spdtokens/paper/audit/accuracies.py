@@ -786,12 +786,6 @@ def folds(paper: Paper) -> dict[tuple[str, str], Cell]:
     return {(m, data): table.cell(data, m) for data in table.names for m in table.columns[2:]}
 
 
-def ends_are_mean_and_std(cell: Cell) -> bool:
-    """Whether the range is mean - std to mean + std to the last digit."""
-    mean, std, low, high = cell.numbers
-    return low == mean - std and high == mean + std
-
-
 @check("tab:cross_subject")
 def fold_ranges(paper: Paper) -> Outcome:
     """Ranges are of folds, not of spreads.
@@ -801,7 +795,11 @@ def fold_ranges(paper: Paper) -> Outcome:
     Arithmetic: {mean_and_std} are mean - std to mean + std to the last digit{named}
     """
     cells = folds(paper)
-    same = {key: cell for key, cell in cells.items() if ends_are_mean_and_std(cell)}
+    same = {}
+    for key, cell in cells.items():
+        mean, std, *ends = cell.numbers
+        if ends == [mean - std, mean + std]:
+            same[key] = cell
     named = "; ".join(f"{m} {d} [{c.numbers[2]}-{c.numbers[3]}]" for (m, d), c in same.items())
     if same:
         named = f": {named}. Folds do that only if nearly all of them lie at the two ends"
