@@ -153,6 +153,19 @@ OTHERS = {
     "SPDNet": "spdnet-paper",
 }
 ONE_OR_THREE_BANDS = {"Single-Token": False, "Multi-Band": True}
+#: All of them by name, in the order of definition; see :func:`experiment`.
+EXPERIMENTS: dict[str, Experiment] = {}
+
+
+def experiment(name: str, title: str, note: str = "") -> Callable[[Cells], Cells]:
+    """Register a function to cells as an experiment; its docstring is the note by default."""
+
+    def register(make: Cells) -> Cells:
+        said = note or " ".join((make.__doc__ or "").split())
+        EXPERIMENTS[name] = Experiment(name, title, make, said)
+        return make
+
+    return register
 
 
 def _printed(table: str, row: str, column: str) -> str:
@@ -220,6 +233,29 @@ def _by_subject(columns: dict[str, bool], role: Role) -> Cells:
     return cells
 
 
+experiment("all-subjects", "All SPD methods, all subjects")(_crossed(TOKENS | OTHERS))
+experiment("geometry", "Geometry ablation")(
+    _crossed(
+        {name.replace("Log-Euc", "Log-Euclidean"): TOKENS[name] for name in TOKENS},
+        one_subject=True,
+    )
+)
+experiment("multiband", "Multi-band tokens")(
+    _crossed(dict.fromkeys(ONE_OR_THREE_BANDS, TOKENS["Log-Euc"]), multiband=ONE_OR_THREE_BANDS)
+)
+for kind, title, columns in (
+    ("multiband", "Multi-band tokens", ONE_OR_THREE_BANDS),
+    ("subjects", "Log-Euclidean tokens", {"Accuracy": False}),
+):
+    for role in ROLES:
+        experiment(
+            f"{kind}-{role.name.lower()}",
+            f"{title}, subjects of {role.name}",
+            "Simulated subjects stand beside the paper's by position only.",
+        )(_by_subject(columns, role))
+
+
+@experiment("bn-embed", "BN-Embed ablation")
 def _bn_embed(table: str, _counts: dict[str, int]) -> Iterator[Cell]:
     for role, features in ((BCICHA, 1596), (BCI2A, 253), (MAMEM, 36)):
         for column, with_it in (("With BN", True), ("Without BN", False)):
@@ -229,7 +265,9 @@ def _bn_embed(table: str, _counts: dict[str, int]) -> Iterator[Cell]:
             yield replace(cell, choice=replace(cell.choice, label=label))
 
 
+@experiment("geometric-attention", "Geometric attention")
 def _geometric_attention(table: str, _counts: dict[str, int]) -> Iterator[Cell]:
+    """With one token a trial attention has nothing to weigh: the first three rows must be equal."""
     for role in ROLES:
         for more, three in (("", False), (", 3 bands", True)):
             for column in ("Standard", "Geometric"):
@@ -239,7 +277,34 @@ def _geometric_attention(table: str, _counts: dict[str, int]) -> Iterator[Cell]:
                 )  # fmt: skip
 
 
+experiment("depth", "Depth", "The paper does not say which tokens; square roots here.")(
+    _varied("n_layers", {f"Depth {n}{' (std)' * (n == 6)}": n for n in (2, 4, 6, 8)})
+)
+experiment(
+    "heads",
+    "Attention heads",
+    "With one token a trial heads cannot matter: differences are other initial weights.",
+)(_varied("n_heads", {f"{n} Heads{' (std)' * (n == 8)}": n for n in (4, 8, 16)}))
+experiment("baselines", "Against raw EEG methods, one subject")(
+    _crossed(
+        {
+            "Log-Euc": TOKENS["Log-Euc"],
+            "BWSPD-Transformer": TOKENS["BWSPD"],
+            "SPDNet": "spdnet-paper",
+            "ATCNet": "atcnet",
+            "EEGNet": "eegnet",
+        },
+        one_subject=True,
+    )
+)
+
+
+@experiment("cross-subject", "Leave one subject out, without and with alignment")
 def _cross_subject(table: str, _counts: dict[str, int]) -> Iterator[Cell]:
+    """The paper's values with Euclidean alignment stand in its text.
+
+    There it starts from 28.47 (Log-Euc) and 27.12 (BWSPD), not from the values of its table.
+    """
     ways = {
         "": ("train", "none"),
         ", Euclidean alignment": ("unlabeled_full", "euclidean"),
@@ -258,6 +323,7 @@ def _cross_subject(table: str, _counts: dict[str, int]) -> Iterator[Cell]:
                 yield replace(cell, protocol=loso, access=access, alignment=alignment)
 
 
+@experiment("input", "Tokens against raw time series")
 def _input(_table: str, _counts: dict[str, int]) -> Iterator[Cell]:
     for role in ROLES:
         tokens = _cell("all-subjects", role.name, "BWSPD", role, TOKENS["BWSPD"])
@@ -267,6 +333,12 @@ def _input(_table: str, _counts: dict[str, int]) -> Iterator[Cell]:
         yield replace(raw, reported=reported)
 
 
+experiment("multiband-embeddings", "Multi-band for every embedding (the paper's future work)")(
+    _crossed(TOKENS, multiband=True)
+)
+
+
+@experiment("bands", "Other bands (the paper's future work)")
 def _bands(_table: str, _counts: dict[str, int]) -> Iterator[Cell]:
     found: dict[str, Any] = {
         "4-8, 8-13, 13-30 Hz (the paper's)": "paper3",
@@ -278,88 +350,3 @@ def _bands(_table: str, _counts: dict[str, int]) -> Iterator[Cell]:
         for role in (MAMEM,) if bands == "stimulus" else ROLES:
             settings = replace(role.settings(), bands=bands)
             yield Cell(row, role.name, role, Choice(TOKENS["Log-Euc"], settings))
-
-
-EXPERIMENTS = {
-    experiment.name: experiment
-    for experiment in (
-        Experiment("all-subjects", "All SPD methods, all subjects", _crossed(TOKENS | OTHERS)),
-        Experiment(
-            "geometry",
-            "Geometry ablation",
-            _crossed(
-                {name.replace("Log-Euc", "Log-Euclidean"): TOKENS[name] for name in TOKENS},
-                one_subject=True,
-            ),
-        ),
-        Experiment(
-            "multiband",
-            "Multi-band tokens",
-            _crossed(
-                dict.fromkeys(ONE_OR_THREE_BANDS, TOKENS["Log-Euc"]),
-                multiband=ONE_OR_THREE_BANDS,
-            ),
-        ),
-        *(
-            Experiment(
-                f"{kind}-{role.name.lower()}",
-                f"{title}, subjects of {role.name}",
-                _by_subject(columns, role),
-                "Simulated subjects stand beside the paper's by position only.",
-            )
-            for kind, title, columns in (
-                ("multiband", "Multi-band tokens", ONE_OR_THREE_BANDS),
-                ("subjects", "Log-Euclidean tokens", {"Accuracy": False}),
-            )
-            for role in ROLES
-        ),
-        Experiment("bn-embed", "BN-Embed ablation", _bn_embed),
-        Experiment(
-            "geometric-attention",
-            "Geometric attention",
-            _geometric_attention,
-            "With one token a trial attention has nothing to weigh: the first three rows must be "
-            "equal.",
-        ),
-        Experiment(
-            "depth",
-            "Depth",
-            _varied("n_layers", {f"Depth {n}{' (std)' * (n == 6)}": n for n in (2, 4, 6, 8)}),
-            "The paper does not say which tokens; square roots here.",
-        ),
-        Experiment(
-            "heads",
-            "Attention heads",
-            _varied("n_heads", {f"{n} Heads{' (std)' * (n == 8)}": n for n in (4, 8, 16)}),
-            "With one token a trial heads cannot matter: differences are other initial weights.",
-        ),
-        Experiment(
-            "baselines",
-            "Against raw EEG methods, one subject",
-            _crossed(
-                {
-                    "Log-Euc": TOKENS["Log-Euc"],
-                    "BWSPD-Transformer": TOKENS["BWSPD"],
-                    "SPDNet": "spdnet-paper",
-                    "ATCNet": "atcnet",
-                    "EEGNet": "eegnet",
-                },
-                one_subject=True,
-            ),
-        ),
-        Experiment(
-            "cross-subject",
-            "Leave one subject out, without and with alignment",
-            _cross_subject,
-            "The paper's values with Euclidean alignment stand in its text; there it starts from "
-            "28.47 (Log-Euc) and 27.12 (BWSPD), not from the values of its table.",
-        ),
-        Experiment("input", "Tokens against raw time series", _input),
-        Experiment(
-            "multiband-embeddings",
-            "Multi-band for every embedding (the paper's future work)",
-            _crossed(TOKENS, multiband=True),
-        ),
-        Experiment("bands", "Other bands (the paper's future work)", _bands),
-    )
-}
