@@ -92,8 +92,8 @@ def test_places_are_labels_of_the_paper() -> None:
 def test_formulas_take_the_verdict_of_the_theory_bench(
     name: str, finding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    texts = ("there", "it is so", "trying", "measured {x}", "the smallest", "the truth")
-    stub = Claim(name, *texts, lambda _: Outcome(finding, {"x": 1}))
+    texts = {"Tested on": "trying", "Found": "measured {x}", "Instead": "the truth"}
+    stub = Claim(name, "there", "it is so", texts, lambda _: Outcome(finding, {"x": 1}))
     monkeypatch.setattr(theory, "CLAIMS", [stub])
     found = BY_ID[name].run()
     assert (found["verdict"] == "holds") == (finding == "holds")

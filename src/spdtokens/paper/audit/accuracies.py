@@ -208,7 +208,7 @@ def granularity_classical(paper: Paper) -> Outcome:
     fits a data set's three: {sizes}{beside}
     """
     methods = ("TS+LR", "FgMDM", "MDM")
-    found = {}
+    found: dict[str, dict[str, Any]] = {}
     for split in SPLITS:
         subjects, *means = paper.numbers("all-subjects", split.data, "Subjects", *methods)
         values = [Reported(mean, int(subjects)) for mean in means]
@@ -355,9 +355,14 @@ def abstract_gain(paper: Paper) -> Outcome:
         for kind in ("", "multiband-", "gain-")
     )
     found = {data: three[data] - one[data] for data in DATA}
-    accuracies = {"one": told("{} {}", one), "three": told("{} {}", three)}
-    gain = ("{} {:+}", "{} {:+}")
-    return recomputed(said, found, gain, otherwise="cannot be both", **accuracies)
+    return recomputed(
+        said,
+        found,
+        ("{} {:+}", "{} {:+}"),
+        otherwise="cannot be both",
+        one=told("{} {}", one),
+        three=told("{} {}", three),
+    )
 
 
 @check("abstract")
@@ -409,8 +414,8 @@ def subjects_above(paper: Paper) -> Outcome:
         less = [s for s in table.subjects if table.cell(s, "Accuracy").number <= limit]
         said[data] = int(paper.text(f"above-{limit}-{data.lower()}").numbers[0])
         found[data], below[data] = len(table.subjects) - len(less), ", ".join(less) or "none"
-    words = {"limits": told("{1} % ({0})", limits, " and "), "below": told("{} {}", below, "; ")}
-    return recomputed(said, found, ("{} {}", "{} {}"), **words)
+    above, others = told("{1} % ({0})", limits, " and "), told("{} {}", below, "; ")
+    return recomputed(said, found, ("{} {}", "{} {}"), limits=above, below=others)
 
 
 def seed_42(paper: Paper, subject: str) -> Outcome:

@@ -116,8 +116,9 @@ class Check:
         LaTeX labels of the places.
     required : str
         What should be true of it, in a sentence.
-    printed, arithmetic : str
-        What the paper prints and what follows from it, with values of the outcome in braces.
+    texts : dict of str to str
+        What the paper prints (``Printed``) and what follows from it (``Arithmetic``), with values
+        of the outcome in braces.
     test : callable
         From the paper to an outcome; reads its tables anew each time.
     """
@@ -125,8 +126,7 @@ class Check:
     id: str
     where: str
     required: str
-    printed: str
-    arithmetic: str
+    texts: Mapping[str, str]
     test: Callable[[Paper], Outcome]
 
     def run(self, paper: Paper | None = None) -> dict[str, Any]:
@@ -147,10 +147,10 @@ class Check:
         return {
             "id": self.id,
             "where": self.where,
-            "printed": found.fill(self.printed),
+            "printed": found.fill(self.texts["Printed"]),
             # The verdict says whether it is so, never the check itself.
             "expected": f"{OF_REQUIREMENT.get(found.verdict, 'Not so')}: {self.required}",
-            "arithmetic": found.fill(self.arithmetic),
+            "arithmetic": found.fill(self.texts["Arithmetic"]),
             "verdict": found.verdict,
             "numbers": found.numbers,
         }
@@ -178,10 +178,8 @@ def check(where: str, name: str = "", *arguments: Any) -> Callable[[_Test], _Tes
     """
 
     def register(test: _Test) -> _Test:
-        required, said = docstring_parts(test)
-        about = (name or test.__name__.replace("_", "-"), where, required)
-        texts = (said["Printed"], said["Arithmetic"])
-        CHECKS.append(Check(*about, *texts, lambda paper: test(paper, *arguments)))
+        about = (name or test.__name__.replace("_", "-"), where, *docstring_parts(test))
+        CHECKS.append(Check(*about, lambda paper: test(paper, *arguments)))
         return test
 
     return register

@@ -603,7 +603,8 @@ def formula_check(name: str) -> Check:
         return Outcome(verdict, found["numbers"], claim=found["claim"], shown=shown)
 
     required = "The formula is right as printed (spdtokens theory)."
-    return Check(name, claims[name].source, required, "{claim}", "{shown}", test)
+    texts = {"Printed": "{claim}", "Arithmetic": "{shown}"}
+    return Check(name, claims[name].source, required, texts, test)
 
 
 CHECKS.extend(map(formula_check, FORMULAS))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -31,25 +31,18 @@ class Claim:
         Where the paper says it (its LaTeX label, or the place in words).
     claim : str
         What it says.
-    method : str
-        How it is tested.
-    evidence : str
-        The numbers that decide, in a sentence.
-    counterexample : str
-        The smallest found, where the claim does not hold.
-    instead : str
-        What is true, where the claim is corrected.
+    texts : dict of str to str
+        Paragraphs of the test's docstring, with values of the outcome in braces: ``Tested on``,
+        ``Found``, ``Counter-example`` (the smallest, where the claim does not hold) and ``Instead``
+        (what is true, where it is corrected).
     test : callable
-        From a seeded generator to an outcome, whose values stand in braces in the texts.
+        From a seeded generator to an outcome.
     """
 
     id: str
     source: str
     claim: str
-    method: str
-    evidence: str
-    counterexample: str
-    instead: str
+    texts: Mapping[str, str]
     test: Callable[[torch.Generator], Outcome]
 
     def check(self, seed: int) -> dict[str, Any]:
@@ -71,12 +64,12 @@ class Claim:
             "id": self.id,
             "source": self.source,
             "claim": self.claim,
-            "method": self.method,
+            "method": self.texts["Tested on"],
             "verdict": found.verdict,
-            "evidence": found.fill(self.evidence),
+            "evidence": found.fill(self.texts["Found"]),
             "numbers": found.numbers,
-            "counterexample": found.fill(self.counterexample),
-            "instead": found.fill(self.instead),
+            "counterexample": found.fill(self.texts.get("Counter-example", "")),
+            "instead": found.fill(self.texts.get("Instead", "")),
         }
 
 
@@ -98,9 +91,8 @@ def claim(source: str) -> Callable[[_Test], _Test]:
     """
 
     def register(test: _Test) -> _Test:
-        claimed, said = docstring_parts(test)
-        texts = (said.get(key, "") for key in ("Tested on", "Found", "Counter-example", "Instead"))
-        CLAIMS.append(Claim(test.__name__.replace("_", "-"), source, claimed, *texts, test))
+        claimed, texts = docstring_parts(test)
+        CLAIMS.append(Claim(test.__name__.replace("_", "-"), source, claimed, texts, test))
         return test
 
     return register
