@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 from spdtokens.cli import app
 from spdtokens.errors import PaperError
 from spdtokens.paper.audit import CHECKS, Paper
-from spdtokens.paper.audit.accuracies import subject_values
 from spdtokens.paper.audit.check import SPLITS, Split
 from spdtokens.paper.audit.granularity import (
     Reported,
@@ -26,6 +25,7 @@ from spdtokens.paper.audit.granularity import (
     read_report,
     sizes_that_fit,
     smallest_of_each_family,
+    subject_values,
 )
 
 #: How programs round, and whether digits were cut off instead.

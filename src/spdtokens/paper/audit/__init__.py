@@ -14,9 +14,8 @@ import numpy as np
 
 # In the order in which the checks are shown.
 from spdtokens.paper.audit import accuracies, statements  # isort: skip
-from spdtokens.paper.audit.accuracies import MAX_N, subject_values
 from spdtokens.paper.audit.check import CHECKS, SPLITS, VERDICTS, Check, Paper, Verdict
-from spdtokens.paper.audit.granularity import number_that_fit
+from spdtokens.paper.audit.granularity import MAX_N, number_that_fit, subject_values
 from spdtokens.paper.theory.claim import BLUE, GREY, ORANGE
 
 if TYPE_CHECKING:

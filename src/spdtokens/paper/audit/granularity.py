@@ -24,10 +24,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spdtokens.errors import PaperError
+from spdtokens.paper.audit.check import (
+    SEEDS,
+    SPLITS,
+    Paper,
+    Split,
+    Verdict,
+    check,
+    judge,
+    labels,
+)
+from spdtokens.paper.findings import Outcome, told
+from spdtokens.paper.tables import Cell
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+#: Largest number of trials that is tried.
+MAX_N = 400
 #: Columns of a file of reported accuracies.
 COLUMNS = ("value", "n", "seeds", "group", "label")
 # Arithmetic is exact, so it would take long with a million digits.
@@ -95,7 +109,7 @@ def number_that_fit(values: Iterable[Reported], n: int) -> int:
     return sum(value.fits(n) for value in values)
 
 
-def sizes_that_fit(values: Sequence[Reported], max_n: int = 400) -> list[int]:
+def sizes_that_fit(values: Sequence[Reported], max_n: int = MAX_N) -> list[int]:
     """Numbers of trials up to ``max_n`` that can give every one of the values.
 
     A multiple of a size that fits, fits too.
@@ -119,6 +133,190 @@ def chance_to_fit(values: Iterable[Reported], n: int) -> float:
 def smallest_of_each_family(sizes: Sequence[int]) -> list[int]:
     """Sizes of which no smaller one in the list is a divisor: the rest are their multiples."""
     return [n for n in sizes if not any(n % m == 0 for m in sizes if m < n)]
+
+
+def tables_of(split: Split) -> str:
+    """Labels of the tables by subject of a data set."""
+    return labels(f"subjects-{split.key}", f"multiband-{split.key}")
+
+
+# Checks of the paper's accuracies
+
+
+def means_of_seeds(cells: Iterable[Cell]) -> list[Reported]:
+    """Printed means of five seeds."""
+    return [Reported(cell.number, SEEDS) for cell in cells]
+
+
+def subject_values(paper: Paper, split: Split) -> dict[str, list[Reported]]:
+    """The Log-Euclidean transformer's values subject by subject, by where they are printed."""
+    one, multi = (paper.table(f"{name}-{split.key}") for name in ("subjects", "multiband"))
+    values = {
+        "best and worst seeds": [
+            Reported(cell.number) for end in ("Min", "Max") for cell in one.column(end)
+        ],
+        "means of 5 seeds": means_of_seeds(one.column("Accuracy")),
+        "means, one band": means_of_seeds(multi.column("Single-Token")),
+        "means, three bands": means_of_seeds(multi.column("Multi-Band")),
+    }
+    # A value printed in two tables, or many times as 100.00, says no more than once.
+    first: dict[Reported, str] = {}
+    for where, group in values.items():
+        for value in group:
+            first.setdefault(value, where)
+    return {where: [v for v, place in first.items() if place == where] for where in values}
+
+
+def _of_size(n: int, on_train: int, on_test: int) -> Verdict:
+    return "holds" if on_test == n else "fits training size" if on_train == n else "undecided"
+
+
+def _fitting(values: Sequence[Reported], split: Split, **words: object) -> Outcome:
+    n, train, sizes = len(values), split.train, sizes_that_fit(values)
+    fit = {m: number_that_fit(values, m) for m in (train, *split.test)}
+    shown = ", ".join(
+        f"{count} of {n} fit {m} {'trained on' if m == train else 'tested on'}"
+        for m, count in fit.items()
+    )
+    shown += f". n <= {MAX_N} that fit all: {', '.join(map(str, sizes)) or 'none'}"
+    numbers = {
+        "values": n,
+        "fit": fit,
+        "sizes_that_fit_all": sizes,
+        "train": train,
+        "test": list(split.test),
+        "chance": chance_to_fit(values, train),
+    }
+    verdict = _of_size(n, fit[train], max(fit[m] for m in split.test))
+    return Outcome(verdict, numbers, shown=f"{shown} ({split.how} = {train})", **words)
+
+
+def granularity(paper: Paper, split: Split) -> Outcome:
+    """The accuracies are possible for n test trials: k / n, means of five seeds k / (5 n).
+
+    Printed: {values} distinct accuracies, subject by subject
+
+    Arithmetic: {shown}. {groups}
+    """
+    groups = subject_values(paper, split)
+    values = [value for group in groups.values() for value in group]
+    fit = {where: (number_that_fit(g, split.train), len(g)) for where, g in groups.items() if g}
+    return _fitting(values, split, groups=told("{}: {} of {}", fit, "; "))
+
+
+for each in SPLITS:
+    check(tables_of(each), f"granularity-{each.key}", each)(granularity)
+
+
+def ablation_values(paper: Paper, split: Split) -> list[Reported]:
+    """Values of our transformers on one subject, from the tables of ablations."""
+    subject = split.subject
+    means = list(paper.table("geometry").column(subject))
+    means += [paper.cell("geometric-attention", subject, c) for c in ("Standard", "Geometric")]
+    best: list[Cell] = []
+    for table in map(paper.table, ("depth", "heads")):
+        if subject in table.columns:
+            means += table.column(subject)
+            best += table.column(f"{split.data} Best")
+    return list(dict.fromkeys([*means_of_seeds(means), *(Reported(c.number) for c in best)]))
+
+
+@check(labels("geometry", "geometric-attention", "depth", "heads"))
+def granularity_ablations(paper: Paper) -> Outcome:
+    """Accuracies of one subject of each data set are possible for its test trials.
+
+    Printed: {n} distinct accuracies of transformers in the ablations of embedding, attention, depth
+    and heads
+
+    Arithmetic: {train} of {n} fit the trials trained on, {test} those tested on ({shown})
+    """
+    by_data = {}
+    for split in SPLITS:
+        values = ablation_values(paper, split)
+        train, *test = (number_that_fit(values, m) for m in (split.train, *split.test))
+        by_data[split.data] = {"values": len(values), "train": train, "test": max(test)}
+    n, on_train, on_test = (
+        sum(row[key] for row in by_data.values()) for key in ("values", "train", "test")
+    )
+    shown = ", ".join(
+        f"{d} {c['train']} and {c['test']} of {c['values']}" for d, c in by_data.items()
+    )
+    verdict = _of_size(n, on_train, on_test)
+    return Outcome(verdict, by_data, n=n, train=on_train, test=on_test, shown=shown)
+
+
+@check(labels("bn-embed", "baselines"))
+def granularity_others(paper: Paper) -> Outcome:
+    """Those of BN-Embed and of the methods compared with are, too.
+
+    Printed: {values} means of BN-Embed, SPDNet, ATCNet and EEGNet on one subject of each data set
+
+    Arithmetic: {rounded} of {values} fit the trials trained on if rounded, {rounded_or_cut} if
+    rounded or cut off ({misfits}); {test} fit those tested on, rounded or cut off
+    """
+    counts = dict.fromkeys(("values", "rounded", "rounded_or_cut", "test"), 0)
+    misfits = []
+    bn = paper.table("bn-embed")
+    for split in SPLITS:
+        row = next(name for name in bn.names if name.startswith(split.data))
+        cells = {column: bn.cell(row, column) for column in bn.columns[1:3]}
+        for name in ("SPDNet", "ATCNet", "EEGNet"):
+            cells[name] = paper.cell("baselines", name, split.subject)
+        for label, value in zip(cells, means_of_seeds(cells.values()), strict=True):
+            fits = value.fits(split.train)
+            counts["values"] += 1
+            counts["rounded"] += fits
+            counts["rounded_or_cut"] += fits or value.fits(split.train, cut=True)
+            counts["test"] += any(value.fits(m) or value.fits(m, cut=True) for m in split.test)
+            misfits += [] if fits else [f"{label}, {split.data} {value.value}"]
+    verdict = _of_size(counts["values"], counts["rounded_or_cut"], counts["test"])
+    return Outcome(verdict, counts, misfits="; ".join(misfits))
+
+
+@check("fig:confusion_matrices_key")
+def granularity_confusion(paper: Paper) -> Outcome:
+    """The confusion matrices are of the 288 trials of the test session.
+
+    Printed: {values} accuracies of the confusion matrices (seed 42)
+
+    Arithmetic: {shown}
+    """
+    values = [Reported(paper.text(f"seed-42-s{s}").number, label=f"S{s}") for s in (2, 4)]
+    return _fitting(values, SPLITS[0])
+
+
+@check("tab:all_subjects_comparison")
+def granularity_classical(paper: Paper) -> Outcome:
+    """Means over s subjects of methods without seeds are possible for n test trials: k / (s n).
+
+    Printed: {n} means over subjects of TS+LR, FgMDM and MDM
+
+    Arithmetic: {test} of {n} fit the trials tested on, {train} those trained on; smallest n that
+    fits a data set's three: {sizes}{beside}
+    """
+    methods = ("TS+LR", "FgMDM", "MDM")
+    found: dict[str, dict[str, Any]] = {}
+    for split in SPLITS:
+        subjects, *means = paper.numbers("all-subjects", split.data, "Subjects", *methods)
+        values = [Reported(mean, int(subjects)) for mean in means]
+        smallest = smallest_of_each_family(sizes_that_fit(values))
+        fit = {m: number_that_fit(values, m) for m in split.test}
+        test = max(fit, key=fit.__getitem__)
+        found[split.data] = {
+            "smallest": smallest[0] if smallest else None,
+            "test": fit[test],
+            "train": number_that_fit(values, split.train),
+            "chance": chance_to_fit(values, test),
+        }
+    n = len(SPLITS) * len(methods)
+    on_test, on_train = (sum(row[key] for row in found.values()) for key in ("test", "train"))
+    beside = "; the same table prints values that fit training sizes" * (on_test == n)
+    sizes = ", ".join(f"{data} {row['smallest']}" for data, row in found.items())
+    words = {"test": on_test, "train": on_train, "sizes": sizes, "beside": beside}
+    return Outcome(judge(on_test == n), found, n=n, **words)
+
+
+# Anyone's accuracies
 
 
 class Row(NamedTuple):
@@ -215,7 +413,7 @@ def _row(where: str, number: int, entry: dict[str, str], whole: int) -> Row:
     return Row(number, group, n, Reported(value, int(entry.get("seeds") or 1), whole, label))
 
 
-def audit_report(rows: list[Row], max_n: int = 400) -> dict[str, Any]:
+def audit_report(rows: list[Row], max_n: int = MAX_N) -> dict[str, Any]:
     """Find values that are impossible for their n, and every n that explains a group of values.
 
     Parameters
