@@ -1,11 +1,7 @@
-"""Stand-ins for long work: sets of noise, a reproduced folder, and ``reproduce`` as a process."""
+"""Stand-ins for long work: sets of noise, and a reproduced folder."""
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
-from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.figure
@@ -15,9 +11,8 @@ import pandas as pd
 from spdtokens.datasets import Dataset, Recording
 from spdtokens.evaluation.plan import Source
 from spdtokens.evaluation.runs import code_digest
-from spdtokens.experiments.store import RunStore
-from spdtokens.paper.reproduce import EXPERIMENTS, Extent, ScoreTable, run, tables
-from spdtokens.paper.reproduce.experiments import ROLES, Role
+from spdtokens.paper.reproduce import EXPERIMENTS, Extent, ScoreTable, tables
+from spdtokens.paper.reproduce.experiments import ROLES
 from spdtokens.paper.reproduce.figures import FIGURES, write_drawn
 from spdtokens.paper.theory import CLAIMS
 
@@ -108,28 +103,3 @@ def made_folder(folder: Path, names: tuple[str, ...] = ("geometry", "bands")) ->
         axes.plot([3.0, 0.25], label="Log-Euc")
         write_drawn(figure, FIGURES[name], QUICK, folder)
     return folder
-
-
-def command(arguments: list[str], batches: int) -> None:
-    """The real command on small sets, two epochs a run; killed after so many batches if not 0."""
-    from spdtokens.cli import app
-
-    run.Source = noise_source  # type: ignore[assignment, misc]
-    settings = Role.settings
-    Role.settings = lambda self, **more: replace(  # type: ignore[method-assign]
-        settings(self, **more), epochs=2
-    )
-    add, added = RunStore.add, []
-
-    def add_and_die(self, results) -> int:
-        added.append(add(self, results))
-        if len(added) == batches:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return added[-1]
-
-    RunStore.add = add_and_die  # type: ignore[method-assign]
-    app(arguments)
-
-
-if __name__ == "__main__":
-    command(sys.argv[2:], int(sys.argv[1]))

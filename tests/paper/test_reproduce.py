@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import Result
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -24,13 +22,20 @@ from spdtokens.datasets import load_dataset
 from spdtokens.evaluation.plan import Choice, Question, check_question
 from spdtokens.experiments.executors import InProcess
 from spdtokens.experiments.store import RunStore
-from spdtokens.paper.reproduce import EXPERIMENTS, Cell, Experiment, Extent, Reproduction, tables
-from spdtokens.paper.reproduce.experiments import BCI2A, BCICHA, MAMEM, ROLES
+from spdtokens.paper.reproduce import (
+    EXPERIMENTS,
+    Cell,
+    Experiment,
+    Extent,
+    Reproduction,
+    run,
+    tables,
+)
+from spdtokens.paper.reproduce.experiments import BCI2A, BCICHA, MAMEM, ROLES, Role
 from spdtokens.paper.reproduce.figures import FIGURES
 from spdtokens.paper.tables import TABLES, paper_table
 from tests.paper.stand_ins import COSTS, made_findings, noise_source
 
-ROOT = Path(__file__).parents[2]
 COUNTS = {"BCI2a": 9, "BCIcha": 16, "MAMEM": 11}
 OF_ACCURACIES = sorted(set(EXPERIMENTS) & set(TABLES))
 
@@ -216,14 +221,6 @@ def test_the_theory_is_told_beside_what_was_measured(tmp_path: Path) -> None:
     assert tables.in_terminal(properties).row_count == len(paper.names)
 
 
-def reproduce(out: Path, die_after: int = 0) -> subprocess.CompletedProcess[str]:
-    process = [sys.executable, "-m", "tests.paper.stand_ins", str(die_after)]
-    asked = ["reproduce", "geometry", "--quick", "--out", str(out)]
-    return subprocess.run(
-        [*process, *asked], cwd=ROOT, capture_output=True, text=True, timeout=1800, check=False
-    )
-
-
 def stored(out: Path) -> dict[str, tuple[object, ...]]:
     """Every row of the store as it lies there, with the time it took and when it was made."""
     with closing(sqlite3.connect(out / "runs.sqlite")) as store:
@@ -232,23 +229,40 @@ def stored(out: Path) -> dict[str, tuple[object, ...]]:
     return {row[0]: row[1:] for row in rows}
 
 
-def test_killed_it_goes_on_and_ends_as_if_undisturbed(tmp_path: Path) -> None:
-    killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
-    first = reproduce(killed, die_after=2)
-    assert first.returncode == -signal.SIGKILL, first.stderr
-    before = stored(killed)
-    assert len(before) == 4  # two batches of two seeds
-    assert {path.name for path in killed.iterdir() if "sqlite" not in path.name} == set()
+def test_interrupted_it_goes_on_and_ends_as_if_undisturbed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, add, added = Role.settings, RunStore.add, []
 
-    again, whole = reproduce(killed), reproduce(undisturbed)
+    def add_two(self, results) -> int:
+        added.append(add(self, results))
+        if len(added) == 2:
+            raise KeyboardInterrupt
+        return added[-1]
+
+    def reproduce(out: Path) -> Result:
+        return CliRunner().invoke(app, ["reproduce", "geometry", "--quick", "--out", str(out)])
+
+    def short(self, **more) -> Settings:
+        return replace(settings(self, **more), epochs=2)
+
+    monkeypatch.setattr(run, "Source", noise_source)
+    monkeypatch.setattr(Role, "settings", short)
+    monkeypatch.setattr(RunStore, "add", add_two)
+    stopped, undisturbed = tmp_path / "stopped", tmp_path / "undisturbed"
+    assert reproduce(stopped).exit_code == 130
+    before = stored(stopped)
+    assert len(before) == 4  # two batches of two seeds
+    assert {path.name for path in stopped.iterdir() if "sqlite" not in path.name} == set()
+
+    again, whole = reproduce(stopped), reproduce(undisturbed)
     for done in (again, whole):
-        assert done.returncode == 0, done.stderr
-    after = stored(killed)
+        assert done.exit_code == 0, done.output
+    after = stored(stopped)
     assert len(after) == 18  # 3 embeddings, 3 data sets, 2 seeds
     assert {key: after[key] for key in before} == before  # not one of them was done again
     for name in ("geometry.json", "geometry.md", "geometry.tex"):
-        assert (killed / name).read_text() == (undisturbed / name).read_text()
-    found = json.loads((killed / "geometry.json").read_text())["cells"]
+        assert (stopped / name).read_text() == (undisturbed / name).read_text()
+    found = json.loads((stopped / "geometry.json").read_text())["cells"]
     assert [cell["n_runs"] for cell in found] == [2] * 9
-    assert (killed / "report.html").exists()
-    assert f"is shown in {killed / 'report.html'}" in again.stdout.replace("\n", "")
+    assert f"is shown in {stopped / 'report.html'}" in again.stdout.replace("\n", "")

@@ -71,10 +71,13 @@ def tally(findings: Iterable[Finding], form: str = "{n} {verdict}") -> str:
     return ", ".join(form.format(n=counts[v], verdict=v) for v in COLOURS if counts[v])
 
 
-def counterexample_and_truth(claim: Finding) -> dict[str, str]:
-    """What is said of a claim that does not hold as printed; nothing of one that does."""
-    found = {"counter-example": claim["counterexample"], "instead": claim["instead"]}
-    return {key: text for key, text in found.items() if text and claim["verdict"] != "holds"}
+def claim_evidence(claim: Finding, between: str = ". ") -> str:
+    """What decides a claim, and where it does not hold a counter-example and what is true."""
+    besides = {"Counter-example": claim["counterexample"], "Instead": claim["instead"]}
+    if claim["verdict"] == "holds":
+        besides = {}
+    said = [f"{key}: {text}" for key, text in besides.items() if text]
+    return between.join([claim["evidence"], *said])
 
 
 def findings_table(title: str, findings: Sequence[Finding]) -> Table:
@@ -87,10 +90,7 @@ def findings_table(title: str, findings: Sequence[Finding]) -> Table:
     for one in findings:
         if "claim" in one:
             said, where = one["claim"], f"{one['source']}; tested on: {one['method']}"
-            right = Text(one["evidence"])
-            for label, text in counterexample_and_truth(one).items():
-                right.append(f"\n{label.replace('counter', 'smallest counter')}: ", "bold")
-                right.append(text)
+            right = Text(claim_evidence(one, "\n"))
         else:
             said, where = one["printed"], one["where"]
             right = Text.assemble((one["expected"], "dim"), "\n", one["arithmetic"])

@@ -24,7 +24,7 @@ from spdtokens.paper.audit.check import (
     judge,
     rounds_to,
 )
-from spdtokens.paper.findings import Outcome, counterexample_and_truth, told
+from spdtokens.paper.findings import Outcome, claim_evidence, told
 
 OURS = ("Log-Euc (Ours)", "BWSPD-Transformer (Ours)")
 #: Conventional bands in Hz; mu is the alpha rhythm over the motor cortex.
@@ -597,10 +597,9 @@ def formula_check(name: str) -> Check:
 
     def test(_: Paper) -> Outcome:
         found = next(claim for claim in theory.CLAIMS if claim.id == name).check(0)
-        besides = counterexample_and_truth(found).items()
         verdict = judge(found["verdict"] == "holds", FORMULAS[name])
-        shown = ". ".join([found["evidence"], *(f"{k.capitalize()}: {t}" for k, t in besides)])
-        return Outcome(verdict, found["numbers"], claim=found["claim"], shown=shown)
+        texts = {"claim": found["claim"], "shown": claim_evidence(found)}
+        return Outcome(verdict, found["numbers"], **texts)
 
     required = "The formula is right as printed (spdtokens theory)."
     texts = {"Printed": "{claim}", "Arithmetic": "{shown}"}

@@ -14,7 +14,7 @@ from spdtokens._files import written_whole
 from spdtokens.errors import ReportError
 from spdtokens.evaluation.runs import RunResult, code_digest, origin
 from spdtokens.experiments.store import RunStore
-from spdtokens.paper.findings import counterexample_and_truth, tally
+from spdtokens.paper.findings import claim_evidence, tally
 from spdtokens.paper.reproduce.experiments import EXPERIMENTS
 from spdtokens.paper.reproduce.figures import FIGURES, Drawn, read_drawn
 from spdtokens.paper.reproduce.run import ScoreTable
@@ -156,14 +156,11 @@ def _cost_cell(row: Mapping[str, Any], key: str, form: str, unit: float, column:
 
 def theory_tables(findings: Sequence[dict[str, Any]]) -> list[Table]:
     """The paper's table of properties with what we measured, and every claim with its verdict."""
-    words = {"counter-example": "Counter-example", "instead": "True instead"}
     claims = []
     for found in findings:
-        texts = counterexample_and_truth(found)
-        ours = ". ".join([found["evidence"], *(f"{words[k]}: {text}" for k, text in texts.items())])
         mark = "" if found["verdict"] == "holds" else "best"
-        cells = [Cell(text) for text in (found["claim"], f"{ours}.", found["source"])]
-        claims.append([Cell(found["id"]), Cell(found["verdict"], mark=mark), *cells])
+        texts = (found["claim"], f"{claim_evidence(found)}.", found["source"])
+        claims.append([Cell(found["id"]), Cell(found["verdict"], mark=mark), *map(Cell, texts)])
     headers = ("claim", "verdict", "the paper", "ours", "where")
     note = f"{len(claims)}: {tally(findings)}."
     return [
