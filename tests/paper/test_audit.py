@@ -184,16 +184,23 @@ def test_rounding_helpers() -> None:
 
 
 def test_the_command_on_the_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = [BY_ID[name] for name in ("granularity-bci2a", "gains")]
+    few = [BY_ID[name] for name in ("granularity-bci2a", "gains", "seed-42-s2")]
     monkeypatch.setattr(audit, "CHECKS", few)
     result = CliRunner().invoke(app, ["audit", "--json", "--out", str(tmp_path)])
     checks = json.loads(result.stdout)["checks"]
-    assert [check["id"] for check in checks] == ["granularity-bci2a", "gains"]
+    assert [check["id"] for check in checks] == ["granularity-bci2a", "gains", "seed-42-s2"]
     assert (tmp_path / "granularity.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((tmp_path / "audit.json").read_text())["checks"] == checks
-    table = CliRunner().invoke(app, ["audit"], env={"COLUMNS": "100"})
-    assert "1 holds, 1 fits training size" in table.stdout
-    assert max(map(len, table.stdout.splitlines())) <= 100
+    short, whole = (
+        CliRunner().invoke(app, ["audit", *more], env={"COLUMNS": "100"}).stdout
+        for more in ([], ["--all"])
+    )
+    for text in (short, whole):
+        assert text.startswith("3 checks: 1 holds, 1 cannot be both")
+        assert max(map(len, text.splitlines())) <= 100
+        assert "98.81" in text
+    assert ("differences" in short, "differences" in whole) == (False, True)
+    assert "1 holds: gains" in short
 
 
 def test_the_figure_marks_training_and_test_sizes() -> None:

@@ -71,7 +71,7 @@ def test_the_summary_counts(folder: Path) -> None:
     assert found[0].endswith("train is on average 40.0 points above test.")
     assert "Over 19 different cells of 2 tables" in found[0]
     assert f"Extent of every table: {QUICK.note}" in found
-    assert any("Of 2 checks" in line and "holds 1, undecided 1" in line for line in found)
+    assert any("Of 2 checks" in line and "1 holds, 1 undecided" in line for line in found)
     assert any(line.startswith("Not made yet: all-subjects, multiband") for line in found)
     assert not any(line.startswith(("Unfinished", "Made by other")) for line in found)
 

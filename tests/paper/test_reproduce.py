@@ -150,6 +150,8 @@ def test_runs_are_done_once_and_tables_have_three_values(tmp_path: Path) -> None
     console.print(tables.in_terminal(tables.score_table(table, tables.IN_TERMINAL)))
     shown = console.export_text()
     assert "64.85 ± 15.18" in shown  # not cut off
+    assert "Tiny & small (simulated data)" in shown
+    assert "paper, real data" in shown
     assert shown.count("BCI2a") == 1
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -27,6 +27,9 @@ def audit(
             help="CSV of accuracies (value, n, seeds, group, label); default: the paper."
         ),
     ] = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show every check of the paper, not only failures.")
+    ] = False,
     as_json: AsJson = False,
     folder: Folder = None,
     max_n: Annotated[
@@ -36,13 +39,12 @@ def audit(
     """Recompute the paper's numbers from each other, or test reported accuracies for possible n."""
     from spdtokens.paper import audit
     from spdtokens.paper.audit.granularity import audit_report, read_report, report_tables
-    from spdtokens.paper.findings import findings_table, write_findings
+    from spdtokens.paper.findings import findings_view, write_findings
 
     checked_folder(folder)
     if file is None:
         found = {"checks": collected(audit.audit_paper(), len(audit.CHECKS), "Recomputing")}
-        title = "The paper's numbers, recomputed from each other"
-        show(found, [findings_table(title, found["checks"])], as_json)
+        show(found, findings_view("checks", found["checks"], show_all=show_all), as_json)
     else:
         found = audit_report(read_report(file), max_n)
         show(found, report_tables(found), as_json)
@@ -72,7 +74,7 @@ def collected(findings: Iterable[dict[str, Any]], total: int, doing: str) -> lis
     return list(track(findings, doing, total, console=console, transient=True))
 
 
-def show(data: dict[str, Any], tables: Sequence[RenderableType], as_json: bool) -> None:
+def show(data: dict[str, Any], tables: Iterable[RenderableType], as_json: bool) -> None:
     """Print JSON, or tables."""
     if as_json:
         print_json(data)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,20 +12,23 @@ from spdtokens._files import written_whole
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from rich.console import RenderableType
     from rich.table import Table
 
 Finding = dict[str, Any]
-#: Every verdict of the audit and of the theory, and its colour in a terminal.
-COLOURS = {
-    "holds": "green",
-    "corrected": "yellow",
-    "fails": "red",
-    "does not hold": "red",
-    "cannot be both": "red",
-    "fits training size": "magenta",
-    "is something else": "yellow",
-    "undecided": "dim",
+#: Every verdict of the audit and of the theory: its colour in a terminal, and its plural.
+VERDICTS = {
+    "holds": ("green", "hold"),
+    "corrected": ("yellow", "corrected"),
+    "fails": ("red", "fail"),
+    "does not hold": ("red", "do not hold"),
+    "cannot be both": ("red", "contradict each other"),
+    "fits training size": ("magenta", "fit the training size only"),
+    "is something else": ("yellow", "are something else than stated"),
+    "undecided": ("dim", "undecided"),
 }
+#: Verdicts that are shown in full even in the short view.
+FAILURES = ("corrected", "fails", "cannot be both")
 
 
 class Outcome:
@@ -65,10 +68,14 @@ def told(form: str, rows: Mapping[Any, Any], between: str = ", ") -> str:
     return between.join(form.format(key, *row) for key, row in values.items())
 
 
-def tally(findings: Iterable[Finding], form: str = "{n} {verdict}") -> str:
-    """How many findings there are of each verdict: ``'12 holds, 3 fails'``."""
+def tally(findings: Iterable[Finding]) -> str:
+    """Count the findings by verdict: ``'12 hold, 1 fails'``."""
     counts = Counter(finding["verdict"] for finding in findings)
-    return ", ".join(form.format(n=counts[v], verdict=v) for v in COLOURS if counts[v])
+    return ", ".join(
+        f"{counts[verdict]} {verdict if counts[verdict] == 1 else plural}"
+        for verdict, (_, plural) in VERDICTS.items()
+        if counts[verdict]
+    )
 
 
 def claim_evidence(claim: Finding, between: str = ". ") -> str:
@@ -80,8 +87,8 @@ def claim_evidence(claim: Finding, between: str = ". ") -> str:
     return between.join([claim["evidence"], *said])
 
 
-def findings_table(title: str, findings: Sequence[Finding]) -> Table:
-    """One row per finding: what is printed, the verdict, what decides it."""
+def findings_table(title: str, findings: Iterable[Finding]) -> Table:
+    """Make a terminal table with one row per finding: the statement, the verdict, the evidence."""
     from rich.text import Text
 
     from spdtokens._tables import table
@@ -95,9 +102,40 @@ def findings_table(title: str, findings: Sequence[Finding]) -> Table:
             said, where = one["printed"], one["where"]
             right = Text.assemble((one["expected"], "dim"), "\n", one["arithmetic"])
         left = Text.assemble((one["id"], "bold"), "\n", said, "\n", (where, "dim"))
-        rows.append((left, Text(one["verdict"], COLOURS[one["verdict"]]), right))
-    headers = ("printed~", "verdict", "found~")
-    return table(headers, rows, title, tally(findings), show_lines=True, pad_edge=True)
+        rows.append((left, Text(one["verdict"], VERDICTS[one["verdict"]][0]), right))
+    headers = ("statement~", "verdict", "evidence~")
+    return table(headers, rows, title, show_lines=True, pad_edge=True)
+
+
+def findings_view(
+    kind: str, findings: Sequence[Finding], *, show_all: bool
+) -> Iterator[RenderableType]:
+    """Yield the tally, then every finding, or the failures in full and the others by name.
+
+    Parameters
+    ----------
+    kind : {'checks', 'claims'}
+        What the findings are of.
+    findings : sequence of dict
+        See :meth:`Check.run` and :meth:`Claim.check`.
+    show_all : bool
+        Whether all findings are shown in full.
+    """
+    from rich.text import Text
+
+    yield Text(f"{len(findings)} {kind}: {tally(findings)}.")
+    shown = [one for one in findings if show_all or one["verdict"] in FAILURES]
+    if shown:
+        title = f"All {kind}" if show_all else f"Failed {kind}: {tally(shown)}"
+        yield findings_table(title, shown)
+    others = [one for one in findings if one not in shown]
+    for verdict, (colour, _) in VERDICTS.items():
+        if found := [one for one in others if one["verdict"] == verdict]:
+            names = ", ".join(one["id"] for one in found)
+            yield Text.assemble((tally(found), colour), f": {names}")
+    if others:
+        command = "audit" if kind == "checks" else "theory"
+        yield Text(f"All {kind} with their evidence: spdtokens {command} --all")
 
 
 def write_findings(

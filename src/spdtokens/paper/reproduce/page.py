@@ -134,13 +134,13 @@ def sentences(folder: Folder, checks: Sequence[dict[str, Any]]) -> list[str]:
         names = [table.name for table in folder.scores if table.extent == extent]
         which = "every table" if len(names) == len(folder.scores) else listed(names, 20)
         found.append(f"Extent of {which}: {extent.note}")
-    told = tally(checks, "{verdict} {n}")
+    told = tally(checks)
     found.append(
         f"Of {len(checks)} checks of the paper's printed numbers against each other: {told}."
     )
     if "theory" in folder.measured:
         claims = folder.measured["theory"]["claims"]
-        told = tally(claims, "{verdict} {n}")
+        told = tally(claims)
         found.append(f"Of {len(claims)} claims of its theory, tested numerically: {told}.")
     empty = {t.name: int(t.cells["test"].isna().sum()) for t in folder.scores}
     if unfinished := [f"{name} ({n} of its cells)" for name, n in empty.items() if n]:
@@ -168,7 +168,7 @@ def overview(folder: Folder) -> Table:
         counts = [len(near), int((near == "train").sum()), int((near == "test").sum())]
         rows.append(
             [
-                Cell(table.title),
+                Cell(table.heading),
                 Cell(str(len(cells)), len(cells)),
                 Cell(percent(train), train),
                 Cell(percent(test), test),
@@ -209,7 +209,7 @@ def page(found: PaperReport) -> str:
     """The whole page."""
     folder, checks = found.folder, found.checks
     sections: list[tuple[str, str, str, str]] = [
-        (table.name, table.title, table.label, _scores(table)) for table in folder.scores
+        (table.name, table.heading, table.label, _scores(table)) for table in folder.scores
     ]
     for name, content in folder.measured.items():
         tables = measured_tables(content)

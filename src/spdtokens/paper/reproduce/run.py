@@ -115,6 +115,11 @@ class ScoreTable:
     cells: pd.DataFrame
 
     @property
+    def heading(self) -> str:
+        """The title, with the kind of data if it is not real."""
+        return self.title + (" (simulated data)" if self.extent.data == "sim" else "")
+
+    @property
     def frame(self) -> pd.DataFrame:
         """The cells with ``printed``, ``gap`` and ``nearer``.
 

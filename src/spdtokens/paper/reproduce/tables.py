@@ -48,6 +48,8 @@ NAMES = (*EXPERIMENTS, *MEASURED, *FIGURES)
 
 percent = partial(score_text, metric="accuracy")
 difference = partial(difference_text, metric="accuracy")
+#: Header of the paper's values, which are never of simulated data.
+PAPER = "paper, real data"
 #: Columns of a table of accuracies: what a row of :attr:`ScoreTable.frame` shows in each.
 COLUMNS: dict[str, Callable[[Any], Cell]] = {
     "row": lambda cell: Cell(cell.row),
@@ -56,23 +58,23 @@ COLUMNS: dict[str, Callable[[Any], Cell]] = {
     "test": lambda cell: Cell(percent(cell.test), cell.test),
     "±": lambda cell: Cell(percent(cell.std), cell.std),
     f"train {MINUS} test": lambda cell: Cell(difference(cell.gap), cell.gap),
-    "reported": lambda cell: Cell(cell.reported.replace("+-", "±") or "-", cell.printed),
+    PAPER: lambda cell: Cell(cell.reported.replace("+-", "±") or "-", cell.printed),
     "nearer to": lambda cell: Cell(cell.nearer or "-"),
     "runs": lambda cell: Cell(str(cell.n_runs), cell.n_runs),
 }
 #: Those that fit a terminal.
-IN_TERMINAL = ("row", "column", "train", "test", "±", "reported")
+IN_TERMINAL = ("row", "column", "train", "test", "±", PAPER)
 
 
 def score_table(found: ScoreTable, columns: Sequence[str] = tuple(COLUMNS)) -> Table:
-    """One row per cell: train, test, and what the paper reports."""
+    """Make a table with one row per cell: train and test score, and what the paper reports."""
     rows = [[COLUMNS[name](cell) for name in columns] for cell in found.frame.itertuples()]
     note = " ".join(filter(None, (found.extent.note, found.note)))
-    return Table(found.name, found.title, tuple(columns), rows, f"Accuracy in %. {note}")
+    return Table(found.name, found.heading, tuple(columns), rows, f"Accuracy in %. {note}")
 
 
 def wide_table(found: ScoreTable) -> Table:
-    """Rows and columns as in the paper, cells ``train / test ± std / reported``."""
+    """Make a table laid out as in the paper, with cells ``train / test ± std / paper``."""
     rows, columns = (found.cells[key].unique() for key in ("row", "column"))
     texts = {
         (cell.row, cell.column): " / ".join(
@@ -86,9 +88,9 @@ def wide_table(found: ScoreTable) -> Table:
     }
     cells = [[Cell(row), *(Cell(texts.get((row, c), "")) for c in columns)] for row in rows]
     label = f"The paper's {found.label}." if found.label else ""
-    said = "Cells: train / test / reported, accuracy in %, ± over subjects or seeds."
+    said = f"Cells: train / test / {PAPER}; accuracy in %, ± over subjects or seeds."
     note = " ".join(filter(None, (label, found.extent.note, found.note, said)))
-    return Table(found.name, found.title, ("", *columns), cells, note)
+    return Table(found.name, found.heading, ("", *columns), cells, note)
 
 
 # What models cost, and the theory
