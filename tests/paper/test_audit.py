@@ -58,7 +58,7 @@ def agrees(finding: dict[str, Any]) -> dict[str, Any]:
     assert json.dumps(finding)
     assert finding["verdict"] in VERDICTS
     holds = finding["verdict"] == "holds"
-    assert finding["expected"].startswith("As it should be: ") == holds
+    assert finding["expected"].startswith("Met: ") == holds
     assert finding["expected"].endswith(".")
     assert not JUDGING.search(finding["printed"] + finding["arithmetic"])
     for answer in re.findall(r": (yes|no)\b", finding["arithmetic"]):

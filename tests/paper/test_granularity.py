@@ -134,17 +134,17 @@ def test_shares_semicolons_blank_lines_and_groups(tmp_path: Path) -> None:
         ("value,trials\n98.81,288\n", "line 1.*trials"),
         ("value,value\n98.81,1\n", "line 2.*value, value"),
         ("value,n\n98.81,288\n98,81,288\n", "line 3: 3 entries"),
-        ("value,n\nabout 90,288\n", "line 2: 'about 90'"),
-        ("value,n\nnan,288\n", "line 2: 'nan'"),
+        ("value,n\nabout 90,288\n", "line 2: value .*'about 90'"),
+        ("value,n\nnan,288\n", "line 2: value .*'nan'"),
         ("value,n\n98.81,many\n", "line 2: n .*'many'"),
         (f"value,n\n98.81,{'9' * 5000}\n", "line 2: n .*'999"),
-        ("value,n\n1E-9999999,288\n", "line 2: '1E-9999999'"),
+        ("value,n\n1E-9999999,288\n", "line 2: value .*'1E-9999999'"),
         (f"value,label\n98.81,{'x' * 200_000}\n", "line 2"),
         ("value,n\n98.81,0\n", "line 2: n .*'0'"),
         ("value,n,seeds\n98.81,288,2.5\n", "line 2: seeds .*'2.5'"),
-        ("value,n\n101.2,288\n", "line 2: '101.2'"),
-        ("value,n\n-0.2,288\n", "line 2: '-0.2'"),
-        ("value,n\n98.81,288\n0.98,288\n", "line 3: 0.98 .*Write 98.00"),
+        ("value,n\n101.2,288\n", "line 2: value .*'101.2'"),
+        ("value,n\n-0.2,288\n", "line 2: value .*'-0.2'"),
+        ("value,n\n98.81,288\n0.98,288\n", "line 3: value .*0.98"),
     ],
 )
 def test_bad_files_are_told_with_line_and_culprit(tmp_path: Path, text: str, culprit: str) -> None:
@@ -169,7 +169,7 @@ def test_the_command_on_a_file(tmp_path: Path) -> None:
     assert call(path, "--out", path).exit_code == 2
     bad = call(made(tmp_path, "value\nx\n"))
     assert bad.exit_code == 1
-    assert "line 2: 'x'" in bad.stderr
+    assert "line 2: value" in bad.stderr
 
 
 def test_the_example_of_the_documentation_runs(tmp_path: Path) -> None:

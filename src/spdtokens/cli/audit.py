@@ -14,7 +14,7 @@ from spdtokens.cli.app import AsJson, app, print_json
 Folder = Annotated[
     Path | None,
     typer.Option(
-        "--out", help="Folder for the JSON and, of the paper, the figure; made if missing."
+        "--out", help="Folder for the JSON and the figure of the paper; created if missing."
     ),
 ]
 
@@ -24,26 +24,26 @@ def audit(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help="CSV of accuracies (value, n, seeds, group, label); default: the paper."
+            help="CSV file of accuracies (value, n, seeds, group, label); default: the paper."
         ),
     ] = None,
     show_all: Annotated[
-        bool, typer.Option("--all", help="Show every check of the paper, not only failures.")
+        bool, typer.Option("--all", help="Show all checks of the paper, not only failures.")
     ] = False,
     as_json: AsJson = False,
     folder: Folder = None,
     max_n: Annotated[
-        int, typer.Option(min=1, max=100_000, help="Largest number of trials tried for a FILE.")
+        int, typer.Option(min=1, max=100_000, help="Largest number of test trials to try for FILE.")
     ] = 400,
 ) -> None:
-    """Recompute the paper's numbers from each other, or test reported accuracies for possible n."""
+    """Check the paper's numbers against each other, or find possible n for accuracies of a FILE."""
     from spdtokens.paper import audit
     from spdtokens.paper.audit.granularity import audit_report, read_report, report_tables
     from spdtokens.paper.findings import findings_view, write_findings
 
     checked_folder(folder)
     if file is None:
-        found = {"checks": collected(audit.audit_paper(), len(audit.CHECKS), "Recomputing")}
+        found = {"checks": collected(audit.audit_paper(), len(audit.CHECKS), "Checking")}
         show(found, findings_view("checks", found["checks"], show_all=show_all), as_json)
     else:
         found = audit_report(read_report(file), max_n)
@@ -56,7 +56,7 @@ def audit(
 
 
 def checked_folder(folder: Path | None) -> None:
-    """Refuse, before any work, an ``--out`` that cannot be written to."""
+    """Check that ``--out`` can be written to."""
     from spdtokens._files import output_folder
 
     try:
@@ -67,7 +67,7 @@ def checked_folder(folder: Path | None) -> None:
 
 
 def collected(findings: Iterable[dict[str, Any]], total: int, doing: str) -> list[dict[str, Any]]:
-    """All findings, with a bar while they are made."""
+    """Collect all findings, with a progress bar."""
     from rich.progress import track
 
     console = Console(stderr=True)

@@ -14,16 +14,16 @@ from spdtokens.cli.audit import checked_folder, collected, show
 @app.command()
 def theory(
     show_all: Annotated[
-        bool, typer.Option("--all", help="Show every claim, not only failures.")
+        bool, typer.Option("--all", help="Show all claims, not only failures.")
     ] = False,
     as_json: AsJson = False,
     folder: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder for theory.json and the two figures; made if missing."),
+        typer.Option("--out", help="Folder for theory.json and two figures; created if missing."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random matrices.")] = 0,
 ) -> None:
-    """Test each theoretical claim of the paper numerically."""
+    """Test the theoretical claims of the paper numerically."""
     from spdtokens.paper import theory
     from spdtokens.paper.findings import findings_view, write_findings
 

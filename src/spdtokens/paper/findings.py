@@ -1,4 +1,4 @@
-"""What the audit and the theory share: findings with verdicts, shown as a table and written."""
+"""Findings of the audit and of the theory: verdicts, tables for the terminal, files."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Finding = dict[str, Any]
-#: Every verdict of the audit and of the theory: its colour in a terminal, and its plural.
-VERDICTS = {
+#: Colour in a terminal and plural of every verdict of the audit and of the theory.
+VERDICT_STYLES = {
     "holds": ("green", "hold"),
     "corrected": ("yellow", "corrected"),
     "fails": ("red", "fail"),
@@ -32,34 +32,34 @@ FAILURES = ("corrected", "fails", "cannot be both")
 
 
 class Outcome:
-    """What a test found.
+    """Outcome of a check or of the test of a claim.
 
     Parameters
     ----------
     verdict : str
-        Decided by the numbers.
+        The verdict, decided by the numbers.
     numbers : dict
-        Measured or computed, for machines.
+        Measured or computed values.
     **words
-        Further values that the test's docstring names in braces.
+        Further values that are named in braces in the docstring of the test.
     """
 
     def __init__(self, verdict: str, numbers: dict[str, Any], **words: object) -> None:
         self.verdict, self.numbers, self._words = verdict, numbers, words
 
     def fill(self, text: str) -> str:
-        """Put numbers and words into a paragraph of the test's docstring."""
+        """Fill numbers and words into a paragraph of the docstring of the test."""
         return text.format_map({**self.numbers, **self._words})
 
 
 def docstring_parts(test: Callable[..., Outcome]) -> tuple[str, dict[str, str]]:
-    """Return the first paragraph of a docstring, and the others by the words before the colon."""
+    """Return the first paragraph of a docstring, and the others by the words before their colon."""
     first, *others = (" ".join(part.split()) for part in (test.__doc__ or "").split("\n\n"))
     return first, dict(part.split(": ", 1) for part in others)
 
 
 def told(form: str, rows: Mapping[Any, Any], between: str = ", ") -> str:
-    """Rows in words: ``{0}`` is the key, ``{1}`` and so on are the values.
+    """Format and join rows; ``{0}`` is the key, ``{1}`` and so on are the values.
 
     >>> told("{0} {2:.1f}", {"a": (1, 2.0), "b": (3, 4.0)})
     'a 2.0, b 4.0'
@@ -73,13 +73,13 @@ def tally(findings: Iterable[Finding]) -> str:
     counts = Counter(finding["verdict"] for finding in findings)
     return ", ".join(
         f"{counts[verdict]} {verdict if counts[verdict] == 1 else plural}"
-        for verdict, (_, plural) in VERDICTS.items()
+        for verdict, (_, plural) in VERDICT_STYLES.items()
         if counts[verdict]
     )
 
 
 def claim_evidence(claim: Finding, between: str = ". ") -> str:
-    """What decides a claim, and where it does not hold a counter-example and what is true."""
+    """Return the evidence on a claim; if it does not hold, with counter-example and correction."""
     besides = {"Counter-example": claim["counterexample"], "Instead": claim["instead"]}
     if claim["verdict"] == "holds":
         besides = {}
@@ -102,7 +102,7 @@ def findings_table(title: str, findings: Iterable[Finding]) -> Table:
             said, where = one["printed"], one["where"]
             right = Text.assemble((one["expected"], "dim"), "\n", one["arithmetic"])
         left = Text.assemble((one["id"], "bold"), "\n", said, "\n", (where, "dim"))
-        rows.append((left, Text(one["verdict"], VERDICTS[one["verdict"]][0]), right))
+        rows.append((left, Text(one["verdict"], VERDICT_STYLES[one["verdict"]][0]), right))
     headers = ("statement~", "verdict", "evidence~")
     return table(headers, rows, title, show_lines=True, pad_edge=True)
 
@@ -129,7 +129,7 @@ def findings_view(
         title = f"All {kind}" if show_all else f"Failed {kind}: {tally(shown)}"
         yield findings_table(title, shown)
     others = [one for one in findings if one not in shown]
-    for verdict, (colour, _) in VERDICTS.items():
+    for verdict, (colour, _) in VERDICT_STYLES.items():
         if found := [one for one in others if one["verdict"] == verdict]:
             names = ", ".join(one["id"] for one in found)
             yield Text.assemble((tally(found), colour), f": {names}")
@@ -141,7 +141,7 @@ def findings_view(
 def write_findings(
     folder: Path, file: str, content: Mapping[str, Any], figures: Mapping[str, Figure]
 ) -> list[Path]:
-    """Write findings as JSON, and figures as PNG; returns their paths."""
+    """Write findings as JSON and figures as PNG, and return the paths."""
     written = [folder / file, *(folder / name for name in figures)]
     with written_whole(written[0]) as path:
         path.write_text(json.dumps(content, indent=2) + "\n")

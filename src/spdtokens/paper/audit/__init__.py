@@ -1,8 +1,7 @@
-"""The paper's numbers recomputed from each other.
+"""Checks of the paper's printed numbers against each other.
 
-A check is a function decorated with :func:`spdtokens.paper.audit.check.check` in one of the files
-here; the command line, the JSON and the tests pick it up. Every verdict is computed from the tables
-in :mod:`spdtokens.paper.tables` when the check runs.
+A check is a function decorated with :func:`spdtokens.paper.audit.check.check`. Every verdict is
+computed from the tables in :mod:`spdtokens.paper.tables` when the check runs.
 """
 
 from __future__ import annotations
@@ -35,24 +34,44 @@ __all__ = [
 
 
 def audit_paper(paper: Paper | None = None) -> Iterator[dict[str, Any]]:
-    """Run every check, one after another.
+    """Check the paper's printed numbers against each other.
 
     Parameters
     ----------
-    paper : Paper, optional
-        Tables to check; those printed by default.
+    paper : Paper, default=None
+        Tables to check. By default, the tables of the paper.
 
     Yields
     ------
     dict
-        See :meth:`Check.run`.
+        The result of one check, with the keys ``id``, ``where`` (LaTeX labels), ``printed``,
+        ``expected``, ``arithmetic``, ``verdict`` and ``numbers``. Verdicts are listed in
+        ``spdtokens.paper.audit.VERDICTS``.
+
+    See Also
+    --------
+    spdtokens.paper.theory.check_claims : Test the theoretical claims of the paper.
+    spdtokens.paper.tables.paper_table : Load a table of the paper.
+
+    References
+    ----------
+    .. [1] N. J. L. Brown and J. A. J. Heathers, "The GRIM test: a simple technique detects numerous
+       anomalies in the reporting of results in psychology", Social Psychological and Personality
+       Science 8(4), 363-369, 2017. https://doi.org/10.1177/1948550616673876
+
+    Examples
+    --------
+    >>> from spdtokens.paper.audit import audit_paper
+    >>> first = next(audit_paper())
+    >>> first["id"], first["verdict"]
+    ('granularity-bci2a', 'fits training size')
     """
     for check in CHECKS:
         yield check.run(paper)
 
 
 def granularity_figure(paper: Paper | None = None, max_n: int = MAX_N) -> Figure:
-    """Share of the printed accuracies that n trials can give, for each data set."""
+    """Plot the share of the printed accuracies that are possible with n trials, per data set."""
     from matplotlib.figure import Figure  # slow to import, and only drawing needs it
 
     figure = Figure(figsize=(8.0, 6.4), layout="constrained")

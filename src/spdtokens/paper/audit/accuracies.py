@@ -1,4 +1,4 @@
-"""Checks of accuracies: trials they can be of, means, spreads, p-values, folds across subjects."""
+"""Checks of means, differences, standard deviations, p-values and cross-subject accuracies."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from spdtokens.paper.audit.granularity import Reported, tables_of
 from spdtokens.paper.findings import Outcome, told
 from spdtokens.paper.tables import Cell
 
-#: What the sum of squares of five seeds is divided by. Twice: ten numbers, each of which stands
-#: twice, have twice the sum, divided by 10 - 1.
+#: Divisors of the sum of squares over five seeds. If every seed is counted twice, the sum doubles
+#: and the divisor is 10 - 1, which equals 4.5.
 CONVENTIONS = {"n - 1": 4.0, "n": 5.0, "seeds counted twice": 4.5}
-#: Of what an overall standard deviation can be.
+#: What an overall standard deviation can be taken over.
 RUNS, SUBJECTS = "all runs", "means of subjects"
-#: Wrong answers of five seeds beyond which all conventions find a fit, so none is told apart.
+#: With more errors over five seeds, all conventions fit and cannot be distinguished.
 MOST_WRONG = 40
 BANDS = ("Single-Token", "Multi-Band")
 
 
-# Means, differences, counts, and what is quoted of them
+# Means, differences and counts
 
 
 def _mean(cells: Sequence[Cell]) -> Decimal:
@@ -49,7 +49,7 @@ def _mean(cells: Sequence[Cell]) -> Decimal:
 
 
 def mean(paper: Paper, kind: str, column: str) -> Outcome:
-    """The overall row is the mean of its column.
+    """The overall row is the mean of the column.
 
     Printed: {printed}
 
@@ -58,7 +58,7 @@ def mean(paper: Paper, kind: str, column: str) -> Outcome:
     tables = {data: f"{kind}-{data.lower()}" for data in DATA}
     said = {data: paper.cell(name, "Overall", column).number for data, name in tables.items()}
     found = {data: _mean(paper.table(name).column(column)) for data, name in tables.items()}
-    # Rounded subjects move their mean by half a step at most.
+    # Rounding of the subjects' values moves the mean by half a unit at most.
     agree = partial(rounds_to, slack=0.005)
     return recomputed(said, found, ("{} {}", "{} {:.2f}"), agree)
 
@@ -72,7 +72,7 @@ for table, name in (("subjects", "Accuracy"), *(("multiband", band) for band in 
 def single_token_twice(paper: Paper) -> Outcome:
     """The same configuration and seeds give the same values.
 
-    Printed: two tables of the Log-Euclidean transformer, one token, the same five seeds
+    Printed: two tables of the Log-Euclidean transformer with one token and the same five seeds
 
     Arithmetic: {shown}
     """
@@ -88,25 +88,25 @@ def single_token_twice(paper: Paper) -> Outcome:
         text = f"{data}: {len(differ)} of {len(pairs)} subjects differ"
         if differ:
             s = max(differ, key=differ.__getitem__)
-            text += f" (most {s}: {pairs[s][0]} and {pairs[s][1]})"
+            text += f" (largest difference {s}: {pairs[s][0]} and {pairs[s][1]})"
         shown.append(text)
     same = not any(row["differ"] for row in rows.values())
     return Outcome(judge(same, "cannot be both"), rows, shown="; ".join(shown))
 
 
 def count_right(n: int, wrong: Sequence[str], key: str = "values") -> Outcome:
-    """An outcome that holds if none of n is wrong; ``{right}`` and ``{wrong_ones}`` say which."""
+    """Return an outcome that holds if none of n is wrong; ``{wrong_ones}`` lists those."""
     words = {"right": f"{n - len(wrong)} of {n}", "wrong_ones": "".join(f"; {w}" for w in wrong)}
     return Outcome(judge(not wrong), {key: n, "wrong": len(wrong)}, **words)
 
 
 @check(labels("multiband-bci2a", "multiband-bcicha", "multiband-mamem"))
 def gains(paper: Paper) -> Outcome:
-    """Gain is the difference of the two columns.
+    """The gain is the difference of the two columns.
 
-    Printed: {rows} differences between three bands and one
+    Printed: {rows} differences between three bands and one band
 
-    Arithmetic: {right} are what the columns give{wrong_ones}
+    Arithmetic: {right} equal the difference of the columns{wrong_ones}
     """
     rows = [(d, row) for d in DATA for row in paper.table(f"multiband-{d.lower()}").names]
     wrong = []
@@ -119,9 +119,9 @@ def gains(paper: Paper) -> Outcome:
 
 @check("sec:experiments; app:multi_band")
 def gains_counted(paper: Paper) -> Outcome:
-    """As many rows of the table gain.
+    """The stated numbers of subjects improve in the tables.
 
-    Printed: subjects that gain: {printed}
+    Printed: subjects that improve: {printed}
 
     Arithmetic: counted: {found}, of {sizes} subjects; {zeros} of BCIcha with +0.00
     """
@@ -130,7 +130,7 @@ def gains_counted(paper: Paper) -> Outcome:
         column = paper.table(f"multiband-{data.lower()}").column("Improvement")
         columns[data] = gains = [cell.number for cell in column]
         said[data] = int(paper.text(f"improved-{data.lower()}").numbers[0])
-        # Of MAMEM the text says "or equal".
+        # For MAMEM the text says "or equal".
         found[data] = sum(gain >= 0 if data == "MAMEM" else gain > 0 for gain in gains)
     sizes = ", ".join(str(len(gains)) for gains in columns.values())
     zeros = counted(columns["BCIcha"].count(Decimal(0)), "subject")
@@ -139,12 +139,12 @@ def gains_counted(paper: Paper) -> Outcome:
 
 @check("tab:multiband_bcicha")
 def gain_caption(paper: Paper) -> Outcome:
-    """One table has one gain.
+    """The caption and the table state the same gain.
 
-    Printed: BCIcha gains {caption:+} in the caption of a table, {printed:+} in its last row and in
-    the abstract
+    Printed: gain on BCIcha {caption:+} in the caption of the table, {printed:+} in its last row and
+    in the abstract
 
-    Arithmetic: its columns average {one:.2f} and {three:.2f}: {difference_of_means:+.2f}
+    Arithmetic: the means of the columns are {one:.2f} and {three:.2f}: {difference_of_means:+.2f}
     """
     caption = paper.text("gain-bcicha-caption").number
     printed = paper.cell("multiband-bcicha", "Overall", "Improvement").number
@@ -156,7 +156,7 @@ def gain_caption(paper: Paper) -> Outcome:
 
 @check("abstract")
 def abstract_gain(paper: Paper) -> Outcome:
-    """A gain is the accuracy with three bands less that with one.
+    """The gain is the accuracy with three bands minus the accuracy with one.
 
     Printed: {one} with one band, {three} with three; gains {printed}
 
@@ -179,13 +179,13 @@ def abstract_gain(paper: Paper) -> Outcome:
 
 @check("abstract")
 def abstract_quotes(paper: Paper) -> Outcome:
-    """They are the values of the tables.
+    """Accuracies and gains in the abstract equal those in the tables.
 
-    Printed: accuracies and gains of the abstract
+    Printed: accuracies and gains in the abstract
 
-    Arithmetic: {right} stand so in the tables{wrong_ones}
+    Arithmetic: {right} equal the value in the table{wrong_ones}
     """
-    # The value of the abstract, and a place where it stands again.
+    # The value in the abstract, and a table that repeats it.
     places = [
         (f"abstract-{kind}{data.lower()}", data, where, place)
         for data in DATA
@@ -213,7 +213,7 @@ def abstract_quotes(paper: Paper) -> Outcome:
 
 @check("app:per_subject")
 def subjects_above(paper: Paper) -> Outcome:
-    """The table has as many such subjects.
+    """The stated numbers of subjects exceed the stated accuracy.
 
     Printed: subjects above {limits}: {printed}
 
@@ -231,10 +231,10 @@ def subjects_above(paper: Paper) -> Outcome:
 
 
 def seed_42(paper: Paper, subject: str) -> Outcome:
-    """A seed lies between the worst and the best.
+    """The accuracy of a seed is between the worst and the best seed.
 
-    Printed: BCI2a {subject}: seed 42 with {value:.2f} in a figure; all five seeds from {min:.2f} to
-    {max:.2f}
+    Printed: BCI2a {subject}: seed 42 has {value:.2f} in a figure; the five seeds range from
+    {min:.2f} to {max:.2f}
 
     Arithmetic: {min:.2f} <= {value:.2f} <= {max:.2f}: {answer}
     """
@@ -253,9 +253,9 @@ for name in ("S2", "S4"):
 
 @check("sec:experiments")
 def over_tslr(paper: Paper) -> Outcome:
-    """They are differences of the main table.
+    """Stated gains over TS+LR are differences in the main table.
 
-    Printed: points over TS+LR: {printed}
+    Printed: gain over TS+LR in points: {printed}
 
     Arithmetic: {found}
     """
@@ -267,7 +267,7 @@ def over_tslr(paper: Paper) -> Outcome:
 
 @check("tab:structure_ablation_depth")
 def depth_2_seeds(paper: Paper) -> Outcome:
-    """Mean and spread agree.
+    """Mean, standard deviation and number of perfect seeds agree.
 
     Printed: depth 2 on BCIcha: {cell}, {perfect} of {seeds} seeds at 100 %
 
@@ -284,11 +284,11 @@ def depth_2_seeds(paper: Paper) -> Outcome:
     return Outcome(verdict, numbers, cell=cell.text, perfect=perfect, seeds=seeds)
 
 
-# Standard deviations: of what they are, and whether they can be
+# Standard deviations
 
 
 def wrong_answers(total: int, most: int, seeds: int = SEEDS) -> Iterator[tuple[int, ...]]:
-    """Wrong answers of seeds that sum to ``total``, each of ``most`` at most, largest first."""
+    """Yield numbers of errors per seed, descending, up to ``most``, that sum to ``total``."""
     if seeds == 0:
         yield from [()] * (total == 0)
         return
@@ -300,9 +300,9 @@ def wrong_answers(total: int, most: int, seeds: int = SEEDS) -> Iterator[tuple[i
 def possible_spreads(
     mean: Reported, n: int, worst: Reported | None = None, best: Reported | None = None
 ) -> dict[str, set[float]] | None:
-    """Standard deviations, in percent, that five seeds with these printed values can have.
+    """Return the standard deviations in percent that are possible for five seeds.
 
-    None if there are too many of them to tell anything.
+    None if there are too many errors to distinguish the conventions.
     """
     out: dict[str, set[float]] = {name: set() for name in CONVENTIONS}
     fewest, most = (
@@ -321,12 +321,12 @@ def possible_spreads(
 
 
 def seed_spread(paper: Paper, split: Split) -> Outcome:
-    """Five whole numbers of right answers give mean, worst, best and standard deviation.
+    """The standard deviation is possible given mean, worst and best of five seeds.
 
-    Printed: standard deviations of five seeds
+    Printed: standard deviations over five seeds
 
-    Arithmetic: of the right answers out of {train} that give mean, worst and best seed, divided by
-    what: {shown}
+    Arithmetic: numbers of correctly classified trials out of {train} that give mean, worst and best
+    seed, by divisor of the variance: {shown}
     """
     counts: dict[str, dict[str, int]] = {}
     columns = {"by subject": ("subjects", "Accuracy"), "three bands": ("multiband", "Multi-Band")}
@@ -361,7 +361,7 @@ for each in SPLITS:
 
 
 def overall_spreads(means: Sequence[float], spreads: Sequence[float]) -> dict[str, set[float]]:
-    """What the overall standard deviation is, of runs or of subjects, in every convention."""
+    """Return the standard deviations over all runs and over subjects, in every convention."""
     m, s = np.asarray(means), np.asarray(spreads)
     between, n = float(((m - m.mean()) ** 2).sum()), SEEDS * len(m)
     runs = {
@@ -374,15 +374,15 @@ def overall_spreads(means: Sequence[float], spreads: Sequence[float]) -> dict[st
 
 @check("tab:multiband_summary")
 def spread_kinds(paper: Paper) -> Outcome:
-    """Spreads compared are of one kind.
+    """Compared standard deviations are taken over the same things.
 
-    Printed: spread with one token and with three, over subjects and seeds
+    Printed: standard deviation with one token and with three, over subjects and seeds
 
     Arithmetic: {shown}
     """
 
     def kinds(table: str, column: str) -> tuple[Decimal, list[str], float]:
-        """As printed, what it can be, and that of the subjects' means."""
+        """Return the printed value, what it can be taken over, and that of the subjects' means."""
         cells = paper.table(table).column(column)
         printed = paper.cell(table, "Overall", column).spread
         every = overall_spreads([float(c.number) for c in cells], [float(c.spread) for c in cells])
@@ -395,7 +395,7 @@ def spread_kinds(paper: Paper) -> Outcome:
     numbers: dict[str, dict[str, Any]] = {}
     for split in SPLITS:
         first = (f"multiband-{split.key}", "Single-Token")
-        # The multi-band table of BCIcha prints the other table's overall row over its own column.
+        # The multi-band table of BCIcha repeats the overall row of the other table.
         one, one_kind, before = kinds(
             *(("subjects-bcicha", "Accuracy") if split.data == "BCIcha" else first)
         )
@@ -404,7 +404,7 @@ def spread_kinds(paper: Paper) -> Outcome:
         names = [" or ".join(kind) or "neither" for kind in (one_kind, three_kind)]
         rows[split.data] = (one, names[0], three, names[1], before, after, fair)
         numbers[split.data] = {"one": one_kind, "three": three_kind, "of_subjects": fair}
-    form = "{}: {} is of {}, {} of {}; means of subjects {:.2f} and {:.2f} (-{:.0%})"
+    form = "{}: {} is over {}, {} over {}; over means of subjects {:.2f} and {:.2f} (-{:.0%})"
     alike = [set(kind["one"]) & set(kind["three"]) for kind in numbers.values()]
     return Outcome(judge(all(alike), "is something else"), numbers, shown=told(form, rows, "; "))
 
@@ -415,11 +415,11 @@ def _summary_spreads(paper: Paper, data: str) -> list[float]:
 
 @check("abstract; sec:experiments")
 def spread_reduction(paper: Paper) -> Outcome:
-    """Variances are compared.
+    """The stated reduction of the variance is that of the variance.
 
     Printed: variance reduced by {printed}
 
-    Arithmetic: standard deviations: {stds}; variances, their squares: {variances}
+    Arithmetic: reduction of the standard deviation: {stds}; of the variance: {variances}
     """
     rows = {}
     for split in SPLITS:
@@ -438,7 +438,7 @@ def spread_reduction(paper: Paper) -> Outcome:
 
 
 def spread_reduction_twice(paper: Paper, data: str, place: str) -> Outcome:
-    """One comparison has one reduction.
+    """The same reduction is stated in both places.
 
     Printed: {data}: {a} % in one place, {b} % in another
 
@@ -461,12 +461,12 @@ for name, kind, where in (
 
 @check("app:per_subject")
 def spread_between_subjects(paper: Paper) -> Outcome:
-    """Subjects' means differ by more than a subject's seeds.
+    """The standard deviation is between subjects and larger than within subjects.
 
-    Printed: {printed} is the spread between the subjects of BCI2a, not within
+    Printed: {printed} is the standard deviation between subjects of BCI2a, not within
 
-    Arithmetic: between their means {between:.2f}, between seeds of a subject {within:.2f} (root
-    mean square)
+    Arithmetic: between the means of subjects {between:.2f}, between the seeds of a subject
+    {within:.2f} (root mean square)
     """
     cells = paper.table("subjects-bci2a").column("Accuracy")
     printed = paper.text("spread-means-bci2a").number
@@ -480,10 +480,10 @@ def spread_between_subjects(paper: Paper) -> Outcome:
 
 
 def paired_p_range(a: Cell, b: Cell) -> tuple[float, float]:
-    """Smallest and largest p-value of a paired t-test of two printed means with their spreads.
+    """Return the smallest and largest p-value of a paired t-test, given means and deviations.
 
-    The spread of the differences lies between the difference and the sum of the two spreads,
-    whatever the pairs are; printed digits may be rounded, and spreads be over n or n - 1.
+    The standard deviation of the differences is between the difference and the sum of the two
+    standard deviations. Printed digits are rounded, and the divisor is n or n - 1.
     """
     n, gap = SEEDS, abs(float(a.number - b.number))
     loose = sum(float(half_step(cell.number)) for cell in (a, b))
@@ -498,7 +498,7 @@ def paired_p_range(a: Cell, b: Cell) -> tuple[float, float]:
 
 
 def _allows(printed: str, low: float, high: float) -> bool:
-    """Whether '0.003' or '<0.001' can be a p-value between two bounds."""
+    """Whether a printed p-value such as '0.003' or '<0.001' is possible between two bounds."""
     number = Cell(printed).number
     value, slack = float(number), float(half_step(number))
     if printed.startswith("<"):
@@ -508,7 +508,7 @@ def _allows(printed: str, low: float, high: float) -> bool:
 
 @check("sec:experiments")
 def multiband_p(paper: Paper) -> Outcome:
-    """The printed subjects give that p-value.
+    """The p-value follows from the printed accuracies of the subjects.
 
     Printed: p {printed} for the gain over the nine subjects of BCI2a
 
@@ -527,7 +527,7 @@ def multiband_p(paper: Paper) -> Outcome:
 
 
 def _p_values(tests: Mapping[str, tuple[str, Cell, Cell]], **words: str) -> Outcome:
-    """Printed p-values of pairs of printed means, by name."""
+    """Check printed p-values of pairs of printed means, by name."""
     rows = {name: (printed, *paired_p_range(*cells)) for name, (printed, *cells) in tests.items()}
     return Outcome(
         judge(all(_allows(*row) for row in rows.values())),
@@ -539,11 +539,11 @@ def _p_values(tests: Mapping[str, tuple[str, Cell, Cell]], **words: str) -> Outc
 
 
 def embedding_p(paper: Paper, data: str) -> Outcome:
-    """Some five pairs with these means and spreads give that p-value.
+    """The p-value is possible for five pairs with these means and standard deviations.
 
     Printed: {printed} against Log-Euclidean on {data} subject 1, five seeds
 
-    Arithmetic: whatever the pairs are: {bounds}
+    Arithmetic: p-values that are possible: {bounds}
     """
     tests = {}
     for name in ("BWSPD", "Euclidean"):
@@ -561,11 +561,11 @@ for name in ("BCI2a", "MAMEM"):
 
 
 def ablation_p(paper: Paper, name: str, first: str, second: str) -> Outcome:
-    """Some five pairs with these means and spreads give that p-value.
+    """The p-value is possible for five pairs with these means and standard deviations.
 
     Printed: {printed}
 
-    Arithmetic: whatever the pairs are: {bounds}
+    Arithmetic: p-values that are possible: {bounds}
     """
     table = paper.table(name)
     tests = {
@@ -583,9 +583,9 @@ check(labels("geometric-attention"), "attention-p", "geometric-attention", "Geom
 
 @check("app:ablation")
 def bn_embed_level(paper: Paper) -> Outcome:
-    """What is called significant is below the level.
+    """Effects called significant have p below the significance level.
 
-    Printed: significant below {level}; BN-Embed significant on BCI2a with p = {p}
+    Printed: significance level {level}; BN-Embed significant on BCI2a with p = {p}
 
     Arithmetic: {p} < {level}: {answer}
     """
@@ -598,18 +598,18 @@ def bn_embed_level(paper: Paper) -> Outcome:
 
 
 def folds(paper: Paper) -> dict[tuple[str, str], Cell]:
-    """Mean, standard deviation, worst and best fold, by method and data set."""
+    """Return cells of mean, standard deviation, worst and best fold, by method and data set."""
     table = paper.table("cross-subject")
     return {(m, data): table.cell(data, m) for data in table.names for m in table.columns[2:]}
 
 
 @check("tab:cross_subject")
 def fold_ranges(paper: Paper) -> Outcome:
-    """Ranges are of folds, not of spreads.
+    """Ranges are from the worst to the best fold.
 
     Printed: {ranges} ranges from the worst to the best fold
 
-    Arithmetic: {mean_and_std} are mean - std to mean + std to the last digit{named}
+    Arithmetic: {mean_and_std} equal mean - std to mean + std to the last digit{named}
     """
     cells = folds(paper)
     same = {}
@@ -619,14 +619,14 @@ def fold_ranges(paper: Paper) -> Outcome:
             same[key] = cell
     named = "; ".join(f"{m} {d} [{c.numbers[2]}-{c.numbers[3]}]" for (m, d), c in same.items())
     if same:
-        named = f": {named}. Folds do that only if nearly all of them lie at the two ends"
+        named = f": {named}. That requires that nearly all folds lie at the two ends"
     numbers = {"ranges": len(cells), "mean_and_std": len(same)}
     return Outcome(judge(not same, "is something else"), numbers, named=named)
 
 
 @check("app:cross_subject")
 def best_fold(paper: Paper) -> Outcome:
-    """The best fold is a fold.
+    """The stated best fold is not mean + std.
 
     Printed: best fold of Log-Euclidean on BCIcha: {quoted} %
 
@@ -641,7 +641,7 @@ def best_fold(paper: Paper) -> Outcome:
 
 @check("tab:cross_subject")
 def bold_cross_subject(paper: Paper) -> Outcome:
-    """Bold is the largest mean.
+    """The largest mean is in bold.
 
     Printed: the best method of each data set in bold
 
@@ -656,17 +656,17 @@ def bold_cross_subject(paper: Paper) -> Outcome:
         right &= places == [1]
         place = ", ".join(map(str, places))
         rows[data] = (told("{} {}", bold), place, ranked[0], cells[ranked[0]].number)
-    shown = told("{}: bold is {} (place {}), best {} {}", rows, "; ")
+    shown = told("{}: bold is {} (rank {}), best {} {}", rows, "; ")
     return Outcome(judge(right), {}, shown=shown)
 
 
 @check("app:practical_recommendations; tab:cross_subject")
 def lost_across_subjects(paper: Paper) -> Outcome:
-    """These are means within subjects less means across.
+    """Stated losses are accuracies within subjects minus accuracies across subjects.
 
     Printed: {said[0]} to {said[1]} points lost across subjects, over all methods
 
-    Arithmetic: from {least} ({at_least}) to {most} ({at_most}); {outside} of {n} lie outside
+    Arithmetic: from {least} ({at_least}) to {most} ({at_most}); {outside} of {n} are outside
     """
     said = [int(n) for n in paper.text("degradation").numbers]
     lost = {
@@ -688,7 +688,7 @@ def lost_across_subjects(paper: Paper) -> Outcome:
 
 @check("app:cross_subject; tab:cross_subject")
 def alignment_baseline(paper: Paper) -> Outcome:
-    """Before alignment the model scores as in the table.
+    """The accuracy before alignment equals that in the table.
 
     Printed: Euclidean alignment gains {gains} points on BCI2a
 
@@ -700,7 +700,9 @@ def alignment_baseline(paper: Paper) -> Outcome:
         table = folds(paper)[method, "BCI2a"].number
         sums &= after - before == gain
         rows[method] = (before, table, after - before, after - table, f"{gain:+}")
-    form = "{}: {} before alignment, {} in the table; gain {:+} from the one, {:+} from the other"
+    form = (
+        "{}: {} before alignment, {} in the table; gain {:+} from the former, {:+} from the latter"
+    )
     return Outcome(
         judge(sums and all(row[0] == row[1] for row in rows.values()), "cannot be both"),
         {"gains_add_up": sums},
@@ -711,7 +713,7 @@ def alignment_baseline(paper: Paper) -> Outcome:
 
 @check("app:cross_subject")
 def across_ranges(paper: Paper) -> Outcome:
-    """They are those of the means in the table.
+    """Stated ranges are those of the means in the table.
 
     Printed: {printed}
 

@@ -1,4 +1,4 @@
-"""A check of what is printed: what it should satisfy, the arithmetic, the verdict."""
+"""Checks of the paper's printed numbers: requirement, arithmetic and verdict."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, Literal, get_args
 from spdtokens.paper.findings import Outcome, docstring_parts, told
 from spdtokens.paper.tables import Cell, PaperTable, paper_table
 
-#: ``holds``: what is printed satisfies it. ``does not hold``: it does not. ``cannot be both``: two
-#: printed statements exclude each other. ``fits training size``: the values are possible for as
-#: many trials as were trained on, not for as many as were tested on. ``is something else``: the
-#: number is right, for something other than it is called. ``undecided``: what is printed is not
-#: enough to tell.
+#: ``holds``: the printed numbers meet the requirement. ``does not hold``: they do not. ``cannot be
+#: both``: two printed statements contradict each other. ``fits training size``: the values are
+#: possible for the number of training trials, but not for the number of test trials. ``is something
+#: else``: the number is right, but measures something else than stated. ``undecided``: the printed
+#: numbers do not suffice.
 Verdict = Literal[
     "holds",
     "does not hold",
@@ -25,28 +25,26 @@ Verdict = Literal[
     "undecided",
 ]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-#: What a verdict says of the requirement that was checked, where it is not "Not so".
-OF_REQUIREMENT = {
-    "holds": "As it should be",
-    "cannot be both": "Contradicted",
-    "undecided": "Undecided",
-}
-#: Seeds of every mean that the paper prints.
+#: What a verdict says of the requirement; "Not met" for all others.
+OF_REQUIREMENT = {"holds": "Met", "cannot be both": "Contradicted", "undecided": "Undecided"}
+#: Number of seeds of every mean in the paper.
 SEEDS = 5
 
 
 @dataclass(frozen=True)
 class Split:
-    """Trials of a subject, from the data sets themselves; the paper prints few of them.
+    """Numbers of trials per subject, taken from the data sets; the paper states few of them.
 
     Attributes
     ----------
     data, subject : str
         The data set, and the subject of the paper's ablations.
     train : int
+        Number of training trials.
     test : tuple of int
-        What the stated split leaves, and for 15 % of 340 both ways of rounding.
+        Possible numbers of test trials; 15 % of 340 can be rounded up or down.
     how : str
+        Formula of the number of training trials.
     """
 
     data: str
@@ -57,12 +55,12 @@ class Split:
 
     @property
     def key(self) -> str:
-        """In names of tables."""
+        """Name of the data set in the names of tables."""
         return self.data.lower()
 
 
-#: BCI2a has 288 trials a session, of which one in eight validates; BCIcha has 340 trials a subject
-#: and MAMEM 500, split 70/15/15.
+#: BCI2a has 288 trials per session, one in eight of them for validation. BCIcha has 340 trials per
+#: subject and MAMEM 500, split 70/15/15.
 SPLITS = (
     Split("BCI2a", "BCI2a (S1)", 288 * 7 // 8, (288,), "288 x 7/8"),
     Split("BCIcha", "BCIcha (S2)", int(0.7 * 340), (51, 52), "int(0.7 x 340)"),
@@ -72,55 +70,56 @@ DATA = tuple(split.data for split in SPLITS)
 
 
 class Paper:
-    """The printed tables, some of which may be changed to see what hangs on them.
+    """The printed tables, some of them possibly changed.
 
     Parameters
     ----------
     changes : mapping of str to PaperTable, optional
-        Tables in place of those of the package, by name.
+        Tables to use instead of the paper's, by name.
     """
 
     def __init__(self, changes: Mapping[str, PaperTable] | None = None) -> None:
         self._changes = dict(changes or {})
 
     def table(self, name: str) -> PaperTable:
-        """A table by its name."""
+        """Return a table by name."""
         return self._changes.get(name) or paper_table(name)
 
     def cell(self, table: str, row: str, column: str) -> Cell:
-        """What is printed in one place; the row ``Overall`` is the one that sums up the others."""
+        """Return a cell; the row ``Overall`` is the summary row, whatever its full name."""
         found = self.table(table)
         return found.cell(found.overall if row == "Overall" else row, column)
 
     def numbers(self, table: str, row: str, *columns: str) -> list[Decimal]:
-        """The first number in each of some columns of a row."""
+        """Return the first number of each of the given columns of a row."""
         return [self.cell(table, row, column).number for column in columns]
 
     def text(self, key: str) -> Cell:
-        """A value of the running text by its id."""
+        """Return a value of the running text by its id."""
         return self.cell("text", key, "Value")
 
     def changed(self, table: str, row: str, column: str, text: str) -> Paper:
-        """The paper with something else printed in one place."""
+        """Return the paper with another text in one cell."""
         return Paper(self._changes | {table: self.table(table).changed(row, column, text)})
 
 
 @dataclass(frozen=True)
 class Check:
-    """Something printed that can be recomputed.
+    """A check of printed numbers.
 
     Attributes
     ----------
     id : str
+        Name of the check.
     where : str
-        LaTeX labels of the places.
+        LaTeX labels of the tables and sections.
     required : str
-        What should be true of it, in a sentence.
+        The requirement, in a sentence.
     texts : dict of str to str
         What the paper prints (``Printed``) and what follows from it (``Arithmetic``), with values
         of the outcome in braces.
     test : callable
-        From the paper to an outcome; reads its tables anew each time.
+        Function from a :class:`Paper` to an outcome.
     """
 
     id: str
@@ -130,12 +129,12 @@ class Check:
     test: Callable[[Paper], Outcome]
 
     def run(self, paper: Paper | None = None) -> dict[str, Any]:
-        """Do the arithmetic; everything about the check as plain data.
+        """Run the check.
 
         Parameters
         ----------
         paper : Paper, optional
-            Tables to check; those printed by default.
+            Tables to check; the paper's by default.
 
         Returns
         -------
@@ -148,33 +147,32 @@ class Check:
             "id": self.id,
             "where": self.where,
             "printed": found.fill(self.texts["Printed"]),
-            # The verdict says whether it is so, never the check itself.
-            "expected": f"{OF_REQUIREMENT.get(found.verdict, 'Not so')}: {self.required}",
+            "expected": f"{OF_REQUIREMENT.get(found.verdict, 'Not met')}: {self.required}",
             "arithmetic": found.fill(self.texts["Arithmetic"]),
             "verdict": found.verdict,
             "numbers": found.numbers,
         }
 
 
-#: Every check, in the order of definition; see :func:`check`.
+#: All checks, in the order of definition; see :func:`check`.
 CHECKS: list[Check] = []
 _Test = Callable[..., Outcome]
 
 
 def check(where: str, name: str = "", *arguments: Any) -> Callable[[_Test], _Test]:
-    """Register a function that recomputes something, given the paper and further arguments.
+    """Register a function as a check; it takes the paper and, optionally, further arguments.
 
-    The first paragraph of its docstring is what is required. The others begin with ``Printed:`` and
-    ``Arithmetic:``, and may have values of the outcome in braces.
+    The first paragraph of its docstring is the requirement. The others begin with ``Printed:`` and
+    ``Arithmetic:``, and may contain values of the outcome in braces.
 
     Parameters
     ----------
     where : str
-        LaTeX labels of the places.
+        LaTeX labels of the tables and sections.
     name : str
-        Id of the check; the name of the function by default.
+        Id of the check; by default the name of the function.
     *arguments
-        For one of several checks of a kind.
+        Further arguments of the function.
     """
 
     def register(test: _Test) -> _Test:
@@ -186,12 +184,12 @@ def check(where: str, name: str = "", *arguments: Any) -> Callable[[_Test], _Tes
 
 
 def labels(*tables: str) -> str:
-    """The paper's labels of tables that we name."""
+    """Return the LaTeX labels of tables."""
     return "; ".join(paper_table(name).label for name in tables)
 
 
 def judge(holds: bool, otherwise: Verdict = "does not hold") -> Verdict:
-    """``holds``, or what it is if not."""
+    """Return ``holds``, or the other verdict."""
     return "holds" if holds else otherwise
 
 
@@ -210,11 +208,11 @@ def recomputed(
     said, found : mapping
         Numbers by data set.
     forms : tuple of str
-        How ``{printed}`` and ``{found}`` show a data set and its number.
+        Format of a data set and its number in ``{printed}`` and in ``{found}``.
     agree : callable
-        Whether a found number is printed as the said one.
+        Whether a found number agrees with the printed one.
     otherwise : Verdict
-        If they do not agree for every data set.
+        Verdict if they do not agree for every data set.
     **words
         Further words of the outcome.
     """
@@ -225,10 +223,10 @@ def recomputed(
 
 
 def half_step(value: Decimal) -> Decimal:
-    """Half of the last printed digit: how far rounding moves a value."""
+    """Return half a unit of the last printed digit, the largest rounding error."""
     return Decimal(1).scaleb(int(value.as_tuple().exponent)) / 2
 
 
 def rounds_to(computed: float | Decimal, printed: Decimal, slack: float = 0.0) -> bool:
-    """Whether a computed value is printed so, where its inputs were rounded by up to ``slack``."""
+    """Whether a value rounds to the printed one, given an error of its inputs up to ``slack``."""
     return abs(float(computed) - float(printed)) <= float(half_step(printed)) + slack + 1e-9

@@ -1,16 +1,16 @@
-"""Which numbers of trials a printed accuracy can come from (GRIM).
+"""The GRIM test: numbers of trials that are consistent with a printed accuracy.
 
-The accuracy of n trials is k / n with k a whole number, and the mean of s seeds is k / (s n). So
-few trials leave gaps between the values that can be printed, and a printed value that falls into a
-gap was not measured on that many trials. This needs nothing but the printed digits.
+The accuracy on n trials is k / n with an integer k, and the mean over s seeds is k / (s n). If n is
+small, there are gaps between the values that can be printed. A printed value that falls into a gap
+was not measured on n trials. The test uses integer arithmetic only, so it is exact.
 
-All of it is in whole numbers: no rounding of ours can make a value fit. :func:`audit_report`
-applies it to anyone's table.
+:func:`audit_report` applies the test to a file of accuracies.
 
 References
 ----------
-Brown and Heathers, The GRIM test: a simple technique detects numerous anomalies in the reporting of
-results in psychology, Social Psychological and Personality Science 8 (2017).
+.. [1] N. J. L. Brown and J. A. J. Heathers, "The GRIM test: a simple technique detects numerous
+   anomalies in the reporting of results in psychology", Social Psychological and Personality
+   Science 8(4), 363-369, 2017. https://doi.org/10.1177/1948550616673876
 """
 
 from __future__ import annotations
@@ -40,28 +40,29 @@ from spdtokens.paper.tables import Cell
 if TYPE_CHECKING:
     from rich.table import Table
 
-#: Largest number of trials that is tried.
+#: Largest number of trials that is tried by default.
 MAX_N = 400
 #: Columns of a file of reported accuracies.
 COLUMNS = ("value", "n", "seeds", "group", "label")
-# Arithmetic is exact, so it would take long with a million digits.
+# Arithmetic is exact: limit the digits, since a million of them would take long.
 _ACCURACY = re.compile(r"(\d{0,12}\.?\d{1,12}) *(%?)")
 _WHOLE = re.compile(r"0{0,9}[1-9]\d{0,15}")
 
 
 @dataclass(frozen=True)
 class Reported:
-    """An accuracy as it is printed.
+    """A printed accuracy.
 
     Attributes
     ----------
     value : Decimal
-        With its decimals: 99.60 says more than 99.6.
+        The value with its printed decimals: 99.60 is more precise than 99.6.
     seeds : int
-        Runs on as many trials each whose mean it is.
+        Number of runs that the value is the mean of.
     whole : int
-        What a perfect score would be printed as: 100, or 1 for shares.
+        A perfect score: 100 for percent, 1 for proportions.
     label : str
+        Name of the value.
     """
 
     value: Decimal
@@ -71,57 +72,57 @@ class Reported:
 
     @property
     def steps(self) -> int:
-        """How many printable values lie between 0 and a perfect score."""
+        """Number of printable values between 0 and a perfect score."""
         return self.whole * 10**self.decimals
 
     @property
     def decimals(self) -> int:
-        """How many are printed."""
+        """Number of printed decimals."""
         exponent = self.value.as_tuple().exponent
         return max(0, -int(exponent))
 
     def fits(self, n: int, *, cut: bool = False) -> bool:
-        """Whether ``n`` trials per seed can give this value; see :meth:`counts`."""
+        """Whether this value is possible with ``n`` trials per seed; see :meth:`counts`."""
         return bool(self.counts(n, cut=cut))
 
     def counts(self, n: int, *, cut: bool = False) -> range:
-        """Numbers of right answers, summed over seeds, that are printed as this value.
+        """Return the numbers of correct trials, summed over seeds, that print as this value.
 
         Parameters
         ----------
         n : int
-            Trials per seed.
+            Number of trials per seed.
         cut : bool
-            Whether further digits were cut off. Otherwise a value halfway between two printable
-            ones may have been rounded up or down: programs differ.
+            Whether the value was truncated. Otherwise it was rounded, and ties may have gone either
+            way.
         """
         total = n * self.seeds
         printed = int(self.value.scaleb(self.decimals))
-        # k fits if k * steps / total lies within half a step of what is printed; doubled, so that
-        # all is whole: |2 k steps - 2 printed total| <= total. Cut off, it is below the next.
+        # k fits if k * steps / total is within half a step of the printed value. Doubled, to have
+        # integers: |2 k steps - 2 printed total| <= total. Truncated: at least it, below the next.
         step, base = 2 * self.steps, 2 * printed * total
         low, high = (base, base + 2 * total - 1) if cut else (base - total, base + total)
         return range(max(-(-low // step), 0), min(high // step, total) + 1)
 
 
 def number_that_fit(values: Iterable[Reported], n: int) -> int:
-    """Count the values that ``n`` trials can give."""
+    """Count the values that are possible with ``n`` trials."""
     return sum(value.fits(n) for value in values)
 
 
 def sizes_that_fit(values: Sequence[Reported], max_n: int = MAX_N) -> list[int]:
-    """Numbers of trials up to ``max_n`` that can give every one of the values.
+    """Return the numbers of trials up to ``max_n`` with which all values are possible.
 
-    A multiple of a size that fits, fits too.
+    Multiples of a number that fits also fit.
     """
     return [n for n in range(1, max_n + 1) if all(value.fits(n) for value in values)]
 
 
 def chance_to_fit(values: Iterable[Reported], n: int) -> float:
-    """Chance that values which have nothing to do with ``n`` trials would all fit them.
+    """Return the probability that unrelated values would all be possible with ``n`` trials.
 
-    The product, over distinct values that are not 0 or perfect (these always fit), of the share of
-    printable values that fit.
+    It is the product of the shares of printable values that fit, over distinct values. 0 and
+    perfect scores always fit and are left out.
     """
     chance = 1.0
     for value in {(v.value, v.seeds, v.whole, v.decimals): v for v in values}.values():
@@ -131,12 +132,12 @@ def chance_to_fit(values: Iterable[Reported], n: int) -> float:
 
 
 def smallest_of_each_family(sizes: Sequence[int]) -> list[int]:
-    """Sizes of which no smaller one in the list is a divisor: the rest are their multiples."""
+    """Return the sizes that are not a multiple of a smaller size in the list."""
     return [n for n in sizes if not any(n % m == 0 for m in sizes if m < n)]
 
 
 def tables_of(split: Split) -> str:
-    """Labels of the tables by subject of a data set."""
+    """Return the labels of the tables by subject of a data set."""
     return labels(f"subjects-{split.key}", f"multiband-{split.key}")
 
 
@@ -144,12 +145,12 @@ def tables_of(split: Split) -> str:
 
 
 def means_of_seeds(cells: Iterable[Cell]) -> list[Reported]:
-    """Printed means of five seeds."""
+    """Return printed means over five seeds."""
     return [Reported(cell.number, SEEDS) for cell in cells]
 
 
 def subject_values(paper: Paper, split: Split) -> dict[str, list[Reported]]:
-    """The Log-Euclidean transformer's values subject by subject, by where they are printed."""
+    """Return the distinct accuracies of the Log-Euclidean transformer by subject, per column."""
     one, multi = (paper.table(f"{name}-{split.key}") for name in ("subjects", "multiband"))
     values = {
         "best and worst seeds": [
@@ -159,7 +160,7 @@ def subject_values(paper: Paper, split: Split) -> dict[str, list[Reported]]:
         "means, one band": means_of_seeds(multi.column("Single-Token")),
         "means, three bands": means_of_seeds(multi.column("Multi-Band")),
     }
-    # A value printed in two tables, or many times as 100.00, says no more than once.
+    # A value that is printed several times, such as 100.00, counts once.
     first: dict[Reported, str] = {}
     for where, group in values.items():
         for value in group:
@@ -175,7 +176,7 @@ def _fitting(values: Sequence[Reported], split: Split, **words: object) -> Outco
     n, train, sizes = len(values), split.train, sizes_that_fit(values)
     fit = {m: number_that_fit(values, m) for m in (train, *split.test)}
     shown = ", ".join(
-        f"{count} of {n} fit {m} {'trained on' if m == train else 'tested on'}"
+        f"{count} of {n} fit {m} {'training' if m == train else 'test'} trials"
         for m, count in fit.items()
     )
     shown += f". n <= {MAX_N} that fit all: {', '.join(map(str, sizes)) or 'none'}"
@@ -192,9 +193,9 @@ def _fitting(values: Sequence[Reported], split: Split, **words: object) -> Outco
 
 
 def granularity(paper: Paper, split: Split) -> Outcome:
-    """The accuracies are possible for n test trials: k / n, means of five seeds k / (5 n).
+    """Accuracies are possible with n test trials: k / n, and k / (5 n) for means over seeds.
 
-    Printed: {values} distinct accuracies, subject by subject
+    Printed: {values} distinct accuracies by subject
 
     Arithmetic: {shown}. {groups}
     """
@@ -209,7 +210,7 @@ for each in SPLITS:
 
 
 def ablation_values(paper: Paper, split: Split) -> list[Reported]:
-    """Values of our transformers on one subject, from the tables of ablations."""
+    """Return accuracies of the token transformers on one subject from the ablation tables."""
     subject = split.subject
     means = list(paper.table("geometry").column(subject))
     means += [paper.cell("geometric-attention", subject, c) for c in ("Standard", "Geometric")]
@@ -223,12 +224,13 @@ def ablation_values(paper: Paper, split: Split) -> list[Reported]:
 
 @check(labels("geometry", "geometric-attention", "depth", "heads"))
 def granularity_ablations(paper: Paper) -> Outcome:
-    """Accuracies of one subject of each data set are possible for its test trials.
+    """Accuracies in the ablations are possible with the number of test trials.
 
     Printed: {n} distinct accuracies of transformers in the ablations of embedding, attention, depth
     and heads
 
-    Arithmetic: {train} of {n} fit the trials trained on, {test} those tested on ({shown})
+    Arithmetic: {train} of {n} fit the number of training trials, {test} that of test trials
+    ({shown})
     """
     by_data = {}
     for split in SPLITS:
@@ -247,12 +249,13 @@ def granularity_ablations(paper: Paper) -> Outcome:
 
 @check(labels("bn-embed", "baselines"))
 def granularity_others(paper: Paper) -> Outcome:
-    """Those of BN-Embed and of the methods compared with are, too.
+    """Accuracies of BN-Embed and of other methods are possible with the number of test trials.
 
     Printed: {values} means of BN-Embed, SPDNet, ATCNet and EEGNet on one subject of each data set
 
-    Arithmetic: {rounded} of {values} fit the trials trained on if rounded, {rounded_or_cut} if
-    rounded or cut off ({misfits}); {test} fit those tested on, rounded or cut off
+    Arithmetic: {rounded} of {values} fit the number of training trials if rounded,
+    {rounded_or_cut} if rounded or truncated ({misfits}); {test} fit that of test trials, rounded or
+    truncated
     """
     counts = dict.fromkeys(("values", "rounded", "rounded_or_cut", "test"), 0)
     misfits = []
@@ -275,7 +278,7 @@ def granularity_others(paper: Paper) -> Outcome:
 
 @check("fig:confusion_matrices_key")
 def granularity_confusion(paper: Paper) -> Outcome:
-    """The confusion matrices are of the 288 trials of the test session.
+    """Accuracies of the confusion matrices are possible with the 288 test trials.
 
     Printed: {values} accuracies of the confusion matrices (seed 42)
 
@@ -287,12 +290,12 @@ def granularity_confusion(paper: Paper) -> Outcome:
 
 @check("tab:all_subjects_comparison")
 def granularity_classical(paper: Paper) -> Outcome:
-    """Means over s subjects of methods without seeds are possible for n test trials: k / (s n).
+    """Means over s subjects of deterministic methods are possible with n test trials: k / (s n).
 
     Printed: {n} means over subjects of TS+LR, FgMDM and MDM
 
-    Arithmetic: {test} of {n} fit the trials tested on, {train} those trained on; smallest n that
-    fits a data set's three: {sizes}{beside}
+    Arithmetic: {test} of {n} fit the number of test trials, {train} that of training trials;
+    smallest n that fits the three values of a data set: {sizes}{beside}
     """
     methods = ("TS+LR", "FgMDM", "MDM")
     found: dict[str, dict[str, Any]] = {}
@@ -310,7 +313,7 @@ def granularity_classical(paper: Paper) -> Outcome:
         }
     n = len(SPLITS) * len(methods)
     on_test, on_train = (sum(row[key] for row in found.values()) for key in ("test", "train"))
-    beside = "; the same table prints values that fit training sizes" * (on_test == n)
+    beside = "; other values in the same table fit the number of training trials" * (on_test == n)
     sizes = ", ".join(f"{data} {row['smallest']}" for data, row in found.items())
     words = {"test": on_test, "train": on_train, "sizes": sizes, "beside": beside}
     return Outcome(judge(on_test == n), found, n=n, **words)
@@ -320,7 +323,7 @@ def granularity_classical(paper: Paper) -> Outcome:
 
 
 class Row(NamedTuple):
-    """A line of a file of reported accuracies."""
+    """A row of a file of reported accuracies."""
 
     line: int
     group: str
@@ -332,21 +335,22 @@ def read_report(path: Path) -> list[Row]:
     """Read a CSV file of reported accuracies, with a header and one row per value.
 
     ``value``
-        As printed, with its decimals: 98.81, 98.81 %, or 0.9881. Shares if none of the file is
-        above 1.
+        The accuracy as printed, with its decimals: 98.81, 98.81 %, or 0.9881. The values are
+        proportions if none in the file exceeds 1.
     ``n``
-        Test trials of a run, as claimed. May be empty, if only possible sizes are sought.
+        Reported number of test trials per run. May be empty.
     ``seeds``
-        Runs whose mean it is; 1 if the column or the entry is missing.
+        Number of runs that the value is the mean of, by default 1.
     ``group``
-        Values that share their test trials, say a data set. By default those with the same ``n``.
+        Name of the values that share their test trials, such as a data set. By default, values with
+        the same ``n`` form a group.
     ``label``
-        What it is of.
+        Name of the value.
 
     Raises
     ------
     PaperError
-        Naming the line and what to do about it.
+        If the file or a row cannot be read.
     """
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -363,7 +367,7 @@ def read_report(path: Path) -> list[Row]:
         ) from error
     lines = [(number, cells) for number, cells in lines if any(cells)]
     if len(lines) < 2:
-        raise PaperError(f"{path} must have a header, such as value,n,seeds,label, and values.")
+        raise PaperError(f"{path} must have a header, such as value,n,seeds,label, and a row.")
     (top, names), *others = lines
     header = [name.lower() for name in names]
     if "value" not in header or not set(header) <= set(COLUMNS):
@@ -394,19 +398,17 @@ def _row(where: str, number: int, entry: dict[str, str], whole: int) -> Row:
     found = _ACCURACY.fullmatch(entry["value"])
     if found is None or not 0 <= (value := Decimal(found[1])) <= whole:
         raise PaperError(
-            f"{where}: {entry['value'][:30]!r} is not an accuracy from 0 to {whole}. Write it as "
-            "printed, such as 98.81 or 0.9881, without its standard deviation."
+            f"{where}: value must be an accuracy from 0 to {whole} without standard deviation, "
+            f"such as 98.81 or 0.9881, got {entry['value'][:30]!r}."
         )
     if whole == 100 and 0 < value <= 1 and not found[2]:
         raise PaperError(
-            f"{where}: {value} beside values in percent. Write {100 * value} if it is a share, "
-            f"or {value} % if it is not."
+            f"{where}: value must be in percent like others in the file, got {value}. Write "
+            f"{100 * value} if it is a proportion, or {value} % if it is in percent."
         )
     for name in ("n", "seeds"):
         if entry.get(name) and not _WHOLE.fullmatch(entry[name]):
-            raise PaperError(
-                f"{where}: {name} must be a whole number of at least 1, got {entry[name][:30]!r}."
-            )
+            raise PaperError(f"{where}: {name} must be an integer >= 1, got {entry[name][:30]!r}.")
     n = int(entry["n"]) if entry.get("n") else None
     group = entry.get("group") or (f"n = {n}" if n else "no n claimed")
     label = entry.get("label") or f"line {number}"
@@ -414,19 +416,20 @@ def _row(where: str, number: int, entry: dict[str, str], whole: int) -> Row:
 
 
 def audit_report(rows: list[Row], max_n: int = MAX_N) -> dict[str, Any]:
-    """Find values that are impossible for their n, and every n that explains a group of values.
+    """Find values that are impossible for their n, and all n that are possible for a group.
 
     Parameters
     ----------
     rows : list of Row
     max_n : int
-        Largest number of trials to try.
+        Largest number of trials that is tried.
 
     Returns
     -------
     dict
-        ``values``: one entry per row, ``possible`` being None without a claimed n, ``informative``
-        False where so many trials can print any value. ``groups``: the sizes that fit all.
+        ``values``: one entry per row; ``possible`` is None without a reported n, ``informative`` is
+        False if every value is possible with that many trials. ``groups``: the sizes that fit all
+        values of a group.
     """
     values = [
         {
@@ -454,7 +457,7 @@ def audit_report(rows: list[Row], max_n: int = MAX_N) -> dict[str, Any]:
                 "impossible": sum(v["group"] == name and v["possible"] is False for v in values),
                 "sizes_that_fit_all": sizes,
                 "smallest": smallest_of_each_family(sizes),
-                # From here on every n fits, since all printable values occur.
+                # All printable values are possible with at least this many trials.
                 "all_fit_from": max(-(-r.steps // r.seeds) for r in reported),
             }
         )
@@ -462,7 +465,7 @@ def audit_report(rows: list[Row], max_n: int = MAX_N) -> dict[str, Any]:
 
 
 def report_tables(result: dict[str, Any]) -> list[Table]:
-    """The values of a file and, in a second table, the sizes that explain a group of them."""
+    """Make terminal tables of the values, and of the sizes that fit each group of values."""
     from rich.text import Text
 
     from spdtokens._tables import table
@@ -489,8 +492,8 @@ def report_tables(result: dict[str, Any]) -> list[Table]:
         table(
             ("group~", ">values", ">impossible", "n that fit all~"),
             groups,
-            f"Numbers of test trials up to {result['max_n']} that explain all values",
-            "Multiples of a number that fits, fit too, and are left out.",
+            f"Numbers of test trials up to {result['max_n']} that fit all values",
+            "Multiples of a number that fits also fit and are not listed.",
             pad_edge=True,
         ),
     ]

@@ -1,4 +1,4 @@
-"""Checks of networks and statements: sizes, operations, runs, bold type, bands, formulas."""
+"""Checks of network sizes, FLOPs, numbers of runs, bold type, frequency bands and formulas."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from spdtokens.paper.audit.check import (
 from spdtokens.paper.findings import Outcome, claim_evidence, told
 
 OURS = ("Log-Euc (Ours)", "BWSPD-Transformer (Ours)")
-#: Conventional bands in Hz; mu is the alpha rhythm over the motor cortex.
+#: Conventional frequency bands in Hz; mu is the alpha rhythm over the motor cortex.
 CONVENTION = {(4, 8): "theta", (8, 13): "mu (alpha)", (13, 30): "beta", (30, 100): "gamma"}
-#: Claims of the theory, and the verdict if they do not hold as printed.
+#: Claims of the theory that are checked, and the verdict if they do not hold.
 FORMULAS: dict[str, Verdict] = {
     "index-formula": "does not hold",
     "backward-formula": "does not hold",
@@ -41,12 +41,12 @@ FORMULAS: dict[str, Verdict] = {
 }
 
 
-# Parameters, operations, megabytes
+# Parameters, FLOPs, megabytes
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Of a token transformer."""
+    """Sizes of a token transformer."""
 
     token: int
     width: int
@@ -57,25 +57,25 @@ class Shape:
 
     @classmethod
     def of(cls, paper: Paper, data: str) -> Shape:
-        """As the text gives it for a data set."""
+        """Return the sizes stated for a data set."""
         columns = ("Token", "Width", "Layers", "Heads", "Feed-forward", "Classes")
         return cls(*map(int, paper.numbers("datasets", data, *columns)))
 
     @property
     def linear(self) -> int:
-        """Weights of the linear maps: the multiply-adds of one token."""
+        """Number of weights of the linear layers, which is the multiply-adds per token."""
         block = 4 * self.width**2 + 2 * self.width * self.ff
         return self.token * self.width + self.layers * block + self.width * self.classes
 
     @property
     def parameters(self) -> int:
-        """Of projection, encoder and head; none of positions and of BN-Embed."""
+        """Number of parameters without positional encoding and BN-Embed."""
         biases_and_norms = 4 * self.width + self.ff + self.width + 4 * self.width
         return self.linear + self.width + self.layers * biases_and_norms + self.classes
 
     @property
     def query_key(self) -> int:
-        """Weights and biases of queries and keys."""
+        """Number of weights and biases of queries and keys."""
         return self.layers * 2 * (self.width**2 + self.width)
 
 
@@ -85,7 +85,7 @@ def _sizes(paper: Paper) -> dict[str, int]:
 
 @check("app:implementation_details", "parameters-standard", "BCI2a", "params-standard")
 def parameters(paper: Paper, data: str, key: str) -> Outcome:
-    """The network as described for the data set has as many.
+    """The network described for the data set has the stated number of parameters.
 
     Printed: {printed:,} parameters
 
@@ -103,7 +103,7 @@ check("app:implementation_details", "parameters-small", "MAMEM", "params-small")
 
 @check("app:implementation_details")
 def parameters_largest(paper: Paper) -> Outcome:
-    """No network of the paper has more.
+    """No network of the paper has more parameters.
 
     Printed: {printed:,} parameters, the largest models
 
@@ -117,11 +117,11 @@ def parameters_largest(paper: Paper) -> Outcome:
 
 @check("tab:sota_comparison")
 def parameters_one_size(paper: Paper) -> Outcome:
-    """Each data set's network has that size.
+    """The networks of all data sets have the stated size.
 
-    Printed: one size, {printed:,}, beside accuracies on three data sets
+    Printed: one size, {printed:,}, for accuracies on three data sets
 
-    Arithmetic: {sizes}: {same} of {n}
+    Arithmetic: {sizes}: {same} of {n} equal
     """
     printed, sizes = paper.cell("baselines", "Log-Euc", "Params").number, _sizes(paper)
     same, n = sum(size == printed for size in sizes.values()), len(sizes)
@@ -130,25 +130,25 @@ def parameters_one_size(paper: Paper) -> Outcome:
 
 
 def idle_parameters(width: int, heads: int, ff: int, layers: int) -> int:
-    """Parameters of torch's own encoder that get no gradient from trials of one token."""
+    """Count parameters of PyTorch's encoder without a gradient if trials have one token."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         layer = nn.TransformerEncoderLayer(width, heads, ff, dropout=0.0, batch_first=True).double()
         layer(torch.randn(16, 1, width).double()).pow(3).sum().backward()
     gradients = [p.grad.abs() for p in layer.parameters() if p.grad is not None]
     largest = max(float(g.max()) for g in gradients)
-    # Rounding leaves a trace of a gradient that is 0.
+    # Gradients that should be 0 are small because of rounding.
     return layers * sum(int((g < 1e-12 * largest).sum()) for g in gradients)
 
 
 @check("tab:efficiency; app:architecture_rationale")
 def parameters_idle(paper: Paper) -> Outcome:
-    """Trainable parameters get a gradient.
+    """All trainable parameters have a gradient.
 
-    Printed: {total:,} trainable parameters with one token a trial
+    Printed: {total:,} trainable parameters with one token per trial
 
-    Arithmetic: without a gradient in torch's own encoder: {idle:,} parameters ({share:.1%});
-    queries and keys have {query_key:,}, and a softmax over one score is 1
+    Arithmetic: parameters without a gradient in PyTorch's encoder: {idle:,} ({share:.1%}); queries
+    and keys have {query_key:,}, and a softmax over one score is 1
     """
     shape = Shape.of(paper, "BCI2a")
     idle = idle_parameters(shape.width, shape.heads, shape.ff, shape.layers)
@@ -159,12 +159,12 @@ def parameters_idle(paper: Paper) -> Outcome:
 
 @check("tab:geometric_attention_ablation")
 def geometric_attention(paper: Paper) -> Outcome:
-    """What is added to the scores can change the outcome.
+    """Adding distances to the attention scores can change the output.
 
-    Printed: gains of {printed} points by distances in the scores of one token
+    Printed: gains of {printed} points by adding distances to the attention scores of one token
 
-    Arithmetic: a softmax over one score is {softmax:g} whatever is added to it, so with one set of
-    seeds the gain is 0; {other} of {n} printed are not. It takes {times} times as long
+    Arithmetic: a softmax over one score is {softmax:g} whatever is added, so the gain with the same
+    seeds is 0; {other} of {n} printed gains are not. It takes {times} times as long
     """
     columns = ("Delta", "Time (Geo)", "Time (Std)")
     names = paper.table("geometric-attention").names
@@ -209,7 +209,7 @@ def spdnet_size(paper: Paper) -> Outcome:
 
 
 def count(module: nn.Module) -> int:
-    """Parameters of a network."""
+    """Return the number of parameters of a network."""
     return sum(parameter.numel() for parameter in module.parameters())
 
 
@@ -219,7 +219,7 @@ def _raw_shape(paper: Paper) -> tuple[int, int, int, float]:
 
 
 def _published(paper: Paper, name: str, published: int, wide: int, **words: object) -> Outcome:
-    """A network of others: as published, or wider."""
+    """Compare the size of another method with that of the published and of a wider network."""
     printed = int(paper.cell("efficiency", name, "Params").number)
     verdict = judge(printed == published, "is something else" if printed == wide else "undecided")
     return Outcome(verdict, {"published": published, "wide": wide}, printed=printed, **words)
@@ -258,7 +258,7 @@ def atcnet_size(paper: Paper) -> Outcome:
 
 @check("tab:efficiency")
 def flops(paper: Paper) -> Outcome:
-    """They are two per multiply-add, for one trial.
+    """FLOPs are two per multiply-add, for one trial.
 
     Printed: {printed} FLOPs
 
@@ -282,19 +282,19 @@ def flops(paper: Paper) -> Outcome:
 
 @check("tab:efficiency")
 def model_size(paper: Paper) -> Outcome:
-    """A model takes four bytes per parameter, and few buffers.
+    """The model size is four bytes per parameter, plus small buffers.
 
-    Printed: {printed} MB for our models
+    Printed: {printed} MB for the token transformers
 
-    Arithmetic: 4 bytes a parameter: {ours:.2f} MiB ({megabytes:.2f} MB), printed {off:+.2f}; the
-    other models are printed within {others:.2f} MB
+    Arithmetic: 4 bytes per parameter: {ours:.2f} MiB ({megabytes:.2f} MB), printed {off:+.2f}; the
+    printed sizes of the other models are within {others:.2f} MB
     """
     computed, off = {}, {}
     for row in paper.table("efficiency").names:
         size, parameters = paper.numbers("efficiency", row, "Size", "Params")
         computed[row] = 4 * int(parameters) / 2**20
         off[row] = float(size) - computed[row]
-    # Buffers of batch norm weigh little: what the other models have beyond their parameters.
+    # The other models show how large buffers of batch normalisation are.
     others = max(abs(gap) for row, gap in off.items() if row not in OURS)
     ours = computed[OURS[0]]
     return Outcome(
@@ -309,7 +309,7 @@ def model_size(paper: Paper) -> Outcome:
 
 
 def _within(numerator: float, divisors: tuple[Decimal, ...], printed: Decimal) -> bool:
-    """Whether a quotient of rounded numbers can be printed so."""
+    """Whether a quotient of rounded numbers can round to the printed value."""
     low = high = numerator
     for value in divisors:
         low /= float(value + half_step(value))
@@ -344,7 +344,7 @@ def efficiency_score(paper: Paper) -> Outcome:
 
 @check("app:ablation")
 def raw_flops(paper: Paper) -> Outcome:
-    """That is the mean of the five raw-signal models.
+    """The stated mean is that of the five raw-signal models.
 
     Printed: {printed} GFLOP on average for raw-signal models, about {times} times
 
@@ -368,7 +368,7 @@ def raw_flops(paper: Paper) -> Outcome:
 
 @check("app:datasets; app:theoretical")
 def dimensions(paper: Paper) -> Outcome:
-    """Entries, pairs and samples follow from channels and crop.
+    """Numbers of token entries, eigenvalue pairs and samples follow from channels and window.
 
     Printed: tokens of {said_tokens} entries; {said_pairs} pairs of eigenvalues; {samples} samples
 
@@ -396,12 +396,12 @@ def dimensions(paper: Paper) -> Outcome:
     )
 
 
-# Runs, bold type, bands, chance, and one configuration in many tables
+# Runs, bold type, bands, chance level, repeated configurations
 
 
 @check("abstract; sec:experiments")
 def runs(paper: Paper) -> Outcome:
-    """Parts multiply and add up.
+    """The numbers of runs multiply and add up.
 
     Printed: more than {said:,} runs: {parts}
 
@@ -418,7 +418,7 @@ def runs(paper: Paper) -> Outcome:
 
 @check("sec:experiments; tab:all_subjects_comparison")
 def runs_within_subjects(paper: Paper) -> Outcome:
-    """They are enough for the tables.
+    """The stated number of runs suffices for the tables.
 
     Printed: {said} runs within subjects
 
@@ -438,11 +438,11 @@ def runs_within_subjects(paper: Paper) -> Outcome:
 
 @check("tab:all_subjects_comparison; tab:geometry_ablation; tab:sota_comparison")
 def bold_best(paper: Paper) -> Outcome:
-    """Bold is the largest mean.
+    """The largest mean is in bold.
 
     Printed: the best value in bold in {looked_at} rows and columns of five tables
 
-    Arithmetic: {right} are{wrong_ones}
+    Arithmetic: {right} have the largest mean in bold{wrong_ones}
     """
     main = paper.table("all-subjects")
     looked = {
@@ -466,7 +466,7 @@ def bold_best(paper: Paper) -> Outcome:
 
 @check("sec:experiments")
 def band_names(paper: Paper) -> Outcome:
-    """Bands have their conventional names.
+    """Frequency bands have their conventional names.
 
     Printed: {printed}
 
@@ -486,12 +486,12 @@ def band_names(paper: Paper) -> Outcome:
 
 @check("app:per_subject_baseline")
 def near_chance(paper: Paper) -> Outcome:
-    """Guesses reach it.
+    """The accuracy is not significantly above chance.
 
     Printed: {said} % on MAMEM is near chance
 
-    Arithmetic: chance with {classes} classes is {chance:.0%}; {right} or more of {n} test trials by
-    chance: p = {p:.1g}
+    Arithmetic: chance level with {classes} classes is {chance:.0%}; p-value of {right} or more of
+    {n} test trials: {p:.1g}
     """
     said = paper.text("near-chance-mamem")
     classes = int(paper.cell("datasets", "MAMEM", "Classes").number)
@@ -504,9 +504,9 @@ def near_chance(paper: Paper) -> Outcome:
 
 @check("app:ablation")
 def raw_gain(paper: Paper) -> Outcome:
-    """One comparison has one gain.
+    """The same gain is stated in both places.
 
-    Printed: SPD tokens gain {first} points over raw signals, and {second} in another place
+    Printed: SPD tokens gain {first} points over raw signals in one place, {second} in another
 
     Arithmetic: {spd} - {high} = {least:.2f}, {spd} - {low} = {most:.2f}
     """
@@ -528,7 +528,7 @@ def standard_network(paper: Paper, epochs: int, *places: tuple[str, str]) -> Out
     shown, differ = [], False
     for split in SPLITS:
         values = {}
-        for name, key in places:  # the cells of a subject are at a row, or at a column
+        for name, key in places:  # a subject is in a row or in a column
             table = paper.table(name)
             if key in table.columns:
                 row = next(r for r in table.names if r.startswith(split.data))
@@ -555,11 +555,10 @@ check(
 def legacy_configuration(paper: Paper) -> Outcome:
     """Other seeds give other values.
 
-    Printed: a table of other seeds and hyperparameters (sec:experiments) that has the standard ones
-    (its caption)
+    Printed: a table with other seeds and hyperparameters (sec:experiments) or with the standard
+    ones (its caption)
 
-    Arithmetic: {same} of {of} of its values are those of the standard configuration, to the last
-    digit
+    Arithmetic: {same} of {of} values equal those of the standard configuration to the last digit
     """
     names = {"Log-Euc": "Log-Euclidean", "BWSPD-Transformer": "BWSPD"}
     same = [
@@ -574,25 +573,25 @@ def legacy_configuration(paper: Paper) -> Outcome:
 
 @check("sec:experiments; app:ablation")
 def official_split(paper: Paper) -> Outcome:
-    """It trains on a whole session.
+    """The official split trains on a whole session.
 
-    Printed: the official split of BCI2a, nothing split further; about {stated} training trials
+    Printed: the official split of BCI2a without further splits; about {stated} training trials
 
-    Arithmetic: the official training session has {official} trials; {stated} are {share:.3f} of
-    them (7/8 = 0.875)
+    Arithmetic: the official training session has {official} trials; {stated} is {share:.3f} of it
+    (7/8 = 0.875)
     """
     trained = int(paper.cell("datasets", "BCI2a", "Training trials").number)
-    official = SPLITS[0].test[0]  # both sessions have as many trials
+    official = SPLITS[0].test[0]  # both sessions have the same number of trials
     verdict = judge(trained == official, "cannot be both")
     numbers = {"official": official, "stated": trained}
     return Outcome(verdict, numbers, share=trained / official)
 
 
-# Formulas that the method rests on, as the theory finds them
+# Formulas of the method, as tested by the theory
 
 
 def formula_check(name: str) -> Check:
-    """A claim of the theory as a check of the audit."""
+    """Make a check of a claim of the theory."""
     claims = {claim.id: claim for claim in theory.CLAIMS}
 
     def test(_: Paper) -> Outcome:
@@ -601,7 +600,7 @@ def formula_check(name: str) -> Check:
         texts = {"claim": found["claim"], "shown": claim_evidence(found)}
         return Outcome(verdict, found["numbers"], **texts)
 
-    required = "The formula is right as printed (spdtokens theory)."
+    required = "The formula is correct (see spdtokens theory)."
     texts = {"Printed": "{claim}", "Arithmetic": "{shown}"}
     return Check(name, claims[name].source, required, texts, test)
 

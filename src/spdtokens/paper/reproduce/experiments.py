@@ -1,4 +1,4 @@
-"""The paper's tables of accuracies as experiments: what is trained for each cell."""
+"""Experiments that reproduce the paper's tables of accuracies."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ Data = Literal["sim", "real"]
 
 @dataclass(frozen=True)
 class Role:
-    """One of the paper's data sets: which data stand for it, and how the paper treats it.
+    """One of the paper's data sets, its simulated counterpart, and the paper's settings for it.
 
     Attributes
     ----------
     name : str
-        The paper's.
+        The paper's name of the data set.
     sim, real : str
-        The simulated set that stands for it, and the real one.
+        Names of the simulated counterpart and of the real data set.
     protocol : str
-        An honest one: session T to E for BCI2a; sessions 1-3 / 4 / 5, as in MAtt, for the others.
+        A protocol without leakage: session T to E for BCI2a; sessions 1-3 / 4 / 5, as in MAtt, for
+        the others.
     preset, bands : str
-        Size of the network, and the band of single-token experiments: 4-40 Hz for BCI2a, no filter
+        Preset of the network, and bands of single-token experiments: 4-40 Hz for BCI2a, no filter
         for the others.
     subject : int
-        The one of the paper's ablations, by position.
+        Index of the subject of the paper's ablations.
     """
 
     name: str
@@ -43,24 +44,25 @@ class Role:
     subject: int
 
     def dataset(self, data: Data) -> str:
-        """Name of the data set."""
+        """Return the name of the simulated or real data set."""
         return self.sim if data == "sim" else self.real
 
     @property
     def one_subject(self) -> str:
-        """The subject of the ablations, as the paper's tables call it."""
+        """Name of the subject of the ablations in the paper's tables."""
         return f"{self.name} (S{self.subject + 1})"
 
     def settings(
         self, *, multiband: bool = False, epochs: int | None = None, **changes: object
     ) -> Settings:
-        """The paper's configuration.
+        """Return the paper's settings.
 
         Parameters
         ----------
         multiband : bool
-            Three bands per trial instead of one.
+            Whether to use three bands per trial instead of one.
         epochs : int, optional
+            Number of epochs; by default that of the recipe.
         **changes
             Values of the preset to replace.
         """
@@ -82,20 +84,22 @@ ROLES = (BCI2A, BCICHA, MAMEM)
 
 @dataclass(frozen=True)
 class Cell:
-    """One place of a table.
+    """One cell of a table.
 
     Attributes
     ----------
     row, column : str
-        As shown.
+        Names of row and column.
     role : Role
+        The data set.
     choice : Choice
+        The method and its settings.
     subject : int or None
-        By position among the data set's subjects; None for all.
+        Index of the subject; None for all.
     protocol, access, alignment : str
-        Empty for the role's own protocol.
+        As in :class:`Question`; an empty protocol is that of the role.
     reported : str
-        What the paper prints there; empty where it prints nothing.
+        The text of the cell in the paper; empty if there is none.
     """
 
     row: str
@@ -109,21 +113,22 @@ class Cell:
     reported: str = ""
 
 
-#: From the name of a table and the number of subjects of each data set to all cells.
+#: Function from the name of a table and the number of subjects of each data set to all cells.
 Cells = Callable[[str, dict[str, int]], Iterator[Cell]]
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table of the paper, or of its future work.
+    """A table of the paper, or an experiment of its future work.
 
     Attributes
     ----------
     name, title : str
+        Name and title of the table.
     make : callable
         See :data:`Cells`.
     note : str
-        What a reader must know.
+        Note below the table.
     """
 
     name: str
@@ -132,16 +137,16 @@ class Experiment:
     note: str = ""
 
     def cells(self, counts: dict[str, int]) -> Iterator[Cell]:
-        """All cells, given the number of subjects of each data set."""
+        """Return all cells, given the number of subjects of each data set."""
         return self.make(self.name, counts)
 
     @property
     def label(self) -> str:
-        """The paper's, empty for what it left to the future."""
+        """LaTeX label in the paper; empty for future work."""
         return paper_table(self.name).label if self.name in TABLES else ""
 
 
-#: By the names of the paper's tables.
+#: Embeddings by their names in the paper's tables.
 EMBEDDINGS = {"Log-Euc": "log-euclidean", "BWSPD": "bures-wasserstein", "Euclidean": "euclidean"}
 TOKENS = {name: f"token-{embedding}" for name, embedding in EMBEDDINGS.items()}
 OTHERS = {
@@ -153,12 +158,12 @@ OTHERS = {
     "SPDNet": "spdnet-paper",
 }
 ONE_OR_THREE_BANDS = {"Single-Token": False, "Multi-Band": True}
-#: All of them by name, in the order of definition; see :func:`experiment`.
+#: All experiments by name, in the order of definition; see :func:`experiment`.
 EXPERIMENTS: dict[str, Experiment] = {}
 
 
 def experiment(name: str, title: str, note: str = "") -> Callable[[Cells], Cells]:
-    """Register a function to cells as an experiment; its docstring is the note by default."""
+    """Register a function that makes cells; its docstring is the note by default."""
 
     def register(make: Cells) -> Cells:
         said = note or " ".join((make.__doc__ or "").split())
@@ -169,7 +174,7 @@ def experiment(name: str, title: str, note: str = "") -> Callable[[Cells], Cells
 
 
 def _printed(table: str, row: str, column: str) -> str:
-    """What the paper prints, or nothing."""
+    """Return the text of a cell of the paper, or an empty text."""
     try:
         return paper_table(table).cell(row, column).text
     except PaperError:
@@ -180,7 +185,7 @@ def _cell(
     table: str, row: str, column: str, role: Role, method: str, subject: int | None = None,
     **settings: Any,
 ) -> Cell:  # fmt: skip
-    """A cell beside what the paper prints in a table's row and column of the same names."""
+    """Make a cell, with the text of the cell of the same names in the paper."""
     choice = Choice(method, role.settings(**settings))
     return Cell(row, column, role, choice, subject, reported=_printed(table, row, column))
 
@@ -192,9 +197,9 @@ def _crossed(
     one_subject: bool = False,
     **settings: Any,
 ) -> Cells:
-    """Every method on every data set.
+    """Make cells of every method on every data set.
 
-    All subjects, with data sets in rows; or one subject, with methods in rows. A setting may be a
+    Data sets are in rows for all subjects, methods are in rows for one subject. A setting may be a
     mapping by the names of the methods.
     """
 
@@ -210,19 +215,19 @@ def _crossed(
 
 
 def _varied(name: str, values: dict[str, int]) -> Cells:
-    """A value of the network varied on one subject of BCI2a and BCIcha, 100 epochs."""
+    """Make cells that vary a setting of the network on one subject of BCI2a and BCIcha."""
     methods, roles = dict.fromkeys(values, TOKENS["BWSPD"]), (BCI2A, BCICHA)
     return _crossed(methods, roles, one_subject=True, epochs=100, **{name: values})
 
 
 def _by_subject(columns: dict[str, bool], role: Role) -> Cells:
-    """Subjects in rows and their mean in the last; columns with one band or three."""
+    """Make cells by subject, with the mean in the last row; columns have one band or three."""
 
     def cells(table: str, counts: dict[str, int]) -> Iterator[Cell]:
         printed = paper_table(table)
         n = counts[role.name]
         names = [*printed.subjects, *(f"S{i + 1}" for i in range(len(printed.subjects), n))][:n]
-        # The paper's last row is called "Overall" with the number of subjects.
+        # The name of the paper's last row is "Overall" with the number of subjects.
         for i, row in enumerate([*names, printed.overall]):
             subject = i if i < n else None
             for column, three in columns.items():
@@ -251,7 +256,7 @@ for kind, title, columns in (
         experiment(
             f"{kind}-{role.name.lower()}",
             f"{title}, subjects of {role.name}",
-            "Simulated subjects stand beside the paper's by position only.",
+            "Simulated subjects correspond to the paper's by number only.",
         )(_by_subject(columns, role))
 
 
@@ -267,7 +272,7 @@ def _bn_embed(table: str, _counts: dict[str, int]) -> Iterator[Cell]:
 
 @experiment("geometric-attention", "Geometric attention")
 def _geometric_attention(table: str, _counts: dict[str, int]) -> Iterator[Cell]:
-    """With one token a trial attention has nothing to weigh: the first three rows must be equal."""
+    """With one token per trial, attention has no effect: the columns must be equal there."""
     for role in ROLES:
         for more, three in (("", False), (", 3 bands", True)):
             for column in ("Standard", "Geometric"):
@@ -277,13 +282,13 @@ def _geometric_attention(table: str, _counts: dict[str, int]) -> Iterator[Cell]:
                 )  # fmt: skip
 
 
-experiment("depth", "Depth", "The paper does not say which tokens; square roots here.")(
+experiment("depth", "Depth", "The paper does not state the embedding; BWSPD is used here.")(
     _varied("n_layers", {f"Depth {n}{' (std)' * (n == 6)}": n for n in (2, 4, 6, 8)})
 )
 experiment(
     "heads",
     "Attention heads",
-    "With one token a trial heads cannot matter: differences are other initial weights.",
+    "With one token per trial, heads have no effect: differences are due to initial weights.",
 )(_varied("n_heads", {f"{n} Heads{' (std)' * (n == 8)}": n for n in (4, 8, 16)}))
 experiment("baselines", "Against raw EEG methods, one subject")(
     _crossed(
@@ -301,9 +306,9 @@ experiment("baselines", "Against raw EEG methods, one subject")(
 
 @experiment("cross-subject", "Leave one subject out, without and with alignment")
 def _cross_subject(table: str, _counts: dict[str, int]) -> Iterator[Cell]:
-    """The paper's values with Euclidean alignment stand in its text.
+    """The paper's values with Euclidean alignment are from its text.
 
-    There it starts from 28.47 (Log-Euc) and 27.12 (BWSPD), not from the values of its table.
+    The text gives 28.47 (Log-Euc) and 27.12 (BWSPD) without alignment, unlike the table.
     """
     ways = {
         "": ("train", "none"),
@@ -315,7 +320,7 @@ def _cross_subject(table: str, _counts: dict[str, int]) -> Iterator[Cell]:
         for more, (access, alignment) in ways.items():
             for column, method in columns.items():
                 cell = _cell(table, role.name + more, column, role, method)
-                # The text has values with Euclidean alignment, of BCI2a only.
+                # The text has values with Euclidean alignment for BCI2a only.
                 in_text = _printed("text", f"ea-{column.lower()}", "Value").split(" ")
                 if alignment == "euclidean" and role is BCI2A and in_text[1:]:
                     cell = replace(cell, reported=in_text[1])
@@ -343,8 +348,8 @@ def _bands(_table: str, _counts: dict[str, int]) -> Iterator[Cell]:
     found: dict[str, Any] = {
         "4-8, 8-13, 13-30 Hz (the paper's)": "paper3",
         "8-13, 13-30 Hz": [(8.0, 13.0), (13.0, 30.0)],
-        "nine of 4 Hz": "filterbank",
-        "around the stimuli": "stimulus",
+        "nine bands of 4 Hz": "filterbank",
+        "around the stimulus frequencies": "stimulus",
     }
     for row, bands in found.items():
         for role in (MAMEM,) if bands == "stimulus" else ROLES:

@@ -1,5 +1,5 @@
-"""Claims on what token distances say about distances on the manifold."""
-# ruff: noqa: D205  (the first paragraph of a docstring is the claim as it is shown)
+"""Claims on token distances and distances on the manifold."""
+# ruff: noqa: D205  (the first paragraph of a docstring is the claim)
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ ROUNDING = 1e-9
 
 
 def token_ratio(A: Tensor, B: Tensor, *, isometric: bool = False) -> Tensor:
-    """Token distance over Bures-Wasserstein distance, shape (...)."""
+    """Return the ratio of token distance to Bures-Wasserstein distance, shape (...)."""
     embedding = get_embedding("bures_wasserstein", isometric=isometric)
     gap = (embedding.to_token(A) - embedding.to_token(B)).norm(dim=-1)
     return gap / distance_bures_wasserstein(A, B)
 
 
 def general_pairs(n: int, rng: torch.Generator) -> list[tuple[float, Tensor, Tensor]]:
-    """Non-commuting pairs: far apart, close, and the extremal mirrored ones; with their kappa."""
+    """Draw non-commuting pairs with their kappa: far apart, close together, and mirrored."""
     pairs = []
     for kappa in KAPPAS:
         for d in DIMENSIONS:
@@ -57,7 +57,7 @@ def general_pairs(n: int, rng: torch.Generator) -> list[tuple[float, Tensor, Ten
 def _over_pairs(
     rng: torch.Generator, *measures: Callable[[float, Tensor, Tensor], Tensor]
 ) -> list[tuple[float, float, int]]:
-    """Smallest, largest and number of each measure, from kappa and a pair, over general pairs."""
+    """Return minimum, maximum and number of each measure over general pairs."""
     pairs = general_pairs(100, rng)
     return [_extremes([measure(*pair) for pair in pairs]) for measure in measures]
 
@@ -165,7 +165,7 @@ def bilipschitz_main_lower(rng: torch.Generator) -> Outcome:
 @claim("thm:distortion_general (first display, lower)")
 def bilipschitz_general_lower(rng: torch.Generator) -> Outcome:
     """The BWSPD token distance is at least 1/sqrt 2 times the Bures-Wasserstein distance,
-    whatever kappa.
+    for every kappa.
 
     Tested on: the same pairs, plain and isometric tokens
 
@@ -196,7 +196,7 @@ def bilipschitz_general_upper(rng: torch.Generator) -> Outcome:
     """
     excess, repaired = [], []
     for kappa, A, B in general_pairs(100, rng):
-        for scale in (1.0, 1e4):  # unit variance, and a power of 100 microvolts
+        for scale in (1.0, 1e4):  # unit variance, and a variance of (100 microvolts)^2
             gap = torch.linalg.matrix_norm(scale * (A - B))
             roots = torch.linalg.matrix_norm(sqrtm(scale * A) - sqrtm(scale * B))
             token = vech(sqrtm(scale * A) - sqrtm(scale * B)).norm(dim=-1)
@@ -268,8 +268,8 @@ def injective(rng: torch.Generator) -> Outcome:
 
 
 def bilipschitz_figure(seed: int = 0) -> Figure:
-    """Token over manifold distance, for plain and isometric BWSPD tokens, with all the bounds."""
-    from matplotlib.figure import Figure  # slow to import, and only drawing needs it
+    """Plot the ratio of token to manifold distance for plain and isometric BWSPD tokens."""
+    from matplotlib.figure import Figure  # slow to import
 
     rng = torch.Generator().manual_seed(seed)
     figure = Figure(figsize=(9.6, 4.4), layout="constrained")

@@ -1,5 +1,5 @@
 """Claims on backpropagation through matrix functions."""
-# ruff: noqa: D205  (the first paragraph of a docstring is the claim as it is shown)
+# ruff: noqa: D205  (the first paragraph of a docstring is the claim)
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ IDENTITY = SpectralFunction("identity", lambda a: a, lambda a, b: torch.ones_lik
 
 
 def daleckii_krein(f: SpectralFunction, eigenvalues: Tensor) -> Tensor:
-    """The matrix ``K`` of divided differences, shape (..., d, d)."""
+    """Return the matrix ``K`` of divided differences, shape (..., d, d)."""
     return f.divided_difference(eigenvalues.unsqueeze(-1), eigenvalues.unsqueeze(-2))
 
 
 def entry_ratio(f: SpectralFunction, kappa: float, d: int = 22) -> float:
-    """Largest over smallest entry of ``K`` for eigenvalues spread over a ratio of kappa."""
+    """Return the ratio of the largest to the smallest entry of ``K`` for log-spaced eigenvalues."""
     K = daleckii_krein(f, torch.logspace(-math.log10(kappa), 0, d, dtype=F64))
     return (K.max() / K.min()).item()
 
 
 def entry_ratios(f: SpectralFunction, exponent: float) -> Outcome:
-    """Whether the entries of ``K`` spread over a ratio of kappa to a power."""
+    """Test whether the entry ratio of ``K`` is kappa to a power."""
     measured = {kappa: entry_ratio(f, kappa) for kappa in KAPPAS}
     error = max(abs(ratio / kappa**exponent - 1) for kappa, ratio in measured.items())
     shown = ", ".join(f"{ratio:.4g} at {kappa:.0e}" for kappa, ratio in measured.items())
@@ -107,8 +107,8 @@ def conditioning_name(rng: torch.Generator) -> Outcome:
         for K in daleckii_krein(f, eigenvalues)
     }
     same = all(abs(cond / ratio - 1) < 0.1 for cond, ratio in rows.values())
-    # What it does mean: the Hadamard product with K stretches gradients by factors between the
-    # least and the largest entry, so the entry ratio is the condition number of that linear map.
+    # The Hadamard product with K scales gradients by factors between its smallest and its largest
+    # entry, so the entry ratio is the condition number of that linear map.
     V = random_rotation(1, 22, rng)[0]
     basis = torch.eye(22 * 22, dtype=F64).reshape(-1, 22, 22)
     as_map = {
@@ -214,7 +214,7 @@ def gradient_ratio(rng: torch.Generator) -> Outcome:
     gradient 0.005, ratio 0.02 where 0.5 is printed
 
     Instead: the ratio of the two bounds is 2 / sqrt(lambda_min): it depends on the unit of the
-    signal, not on kappa; for lambda_min above 4 the log gradient is the smaller one
+    signal, not on kappa; for lambda_min above 4 the log gradient is smaller
     """
     kappa = 100.0
     rows = {}
@@ -241,7 +241,7 @@ def backward_formula(rng: torch.Generator) -> Outcome:
 
     Counter-example: 1 x 1 matrix [1], f = log: the derivative is 1, the formula gives 2
 
-    Instead: V (K * V'GV) V' alone: K already holds f' on its diagonal
+    Instead: V (K * V'GV) V' alone: K already has f' on its diagonal
     """
     errors = {"printed": 0.0, "corrected": 0.0}
     for matrix_function, f in ((sqrtm, SQRT), (logm, LOG)):
@@ -262,8 +262,8 @@ def backward_formula(rng: torch.Generator) -> Outcome:
 
 
 def conditioning_figure() -> Figure:
-    """Ratio of the largest to the smallest entry of K against kappa (the paper's Figure 2a)."""
-    from matplotlib.figure import Figure  # slow to import, and only drawing needs it
+    """Plot the ratio of the largest to the smallest entry of K against kappa (Figure 2a)."""
+    from matplotlib.figure import Figure  # slow to import
 
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.add_subplot()
@@ -281,7 +281,9 @@ def conditioning_figure() -> Figure:
             label, (1e6, end), (0, 9), textcoords="offset points", ha="right", color=colour
         )
     axes.axvspan(10, 100, color=GREY, alpha=0.12, lw=0)
-    axes.text(31.6, 1.2e5, "EEG, says\nthe paper", ha="center", va="top", color=GREY, fontsize=8)
+    axes.text(
+        31.6, 1.2e5, "EEG, according\nto the paper", ha="center", va="top", color=GREY, fontsize=8
+    )
     axes.text(1.2, 2e6, "marks: measured\nlines: claimed\nd = 22", va="top", fontsize=8)
     axes.set_ylim(0.4, 4e6)
     axes.set_xlabel("condition number $\\kappa$ of the covariance matrix")

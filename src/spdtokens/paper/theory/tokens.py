@@ -1,5 +1,5 @@
-"""Claims on tokens: BN-Embed, indices, cost, units, and the paper's table of properties."""
-# ruff: noqa: D205  (the first paragraph of a docstring is the claim as it is shown)
+"""Claims on BN-Embed, indices, cost, units, and the paper's table of properties."""
+# ruff: noqa: D205  (the first paragraph of a docstring is the claim)
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from spdtokens.paper.theory.claim import (
 from spdtokens.paper.theory.gradients import IDENTITY, entry_ratio
 
 SPREADS = (0.1, 0.05, 0.02, 0.01, 0.005)
-#: The paper's embeddings, with pyRiemann's distance of each geometry.
+#: The paper's embeddings and the distance of each geometry.
 OWN_DISTANCES = {
     "bures_wasserstein": distance_wasserstein,
     "log_euclidean": distance_logeuclid,
@@ -46,7 +46,7 @@ OWN_DISTANCES = {
 
 
 def scattered(mean_root: Tensor, directions: Tensor, spread: float) -> Tensor:
-    """SPD matrices whose square roots scatter around a given one, shape (n, d, d)."""
+    """Return SPD matrices (n, d, d) with square roots scattered around a given one."""
     root = mean_root + spread * directions
     return root @ root
 
@@ -54,9 +54,9 @@ def scattered(mean_root: Tensor, directions: Tensor, spread: float) -> Tensor:
 def relative_directions(
     n: int, d: int, kappa: float, rng: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """A square root with condition number sqrt(kappa), and symmetric directions in its own scale.
+    """Draw a square root with condition number sqrt(kappa), and symmetric directions.
 
-    Directions are congruent to the root, so that matrices stay positive definite at any kappa.
+    Directions are scaled by the root, so that matrices stay positive definite for any kappa.
     """
     half = sqrtm(sqrtm(random_spd(1, d, kappa, rng)[0]))
     E = torch.randn(n, d, d, generator=rng, dtype=F64)
@@ -67,9 +67,9 @@ def relative_directions(
 def coupling_directions(
     n: int, d: int, kappa: float, rng: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """The same, with directions that turn the weakest eigenvector into the others.
+    """Draw the same with directions that rotate the weakest eigenvector into the others.
 
-    They are where square roots and the manifold disagree most for an ill-conditioned mean.
+    The error is largest in these directions for an ill-conditioned mean.
     """
     root, _ = relative_directions(n, d, kappa, rng)
     scale, V = torch.linalg.eigh(root)
@@ -80,7 +80,7 @@ def coupling_directions(
 
 
 def dispersion_and_error(C: Tensor) -> tuple[float, float]:
-    """The paper's epsilon, and the relative distance between sqrt(barycenter) and mean sqrt."""
+    """Return the paper's epsilon, and the relative error of the mean of the square roots."""
     mean = barycenter_bures_wasserstein(C, tol=1e-14, max_iterations=500).mean
     root = sqrtm(mean)
     size = root.norm()
@@ -93,7 +93,7 @@ def _slope(x: list[float], y: list[float]) -> float:
 
 
 def _measure(root: Tensor, directions: Tensor) -> tuple[float, float]:
-    """Slope of the error in the dispersion, and error over dispersion squared at the smallest."""
+    """Return the log-log slope of the error, and the error over the squared dispersion."""
     points = [dispersion_and_error(scattered(root, directions, s)) for s in SPREADS]
     eps, err = [p[0] for p in points], [p[1] for p in points]
     return _slope(eps, err), err[-1] / eps[-1] ** 2
@@ -189,7 +189,7 @@ def bn_embed_centering(rng: torch.Generator) -> Outcome:
 
 
 def variance_ratio(C: Tensor, *, isometric: bool) -> float:
-    """Total variance of BWSPD tokens over the variance in Bures-Wasserstein distance."""
+    """Return the ratio of the variance of BWSPD tokens to the Bures-Wasserstein variance."""
     mean = barycenter_bures_wasserstein(C, tol=1e-14, max_iterations=500).mean
     tokens = vech(sqrtm(C), isometric=isometric)
     euclidean = (tokens - tokens.mean(0)).square().sum(-1).mean()
@@ -230,12 +230,12 @@ def bn_embed_scaling(rng: torch.Generator) -> Outcome:
 
 
 def printed_index(i: int, j: int) -> int:
-    """The paper's place of entry (i, j), one-based."""
+    """Return the paper's index of entry (i, j), one-based."""
     return i * (i - 1) // 2 + j
 
 
 def row_major_index(i: int, j: int, d: int) -> int:
-    """The true place of entry (i, j), one-based."""
+    """Return the row-major index of entry (i, j), one-based."""
     return (i - 1) * (2 * d - i) // 2 + j
 
 
@@ -291,8 +291,8 @@ def log_cancellation(rng: torch.Generator) -> Outcome:
 
     Counter-example: log1p(x) / (x b) with x = (a - b) / b: one formula, all pairs, no branch
 
-    Instead: the printed quotient cancels, the divided difference does not have to: the
-    instability is of the formula, not of the logarithm
+    Instead: the printed quotient cancels, but the divided difference can be computed without
+    cancellation
     """
     gaps = 10.0 ** -torch.arange(1, 16, dtype=F64).repeat(100)
     a = 1 + torch.rand(len(gaps), generator=rng, dtype=F64)
@@ -341,13 +341,13 @@ def _median_seconds(function: Callable[[], object], repeats: int) -> float:
 
 
 def _backward_times(d: int, n: int, rng: torch.Generator) -> dict[str, float]:
-    """Median seconds: forward, and backward of the square root and of the logarithm."""
+    """Return median seconds of the decomposition, and of both backward passes."""
     C = random_spd(n, d, 100.0, rng).requires_grad_()
     G = torch.randn(n, d, d, generator=rng, dtype=F64)
     values = {f.name: spectral(C, f) for f in (SQRT, LOG)}
     out = {"eigendecomposition": _median_seconds(lambda: eigh(C.detach()), 9)}
     samples: dict[str, list[float]] = {name: [] for name in values}
-    for _ in range(15):  # alternating, so that a busy moment of the machine hits both
+    for _ in range(15):  # alternating, so that other load affects both
         for name, value in values.items():
             start = time.perf_counter()
             torch.autograd.grad(value, C, G, retain_graph=True)
@@ -357,8 +357,8 @@ def _backward_times(d: int, n: int, rng: torch.Generator) -> dict[str, float]:
 
 @claim("prop:backward_cost, prop:speed_ratio")
 def backward_cost(rng: torch.Generator) -> Outcome:
-    """The backward pass of the logarithm needs branches, which makes it dearer than that of the
-    square root for many channels and reverses for few.
+    """The backward pass of the logarithm needs branches, which makes it slower than that of the
+    square root for many channels and faster for few.
 
     Tested on: backward timed in alternation, 500 matrices of d = 8 and 288 of d = 22
 
@@ -367,8 +367,8 @@ def backward_cost(rng: torch.Generator) -> Outcome:
 
     Counter-example: the log1p form has no branch at all
 
-    Instead: no branch is needed, so none diverges; what is left is one logarithm an entry,
-    small beside the eigendecomposition that both share; no reversal between d = 8 and 22
+    Instead: no branch is needed; the difference is one logarithm per entry, which is small compared
+    with the eigendecomposition that both need; no reversal between d = 8 and 22
     """
     rows = {d: _backward_times(d, n, rng) for d, n in ((8, 500), (22, 288))}
     backward = {d: t["log"] / t["sqrt"] for d, t in rows.items()}
@@ -424,17 +424,17 @@ def eigen_complexity(rng: torch.Generator) -> Outcome:
 
 @claim("app:implementation_details, alg:spectral_function")
 def absolute_regulariser(rng: torch.Generator) -> Outcome:
-    """Adding 1e-6 I and clipping eigenvalues at 1e-12 safely make covariances positive
-    definite.
+    """Adding 1e-6 I and clipping eigenvalues at 1e-12 make covariances positive definite without
+    changing them noticeably.
 
-    Tested on: shift of log tokens when the same signal is written in microvolts and in volts
+    Tested on: shift of log tokens if the same signal is in microvolts or in volts
 
-    Found: {shown}; tokens of different matrices lie {token_spread:.2g} apart
+    Found: {shown}; tokens of different matrices are {token_spread:.2g} apart
 
     Counter-example: [1e-10], a variance of (10 microvolts)^2 written in volts: + 1e-6 turns its
-    logarithm from -23.0 to -13.8, whatever was in it
+    logarithm from -23.0 to -13.8
 
-    Instead: both numbers presume microvolts; a floor and a regulariser relative to the trace
+    Instead: both numbers assume microvolts; a floor and a regulariser relative to the trace
     give the same result in every unit
     """
     C = 100.0 * random_spd(50, 22, 1e4, rng)  # a power of 100 square microvolts
@@ -575,7 +575,7 @@ def table_gradient_bound(rng: torch.Generator) -> Outcome:
 
 @claim("tab:theory_comparison (Manifold distance)")
 def table_distance(rng: torch.Generator) -> Outcome:
-    """BWSPD tokens carry the Bures-Wasserstein distance, Log-Euclidean tokens the log-Euclidean
+    """BWSPD tokens preserve the Bures-Wasserstein distance, Log-Euclidean tokens the log-Euclidean
     one, Euclidean tokens none.
 
     Tested on: isometric token distances against pyRiemann
@@ -583,12 +583,12 @@ def table_distance(rng: torch.Generator) -> Outcome:
     Found: isometric token distance against pyRiemann's distance, largest relative difference:
     {shown}
 
-    Counter-example: A = [[2, 1], [1, 1]], B = [[1, 1], [1, 2]]: BWSPD tokens lie 8 % farther
+    Counter-example: A = [[2, 1], [1, 1]], B = [[1, 1], [1, 2]]: BWSPD tokens are 8 % farther
     apart than the matrices
 
-    Instead: Log-Euclidean and Euclidean tokens carry the log-Euclidean and the Frobenius
-    distance exactly when off-diagonals are scaled by sqrt 2; BWSPD tokens carry theirs within a
-    factor of sqrt 2
+    Instead: Log-Euclidean and Euclidean tokens preserve the log-Euclidean and the Frobenius
+    distance exactly if off-diagonal entries are scaled by sqrt 2; BWSPD tokens preserve theirs
+    within a factor of sqrt 2
     """
     A, B = random_spd(500, 8, 1e3, rng), random_spd(500, 8, 1e3, rng)
     error = {}
