@@ -70,7 +70,7 @@ def audit_paper(paper: Paper | None = None) -> Iterator[dict[str, Any]]:
         yield check.run(paper)
 
 
-def granularity_figure(paper: Paper | None = None, max_n: int = MAX_N) -> Figure:
+def granularity_figure() -> Figure:
     """Plot the share of the printed accuracies that are possible with n trials, per data set."""
     from matplotlib.figure import Figure  # slow to import, and only drawing needs it
 
@@ -79,21 +79,20 @@ def granularity_figure(paper: Paper | None = None, max_n: int = MAX_N) -> Figure
         "Which number of trials can give the printed accuracies?", fontsize=12, x=0.01, ha="left"
     )
     panels = figure.subplots(len(SPLITS), 1, sharex=True, sharey=True)
-    sizes = np.arange(1, max_n + 1)
+    sizes = np.arange(1, MAX_N + 1)
     for axes, split in zip(panels, SPLITS, strict=True):
-        groups = subject_values(paper or Paper(), split)
+        groups = subject_values(Paper(), split)
         values = [value for group in groups.values() for value in group]
         shares = np.array([number_that_fit(values, int(n)) / len(values) for n in sizes])
         axes.vlines(sizes, 0, shares, color=GREY, lw=0.8)
-        test = [n for n in split.test if n <= max_n]
-        for n in test:
+        for n in split.test:
             axes.plot(n, shares[n - 1], "s", color=ORANGE, ms=6, gid=f"test:{n}")
-        on_train, best = shares[split.train - 1], max(shares[n - 1] for n in test)
+        on_train, best = shares[split.train - 1], max(shares[n - 1] for n in split.test)
         axes.plot(split.train, on_train, "o", color=BLUE, ms=7, gid="train")
         axes.annotate(
-            f"{' or '.join(map(str, test))} test trials: {100 * best:.0f} % fit"
-            + " at most" * (len(test) > 1),
-            (test[-1], best), (test[-1], 0.62), color=ORANGE, fontsize=9,
+            f"{' or '.join(map(str, split.test))} test trials: {100 * best:.0f} % fit"
+            + " at most" * (len(split.test) > 1),
+            (split.test[-1], best), (split.test[-1], 0.62), color=ORANGE, fontsize=9,
             arrowprops={"arrowstyle": "-", "color": ORANGE, "lw": 0.8, "relpos": (0, 0)},
         )  # fmt: skip
         axes.annotate(
@@ -102,7 +101,7 @@ def granularity_figure(paper: Paper | None = None, max_n: int = MAX_N) -> Figure
             ha="right", va="center", fontsize=9,
         )  # fmt: skip
         axes.set_title(f"{split.data}: {len(values)} distinct values", fontsize=10, loc="left")
-        axes.set(xlim=(0, max_n + 4), ylim=(0, 1.12))
+        axes.set(xlim=(0, MAX_N + 4), ylim=(0, 1.12))
         axes.set_yticks([0, 0.5, 1], ["0", "50 %", "100 %"])
         axes.spines[["top", "right"]].set_visible(False)
     panels[-1].set_xlabel("number of trials n")
