@@ -24,7 +24,6 @@ from spdtokens.reporting.tables import (
     NAN,
     Cell,
     Table,
-    difference_text,
     score_text,
     to_latex,
     to_markdown,
@@ -47,7 +46,13 @@ NAMES = (*EXPERIMENTS, *MEASURED, *FIGURES)
 
 
 percent = partial(score_text, metric="accuracy")
-difference = partial(difference_text, metric="accuracy")
+
+
+def difference(value: float) -> str:
+    """Return a difference of scores in percent, with its sign."""
+    return ("+" if value > 0 else "") + percent(value)
+
+
 #: Header of the paper's values.
 PAPER = "paper, real data"
 #: Columns of a table of accuracies, made from a row of :attr:`ScoreTable.frame`.
