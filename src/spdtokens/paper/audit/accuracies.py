@@ -419,22 +419,22 @@ def spread_reduction(paper: Paper) -> Outcome:
 
     Printed: variance reduced by {printed}
 
-    Arithmetic: reduction of the standard deviation: {stds}; of the variance: {variances}
+    Arithmetic: reduction of the standard deviation: {BCI2a[std]:.1f} %, {BCIcha[std]:.1f} %,
+    {MAMEM[std]:.1f} %; of the variance: {BCI2a[variance]:.1f} %, {BCIcha[variance]:.1f} %,
+    {MAMEM[variance]:.1f} %
     """
-    rows = {}
-    for split in SPLITS:
-        one, three = _summary_spreads(paper, split.data)
-        printed = paper.text(f"spread-{split.key}").number
-        rows[split.data] = (printed, 100 * (1 - three / one), 100 * (1 - (three / one) ** 2))
-    as_std = all(rounds_to(std, printed) for printed, std, _ in rows.values())
-    as_variance = all(rounds_to(variance, printed) for printed, _, variance in rows.values())
-    return Outcome(
-        judge(as_variance, "is something else" if as_std else "does not hold"),
-        {d: {"std": std, "variance": variance} for d, (_, std, variance) in rows.items()},
-        printed=told("{1} % ({0})", rows),
-        stds=told("{2:.1f} %", rows),
-        variances=told("{3:.1f} %", rows),
+    said, found = {}, {}
+    for data in DATA:
+        one, three = _summary_spreads(paper, data)
+        said[data] = paper.text(f"spread-{data.lower()}").number
+        std, variance = 100 * (1 - three / one), 100 * (1 - (three / one) ** 2)
+        found[data] = {"std": std, "variance": variance}
+    as_std, as_variance = (
+        all(rounds_to(found[data][kind], said[data]) for data in DATA)
+        for kind in ("std", "variance")
     )
+    verdict = judge(as_variance, "is something else" if as_std else "does not hold")
+    return Outcome(verdict, found, printed=told("{1} % ({0})", said))
 
 
 def spread_reduction_twice(paper: Paper, data: str, place: str) -> Outcome:

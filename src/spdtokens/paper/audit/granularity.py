@@ -229,8 +229,9 @@ def granularity_ablations(paper: Paper) -> Outcome:
     Printed: {n} distinct accuracies of transformers in the ablations of embedding, attention, depth
     and heads
 
-    Arithmetic: {train} of {n} fit the number of training trials, {test} that of test trials
-    ({shown})
+    Arithmetic: {train} of {n} fit the number of training trials, {test} that of test trials (BCI2a
+    {BCI2a[train]} and {BCI2a[test]} of {BCI2a[values]}, BCIcha {BCIcha[train]} and {BCIcha[test]}
+    of {BCIcha[values]}, MAMEM {MAMEM[train]} and {MAMEM[test]} of {MAMEM[values]})
     """
     by_data = {}
     for split in SPLITS:
@@ -240,11 +241,8 @@ def granularity_ablations(paper: Paper) -> Outcome:
     n, on_train, on_test = (
         sum(row[key] for row in by_data.values()) for key in ("values", "train", "test")
     )
-    shown = ", ".join(
-        f"{d} {c['train']} and {c['test']} of {c['values']}" for d, c in by_data.items()
-    )
     verdict = _of_size(n, on_train, on_test)
-    return Outcome(verdict, by_data, n=n, train=on_train, test=on_test, shown=shown)
+    return Outcome(verdict, by_data, n=n, train=on_train, test=on_test)
 
 
 @check(labels("bn-embed", "baselines"))
@@ -295,7 +293,8 @@ def granularity_classical(paper: Paper) -> Outcome:
     Printed: {n} means over subjects of TS+LR, FgMDM and MDM
 
     Arithmetic: {test} of {n} fit the number of test trials, {train} that of training trials;
-    smallest n that fits the three values of a data set: {sizes}{beside}
+    smallest n that fits the three values of a data set: BCI2a {BCI2a[smallest]}, BCIcha
+    {BCIcha[smallest]}, MAMEM {MAMEM[smallest]}{beside}
     """
     methods = ("TS+LR", "FgMDM", "MDM")
     found: dict[str, dict[str, Any]] = {}
@@ -314,9 +313,7 @@ def granularity_classical(paper: Paper) -> Outcome:
     n = len(SPLITS) * len(methods)
     on_test, on_train = (sum(row[key] for row in found.values()) for key in ("test", "train"))
     beside = "; other values in the same table fit the number of training trials" * (on_test == n)
-    sizes = ", ".join(f"{data} {row['smallest']}" for data, row in found.items())
-    words = {"test": on_test, "train": on_train, "sizes": sizes, "beside": beside}
-    return Outcome(judge(on_test == n), found, n=n, **words)
+    return Outcome(judge(on_test == n), found, n=n, test=on_test, train=on_train, beside=beside)
 
 
 # Anyone's accuracies

@@ -121,12 +121,13 @@ def parameters_one_size(paper: Paper) -> Outcome:
 
     Printed: one size, {printed:,}, for accuracies on three data sets
 
-    Arithmetic: {sizes}: {same} of {n} equal
+    Arithmetic: BCI2a {parameters[BCI2a]:,}, BCIcha {parameters[BCIcha]:,}, MAMEM
+    {parameters[MAMEM]:,}: {same} of 3 equal
     """
     printed, sizes = paper.cell("baselines", "Log-Euc", "Params").number, _sizes(paper)
-    same, n = sum(size == printed for size in sizes.values()), len(sizes)
-    words = {"printed": printed, "sizes": told("{} {:,}", sizes), "same": same, "n": n}
-    return Outcome(judge(same == n, "cannot be both"), {"parameters": sizes}, **words)
+    same = sum(size == printed for size in sizes.values())
+    verdict = judge(same == len(sizes), "cannot be both")
+    return Outcome(verdict, {"parameters": sizes}, printed=printed, same=same)
 
 
 def idle_parameters(width: int, heads: int, ff: int, layers: int) -> int:
@@ -161,26 +162,23 @@ def parameters_idle(paper: Paper) -> Outcome:
 def geometric_attention(paper: Paper) -> Outcome:
     """Adding distances to the attention scores can change the output.
 
-    Printed: gains of {printed} points by adding distances to the attention scores of one token
+    Printed: gains of {gains[0]:+}, {gains[1]:+}, {gains[2]:+} points by adding distances to the
+    attention scores of one token
 
     Arithmetic: a softmax over one score is {softmax:g} whatever is added, so the gain with the same
-    seeds is 0; {other} of {n} printed gains are not. It takes {times} times as long
+    seeds is 0; {other} of 3 printed gains are not. It takes {time_ratio[0]:.1f},
+    {time_ratio[1]:.1f}, {time_ratio[2]:.1f} times as long
     """
     columns = ("Delta", "Time (Geo)", "Time (Std)")
-    names = paper.table("geometric-attention").names
-    rows = {row: tuple(paper.numbers("geometric-attention", row, *columns)) for row in names}
-    gains = [float(gain) for gain, _, _ in rows.values()]
-    times = [float(geometric / standard) for _, geometric, standard in rows.values()]
+    gains, times = [], []
+    for row in paper.table("geometric-attention").names:
+        gain, geometric, standard = paper.numbers("geometric-attention", row, *columns)
+        gains.append(float(gain))
+        times.append(float(geometric / standard))
     with_bias = float(torch.softmax(torch.tensor([[0.3]]) - 0.5 * torch.tensor([[7.0]]), -1))
-    return Outcome(
-        judge(not any(gains) or with_bias != 1.0, "cannot be both"),
-        {"gains": gains, "time_ratio": times},
-        printed=told("{1:+}", rows),
-        softmax=with_bias,
-        other=sum(map(bool, gains)),
-        n=len(gains),
-        times=", ".join(f"{ratio:.1f}" for ratio in times),
-    )
+    verdict = judge(not any(gains) or with_bias != 1.0, "cannot be both")
+    numbers = {"gains": gains, "time_ratio": times}
+    return Outcome(verdict, numbers, softmax=with_bias, other=sum(map(bool, gains)))
 
 
 @check("tab:efficiency")
@@ -372,8 +370,8 @@ def dimensions(paper: Paper) -> Outcome:
 
     Printed: tokens of {said_tokens} entries; {said_pairs} pairs of eigenvalues; {samples} samples
 
-    Arithmetic: d (d + 1) / 2: {found}; d (d - 1) / 2: {pairs[0]} and {pairs[1]}; {beyond} - {first}
-    = {difference}
+    Arithmetic: d (d + 1) / 2: {tokens[BCI2a]}, {tokens[BCIcha]}, {tokens[MAMEM]}; d (d - 1) / 2:
+    {pairs[0]} and {pairs[1]}; {beyond} - {first} = {difference}
     """
     names = paper.table("datasets").names
     channels, tokens = (
@@ -389,7 +387,6 @@ def dimensions(paper: Paper) -> Outcome:
         said_tokens=told("{1}", tokens),
         said_pairs=said.text.replace(" ", " and "),
         samples=samples,
-        found=told("{1}", found),
         beyond=beyond,
         first=first,
         difference=beyond - first,
