@@ -28,7 +28,7 @@ def audit(
         ),
     ] = None,
     show_all: Annotated[
-        bool, typer.Option("--all", help="Show all checks of the paper, not only failures.")
+        bool, typer.Option("--all", help="Show all checks of the paper, not only contradictions.")
     ] = False,
     as_json: AsJson = False,
     folder: Folder = None,

@@ -14,7 +14,7 @@ from spdtokens.cli.audit import checked_folder, collected, show
 @app.command()
 def theory(
     show_all: Annotated[
-        bool, typer.Option("--all", help="Show all claims, not only failures.")
+        bool, typer.Option("--all", help="Show all claims, not only those that do not hold.")
     ] = False,
     as_json: AsJson = False,
     folder: Annotated[

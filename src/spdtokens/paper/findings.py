@@ -27,7 +27,7 @@ VERDICT_STYLES = {
     "is something else": ("yellow", "are something else than stated"),
     "undecided": ("dim", "undecided"),
 }
-#: Verdicts that are shown in full even in the short view.
+#: Verdicts with evidence in the short view.
 FAILURES = ("corrected", "fails", "cannot be both")
 
 
@@ -126,8 +126,7 @@ def findings_view(
     yield Text(f"{len(findings)} {kind}: {tally(findings)}.")
     shown = [one for one in findings if show_all or one["verdict"] in FAILURES]
     if shown:
-        title = f"All {kind}" if show_all else f"Failed {kind}: {tally(shown)}"
-        yield findings_table(title, shown)
+        yield findings_table(f"All {kind}" if show_all else tally(shown), shown)
     others = [one for one in findings if one not in shown]
     for verdict, (colour, _) in VERDICT_STYLES.items():
         if found := [one for one in others if one["verdict"] == verdict]:
