@@ -103,8 +103,9 @@ class TestTheory:
         folder = tmp_path / "new" / "folder"
         result = runner.invoke(app, ["theory", "--out", str(folder)], env={"COLUMNS": "120"})
         assert result.exit_code == 0, result.output
-        assert "1 holds, 1 corrected" in result.stdout
-        assert "corrected" in result.stdout
+        assert result.stdout.startswith("2 claims: 1 holds, 1 corrected")
+        assert "1 holds: vech-norm" in result.stdout  # in full with --all only
+        assert "zero diagonal gives" not in result.stdout
         assert sorted(path.name for path in folder.iterdir()) == [
             "bilipschitz.png",
             "conditioning.png",

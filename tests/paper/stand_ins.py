@@ -1,57 +1,33 @@
-"""Stand-ins for long work: sets of noise, a reproduced folder, and ``reproduce`` as a process."""
+"""Stand-ins for long work: sets of noise, and a reproduced folder."""
 
 from __future__ import annotations
 
-import os
-import signal
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.figure
-import numpy as np
 import pandas as pd
 
-from spdtokens.datasets import Dataset, Recording
+from spdtokens.datasets import Recording
 from spdtokens.evaluation.plan import Source
 from spdtokens.evaluation.runs import code_digest
-from spdtokens.experiments.store import RunStore
-from spdtokens.paper.reproduce import EXPERIMENTS, Extent, ScoreTable, run, tables
-from spdtokens.paper.reproduce.experiments import ROLES, Role
+from spdtokens.paper.reproduce import EXPERIMENTS, Extent, ScoreTable, tables
+from spdtokens.paper.reproduce.experiments import ROLES
 from spdtokens.paper.reproduce.figures import FIGURES, write_drawn
 from spdtokens.paper.theory import CLAIMS
+from tests.evaluation.recordings import signals
 
 QUICK = Extent.quick("sim")
 
 
-def noise(name: str, last: float = 1.0) -> Dataset:
-    """Noise, one channel louder in class 1; the last session times a number."""
-
-    def read(subject: str, session: str) -> Recording:
-        rng = np.random.default_rng([int(subject), int(session)])
-        y = np.arange(40) % 2
-        X = rng.standard_normal((40, 3, 250))
-        X[:, 0] *= (1 + 2 * y)[:, None]
-        X *= last if session == "3" else 1.0
-        return Recording(subject, session, X, y, np.full(40, "1"), np.arange(40))
-
-    return Dataset(
-        name=name,
-        description="",
-        paradigm="motor imagery",
-        classes=("a", "b"),
-        ch_names=("A", "B", "C"),
-        sfreq=125.0,
-        tmin=0.0,
-        window=(0.0, 2.0),
-        index={str(i): ("1", "2", "3") for i in range(1, 5)},
-        read=read,
-    )
-
-
 def noise_source(last: float = 1.0) -> Source:
-    """The three simulated sets, each replaced by a small one."""
-    return Source({role.sim: noise(role.sim, last) for role in ROLES})
+    """The three simulated sets, each replaced by a small one; the last session is scaled."""
+
+    def scaled(recording: Recording) -> Recording:
+        return replace(recording, X=recording.X * (last if recording.session == "3" else 1.0))
+
+    index = {str(i): ("1", "2", "3") for i in range(1, 5)}
+    return Source({role.sim: signals(index, n=40, change=scaled, name=role.sim) for role in ROLES})
 
 
 def made_table(name: str) -> ScoreTable:
@@ -108,28 +84,3 @@ def made_folder(folder: Path, names: tuple[str, ...] = ("geometry", "bands")) ->
         axes.plot([3.0, 0.25], label="Log-Euc")
         write_drawn(figure, FIGURES[name], QUICK, folder)
     return folder
-
-
-def command(arguments: list[str], batches: int) -> None:
-    """The real command on small sets, two epochs a run; killed after so many batches if not 0."""
-    from spdtokens.cli import app
-
-    run.Source = noise_source  # type: ignore[assignment, misc]
-    settings = Role.settings
-    Role.settings = lambda self, **more: replace(  # type: ignore[method-assign]
-        settings(self, **more), epochs=2
-    )
-    add, added = RunStore.add, []
-
-    def add_and_die(self, results) -> int:
-        added.append(add(self, results))
-        if len(added) == batches:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return added[-1]
-
-    RunStore.add = add_and_die  # type: ignore[method-assign]
-    app(arguments)
-
-
-if __name__ == "__main__":
-    command(sys.argv[2:], int(sys.argv[1]))

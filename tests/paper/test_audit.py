@@ -23,8 +23,6 @@ from spdtokens.cli import app
 from spdtokens.paper import audit, theory
 from spdtokens.paper.audit import CHECKS, VERDICTS, Paper
 from spdtokens.paper.audit.accuracies import (
-    ends_are_mean_and_std,
-    folds,
     overall_spreads,
     paired_p_range,
     possible_spreads,
@@ -33,8 +31,9 @@ from spdtokens.paper.audit.accuracies import (
 from spdtokens.paper.audit.check import half_step, rounds_to
 from spdtokens.paper.audit.granularity import Reported
 from spdtokens.paper.audit.statements import FORMULAS, Shape, idle_parameters
+from spdtokens.paper.findings import Outcome
 from spdtokens.paper.tables import TABLES, Cell, paper_table
-from spdtokens.paper.theory.claim import Claim, Finding
+from spdtokens.paper.theory.claim import Claim
 
 BY_ID = {check.id: check for check in CHECKS}
 # What a check says of the paper; a place, what is printed there instead, and the verdict then.
@@ -59,7 +58,7 @@ def agrees(finding: dict[str, Any]) -> dict[str, Any]:
     assert json.dumps(finding)
     assert finding["verdict"] in VERDICTS
     holds = finding["verdict"] == "holds"
-    assert finding["expected"].startswith("As it should be: ") == holds
+    assert finding["expected"].startswith("Met: ") == holds
     assert finding["expected"].endswith(".")
     assert not JUDGING.search(finding["printed"] + finding["arithmetic"])
     for answer in re.findall(r": (yes|no)\b", finding["arithmetic"]):
@@ -93,26 +92,23 @@ def test_places_are_labels_of_the_paper() -> None:
 def test_formulas_take_the_verdict_of_the_theory_bench(
     name: str, finding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outcome = Finding(finding, "measured", {"x": 1})  # type: ignore[arg-type]
-    texts = ("there", "it is so", "trying", "the smallest", "the truth")
-    stub = Claim(name, *texts, lambda _: outcome)
+    texts = {"Tested on": "trying", "Found": "measured {x}", "Instead": "the truth"}
+    stub = Claim(name, "there", "it is so", texts, lambda _: Outcome(finding, {"x": 1}))
     monkeypatch.setattr(theory, "CLAIMS", [stub])
     found = BY_ID[name].run()
     assert (found["verdict"] == "holds") == (finding == "holds")
+    assert "measured 1" in found["arithmetic"]
     assert ("the truth" in found["arithmetic"]) == (finding != "holds")
     agrees(found)
 
 
-def test_the_index_formula_is_tested_and_not_just_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert BY_ID["index-formula"].run()["verdict"] == "does not hold"
+def test_formulas_on_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
+    quick = ("index-formula", "backward-formula", "conditioning-name", "absolute-regulariser")
+    verdicts = [BY_ID[name].run()["verdict"] for name in quick]
+    assert verdicts == ["does not hold", "does not hold", "is something else", "does not hold"]
+    # It is tested, and not just said.
     monkeypatch.setattr("spdtokens.paper.theory.tokens.printed_index", lambda i, j: 1000 * i + j)
     assert BY_ID["index-formula"].run()["verdict"] == "holds"
-
-
-def test_formulas_on_the_paper() -> None:
-    quick = ("backward-formula", "conditioning-name", "absolute-regulariser")
-    verdicts = [BY_ID[name].run()["verdict"] for name in quick]
-    assert verdicts == ["does not hold", "is something else", "does not hold"]
 
 
 @pytest.mark.parametrize(("data", "config"), [("BCI2a", STANDARD), ("MAMEM", SMALL)])
@@ -179,13 +175,6 @@ def test_bounds_of_p_hold_for_any_pairs_and_are_reached() -> None:
     assert min(ratios) < 1.1
 
 
-def test_folds_at_mean_and_std_are_told_from_others() -> None:
-    ends = {key: ends_are_mean_and_std(cell) for key, cell in folds(Paper()).items()}
-    assert ends["BWSPD", "BCI2a"]
-    assert not ends["Log-Euc", "BCI2a"]
-    assert sum(ends.values()) == 8
-
-
 def test_rounding_helpers() -> None:
     assert half_step(Decimal("99.60")) == Decimal("0.005")
     assert half_step(Decimal("96")) == Decimal("0.5")
@@ -195,16 +184,23 @@ def test_rounding_helpers() -> None:
 
 
 def test_the_command_on_the_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    few = [BY_ID[name] for name in ("granularity-bci2a", "gains")]
+    few = [BY_ID[name] for name in ("granularity-bci2a", "gains", "seed-42-s2")]
     monkeypatch.setattr(audit, "CHECKS", few)
     result = CliRunner().invoke(app, ["audit", "--json", "--out", str(tmp_path)])
     checks = json.loads(result.stdout)["checks"]
-    assert [check["id"] for check in checks] == ["granularity-bci2a", "gains"]
+    assert [check["id"] for check in checks] == ["granularity-bci2a", "gains", "seed-42-s2"]
     assert (tmp_path / "granularity.png").read_bytes().startswith(b"\x89PNG")
     assert json.loads((tmp_path / "audit.json").read_text())["checks"] == checks
-    table = CliRunner().invoke(app, ["audit"], env={"COLUMNS": "100"})
-    assert "1 holds, 1 fits training size" in table.stdout
-    assert max(map(len, table.stdout.splitlines())) <= 100
+    short, whole = (
+        CliRunner().invoke(app, ["audit", *more], env={"COLUMNS": "100"}).stdout
+        for more in ([], ["--all"])
+    )
+    for text in (short, whole):
+        assert text.startswith("3 checks: 1 holds, 1 cannot be both")
+        assert max(map(len, text.splitlines())) <= 100
+        assert "98.81" in text
+    assert ("differences" in short, "differences" in whole) == (False, True)
+    assert "1 holds: gains" in short
 
 
 def test_the_figure_marks_training_and_test_sizes() -> None:

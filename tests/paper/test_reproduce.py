@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import io
 import json
-import signal
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import Result
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -24,13 +22,20 @@ from spdtokens.datasets import load_dataset
 from spdtokens.evaluation.plan import Choice, Question, check_question
 from spdtokens.experiments.executors import InProcess
 from spdtokens.experiments.store import RunStore
-from spdtokens.paper.reproduce import EXPERIMENTS, Cell, Experiment, Extent, Reproduction, tables
-from spdtokens.paper.reproduce.experiments import BCI2A, BCICHA, MAMEM, ROLES
+from spdtokens.paper.reproduce import (
+    EXPERIMENTS,
+    Cell,
+    Experiment,
+    Extent,
+    Reproduction,
+    run,
+    tables,
+)
+from spdtokens.paper.reproduce.experiments import BCI2A, BCICHA, MAMEM, ROLES, Role
 from spdtokens.paper.reproduce.figures import FIGURES
 from spdtokens.paper.tables import TABLES, paper_table
 from tests.paper.stand_ins import COSTS, made_findings, noise_source
 
-ROOT = Path(__file__).parents[2]
 COUNTS = {"BCI2a": 9, "BCIcha": 16, "MAMEM": 11}
 OF_ACCURACIES = sorted(set(EXPERIMENTS) & set(TABLES))
 
@@ -113,7 +118,7 @@ def test_runs_are_done_once_and_tables_have_three_values(tmp_path: Path) -> None
         Cell("BCI2a", "Log", ROLES[0], Choice("token-log-euclidean", TINY)),
         Cell("MAMEM", "TS+LR", ROLES[2], Choice("ts-lr"), 0),
     ]
-    experiment = Experiment("tiny", "Tiny & small", lambda _counts: iter(wanted), "A note.")
+    experiment = Experiment("tiny", "Tiny & small", lambda _name, _counts: iter(wanted), "A note.")
     source, extent = noise_source(), Extent(subjects=2, seeds=2)
     reproduction = Reproduction([experiment], extent, source)
     with RunStore(tmp_path / "runs.sqlite") as store:
@@ -145,6 +150,8 @@ def test_runs_are_done_once_and_tables_have_three_values(tmp_path: Path) -> None
     console.print(tables.in_terminal(tables.score_table(table, tables.IN_TERMINAL)))
     shown = console.export_text()
     assert "64.85 ± 15.18" in shown  # not cut off
+    assert "Tiny & small (simulated data)" in shown
+    assert "paper, real data" in shown
     assert shown.count("BCI2a") == 1
 
 
@@ -153,8 +160,8 @@ def test_quick_shortens_only_networks_that_train_one_by_one() -> None:
     pooled = [Cell("r", name, ROLES[0], Choice(name)) for name in names]
     alone = [replace(cell, subject=0) for cell in pooled]  # its spread is over seeds
     found = [
-        Experiment("all", "", lambda _: iter(pooled)),
-        Experiment("one", "", lambda _: iter(alone)),
+        Experiment("all", "", lambda *_: iter(pooled)),
+        Experiment("one", "", lambda *_: iter(alone)),
     ]
     asked = Reproduction(found, Extent.quick("sim"), noise_source()).cells
     epochs = {q.choices[0].method: q.choices[0].settings.epochs for _, q in asked["all"]}
@@ -164,10 +171,8 @@ def test_quick_shortens_only_networks_that_train_one_by_one() -> None:
 
 
 def test_extents_name_their_command() -> None:
-    assert not Extent.quick("sim").is_whole
     assert Extent.quick("real").command("depth") == "spdtokens reproduce depth --quick --data real"
     assert Extent().command("depth") == "spdtokens reproduce depth"
-    assert Extent().is_whole
     assert "All subjects" in Extent("real").note
 
 
@@ -218,14 +223,6 @@ def test_the_theory_is_told_beside_what_was_measured(tmp_path: Path) -> None:
     assert tables.in_terminal(properties).row_count == len(paper.names)
 
 
-def reproduce(out: Path, die_after: int = 0) -> subprocess.CompletedProcess[str]:
-    process = [sys.executable, "-m", "tests.paper.stand_ins", str(die_after)]
-    asked = ["reproduce", "geometry", "--quick", "--out", str(out)]
-    return subprocess.run(
-        [*process, *asked], cwd=ROOT, capture_output=True, text=True, timeout=1800, check=False
-    )
-
-
 def stored(out: Path) -> dict[str, tuple[object, ...]]:
     """Every row of the store as it lies there, with the time it took and when it was made."""
     with closing(sqlite3.connect(out / "runs.sqlite")) as store:
@@ -234,23 +231,40 @@ def stored(out: Path) -> dict[str, tuple[object, ...]]:
     return {row[0]: row[1:] for row in rows}
 
 
-def test_killed_it_goes_on_and_ends_as_if_undisturbed(tmp_path: Path) -> None:
-    killed, undisturbed = tmp_path / "killed", tmp_path / "undisturbed"
-    first = reproduce(killed, die_after=2)
-    assert first.returncode == -signal.SIGKILL, first.stderr
-    before = stored(killed)
-    assert len(before) == 4  # two batches of two seeds
-    assert {path.name for path in killed.iterdir() if "sqlite" not in path.name} == set()
+def test_interrupted_it_goes_on_and_ends_as_if_undisturbed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings, add, added = Role.settings, RunStore.add, []
 
-    again, whole = reproduce(killed), reproduce(undisturbed)
+    def add_two(self, results) -> int:
+        added.append(add(self, results))
+        if len(added) == 2:
+            raise KeyboardInterrupt
+        return added[-1]
+
+    def reproduce(out: Path) -> Result:
+        return CliRunner().invoke(app, ["reproduce", "geometry", "--quick", "--out", str(out)])
+
+    def short(self, **more) -> Settings:
+        return replace(settings(self, **more), epochs=2)
+
+    monkeypatch.setattr(run, "Source", noise_source)
+    monkeypatch.setattr(Role, "settings", short)
+    monkeypatch.setattr(RunStore, "add", add_two)
+    stopped, undisturbed = tmp_path / "stopped", tmp_path / "undisturbed"
+    assert reproduce(stopped).exit_code == 130
+    before = stored(stopped)
+    assert len(before) == 4  # two batches of two seeds
+    assert {path.name for path in stopped.iterdir() if "sqlite" not in path.name} == set()
+
+    again, whole = reproduce(stopped), reproduce(undisturbed)
     for done in (again, whole):
-        assert done.returncode == 0, done.stderr
-    after = stored(killed)
+        assert done.exit_code == 0, done.output
+    after = stored(stopped)
     assert len(after) == 18  # 3 embeddings, 3 data sets, 2 seeds
     assert {key: after[key] for key in before} == before  # not one of them was done again
     for name in ("geometry.json", "geometry.md", "geometry.tex"):
-        assert (killed / name).read_text() == (undisturbed / name).read_text()
-    found = json.loads((killed / "geometry.json").read_text())["cells"]
+        assert (stopped / name).read_text() == (undisturbed / name).read_text()
+    found = json.loads((stopped / "geometry.json").read_text())["cells"]
     assert [cell["n_runs"] for cell in found] == [2] * 9
-    assert (killed / "report.html").exists()
-    assert f"is shown in {killed / 'report.html'}" in again.stdout.replace("\n", "")
+    assert f"is shown in {stopped / 'report.html'}" in again.stdout.replace("\n", "")

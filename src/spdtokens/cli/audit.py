@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +14,7 @@ from spdtokens.cli.app import AsJson, app, print_json
 Folder = Annotated[
     Path | None,
     typer.Option(
-        "--out", help="Folder for the JSON and, of the paper, the figure; made if missing."
+        "--out", help="Folder for the JSON and the figure of the paper; created if missing."
     ),
 ]
 
@@ -24,25 +24,27 @@ def audit(
     file: Annotated[
         Path | None,
         typer.Argument(
-            help="CSV of accuracies (value, n, seeds, group, label); default: the paper."
+            help="CSV file of accuracies (value, n, seeds, group, label); default: the paper."
         ),
     ] = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show all checks of the paper, not only contradictions.")
+    ] = False,
     as_json: AsJson = False,
     folder: Folder = None,
     max_n: Annotated[
-        int, typer.Option(min=1, max=100_000, help="Largest number of trials tried for a FILE.")
+        int, typer.Option(min=1, max=100_000, help="Largest number of test trials to try for FILE.")
     ] = 400,
 ) -> None:
-    """Recompute the paper's numbers from each other, or test reported accuracies for possible n."""
+    """Check the paper's numbers against each other, or find possible n for accuracies of a FILE."""
     from spdtokens.paper import audit
     from spdtokens.paper.audit.granularity import audit_report, read_report, report_tables
-    from spdtokens.paper.findings import findings_table, write_findings
+    from spdtokens.paper.findings import findings_view, write_findings
 
     checked_folder(folder)
     if file is None:
-        found = {"checks": collected(audit.audit_paper(), len(audit.CHECKS), "Recomputing")}
-        title = "The paper's numbers, recomputed from each other"
-        show(found, [findings_table(title, found["checks"])], as_json)
+        found = {"checks": collected(audit.audit_paper(), len(audit.CHECKS), "Checking")}
+        show(found, findings_view("checks", found["checks"], show_all=show_all), as_json)
     else:
         found = audit_report(read_report(file), max_n)
         show(found, report_tables(found), as_json)
@@ -54,7 +56,7 @@ def audit(
 
 
 def checked_folder(folder: Path | None) -> None:
-    """Refuse, before any work, an ``--out`` that cannot be written to."""
+    """Check that ``--out`` can be written to."""
     from spdtokens._files import output_folder
 
     try:
@@ -65,14 +67,14 @@ def checked_folder(folder: Path | None) -> None:
 
 
 def collected(findings: Iterable[dict[str, Any]], total: int, doing: str) -> list[dict[str, Any]]:
-    """All findings, with a bar while they are made."""
+    """Collect all findings, with a progress bar."""
     from rich.progress import track
 
     console = Console(stderr=True)
     return list(track(findings, doing, total, console=console, transient=True))
 
 
-def show(data: dict[str, Any], tables: Sequence[RenderableType], as_json: bool) -> None:
+def show(data: dict[str, Any], tables: Iterable[RenderableType], as_json: bool) -> None:
     """Print JSON, or tables."""
     if as_json:
         print_json(data)

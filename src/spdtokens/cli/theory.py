@@ -13,22 +13,23 @@ from spdtokens.cli.audit import checked_folder, collected, show
 
 @app.command()
 def theory(
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show all claims, not only those that do not hold.")
+    ] = False,
     as_json: AsJson = False,
     folder: Annotated[
         Path | None,
-        typer.Option("--out", help="Folder for theory.json and the two figures; made if missing."),
+        typer.Option("--out", help="Folder for theory.json and two figures; created if missing."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random matrices.")] = 0,
 ) -> None:
-    """Test each theoretical claim of the paper numerically."""
+    """Test the theoretical claims of the paper numerically."""
     from spdtokens.paper import theory
-    from spdtokens.paper.findings import findings_table, write_findings
+    from spdtokens.paper.findings import findings_view, write_findings
 
     checked_folder(folder)
     found = {"claims": collected(theory.check_claims(seed), len(theory.CLAIMS), "Testing")}
-    show(
-        found, [findings_table("The paper's theory, tested numerically", found["claims"])], as_json
-    )
+    show(found, findings_view("claims", found["claims"], show_all=show_all), as_json)
     if folder is not None:
         figures = {
             "conditioning.png": theory.gradients.conditioning_figure(),

@@ -1,10 +1,11 @@
-"""Checks of accuracies: trials they can be of, means, spreads, p-values, folds across subjects."""
+"""Checks of means, differences, standard deviations, p-values and cross-subject accuracies."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,6 @@ from spdtokens.paper.audit.check import (
     DATA,
     SEEDS,
     SPLITS,
-    Outcome,
     Paper,
     Split,
     Verdict,
@@ -24,237 +24,58 @@ from spdtokens.paper.audit.check import (
     half_step,
     judge,
     labels,
+    recomputed,
     rounds_to,
-    told,
 )
-from spdtokens.paper.audit.granularity import (
-    Reported,
-    chance_to_fit,
-    share_that_fits,
-    sizes_that_fit,
-    smallest_of_each_family,
-)
+from spdtokens.paper.audit.granularity import Reported, tables_of
+from spdtokens.paper.findings import Outcome, told
 from spdtokens.paper.tables import Cell
 
-#: Largest number of trials that is tried.
-MAX_N = 400
-#: What the sum of squares of five seeds is divided by. Twice: ten numbers, each of which stands
-#: twice, have twice the sum, divided by 10 - 1.
+#: Divisors of the sum of squares over five seeds. If every seed is counted twice, the sum doubles
+#: and the divisor is 10 - 1, which equals 4.5.
 CONVENTIONS = {"n - 1": 4.0, "n": 5.0, "seeds counted twice": 4.5}
-#: Of what an overall standard deviation can be.
+#: What an overall standard deviation can be taken over.
 RUNS, SUBJECTS = "all runs", "means of subjects"
-#: Wrong answers of five seeds beyond which all conventions find a fit, so none is told apart.
+#: With more errors over five seeds, all conventions fit and cannot be distinguished.
 MOST_WRONG = 40
-EACH_SPLIT = {split.key: (split,) for split in SPLITS}
+BANDS = ("Single-Token", "Multi-Band")
 
 
-def _tables_of(split: Split) -> str:
-    return labels(f"subjects-{split.key}", f"multiband-{split.key}")
-
-
-# Which numbers of trials the accuracies fit
-
-
-def means_of_seeds(cells: Sequence[Cell]) -> list[Reported]:
-    """Printed means of five seeds."""
-    return [Reported(cell.number, SEEDS) for cell in cells]
-
-
-def subject_values(paper: Paper, split: Split) -> dict[str, list[Reported]]:
-    """The Log-Euclidean transformer's values subject by subject, by where they are printed."""
-    one, multi = (paper.table(f"{name}-{split.key}") for name in ("subjects", "multiband"))
-    ends = [cell for column in ("Min", "Max") for cell in one.column(column)]
-    values = {
-        "best and worst seeds": [Reported(cell.number) for cell in ends],
-        "means of 5 seeds": means_of_seeds(one.column("Accuracy")),
-        "means, one band": means_of_seeds(multi.column("Single-Token")),
-        "means, three bands": means_of_seeds(multi.column("Multi-Band")),
-    }
-    # A value printed in two tables, or many times as 100.00, says no more than once.
-    first: dict[Reported, str] = {}
-    for where, group in values.items():
-        for value in group:
-            first.setdefault(value, where)
-    return {where: [v for v, place in first.items() if place == where] for where in values}
-
-
-def _number_that_fit(values: Sequence[Reported], n: int) -> int:
-    return round(len(values) * share_that_fits(values, n))
-
-
-def _of_size(n: int, on_train: int, on_test: int) -> Verdict:
-    return "holds" if on_test == n else "fits training size" if on_train == n else "undecided"
-
-
-def _fitting(
-    values: list[Reported], split: Split, what: str, groups: dict[str, list[Reported]]
-) -> Outcome:
-    n, train, sizes = len(values), split.train, sizes_that_fit(values, MAX_N)
-    fit = {m: _number_that_fit(values, m) for m in (train, *split.test)}
-    shown = ", ".join(
-        f"{count} of {n} fit {m} {'trained on' if m == train else 'tested on'}"
-        for m, count in fit.items()
-    )
-    in_groups = {w: (_number_that_fit(g, train), len(g)) for w, g in groups.items() if g}
-    return Outcome(
-        _of_size(n, fit[train], max(fit[m] for m in split.test)),
-        f"{n} {what}",
-        f"{shown}. n <= {MAX_N} that fit all: {', '.join(map(str, sizes)) or 'none'} "
-        f"({split.how} = {train})" + ". " * bool(in_groups) + told("{}: {} of {}", in_groups, "; "),
-        {
-            "values": n,
-            "fit": fit,
-            "sizes_that_fit_all": sizes,
-            "train": train,
-            "test": list(split.test),
-            "chance": chance_to_fit(values, train),
-        },
-    )
-
-
-@check(_tables_of, EACH_SPLIT)
-def granularity(paper: Paper, split: Split) -> Outcome:
-    """The accuracies are possible for n test trials: k / n, means of five seeds k / (5 n)."""
-    groups = subject_values(paper, split)
-    values = [value for group in groups.values() for value in group]
-    return _fitting(values, split, "distinct accuracies, subject by subject", groups)
-
-
-def ablation_values(paper: Paper, split: Split) -> list[Reported]:
-    """Values of our transformers on one subject, from the tables of ablations."""
-    subject = split.subject
-    means = list(paper.table("geometry").column(subject))
-    means += [paper.cell("geometric-attention", subject, c) for c in ("Standard", "Geometric")]
-    best: list[Cell] = []
-    for table in map(paper.table, ("depth", "heads")):
-        if subject in table.columns:
-            means += table.column(subject)
-            best += table.column(f"{split.data} Best")
-    return list(dict.fromkeys([*means_of_seeds(means), *(Reported(c.number) for c in best)]))
-
-
-@check(labels("geometry", "geometric-attention", "depth", "heads"))
-def granularity_ablations(paper: Paper) -> Outcome:
-    """Accuracies of one subject of each data set are possible for its test trials."""
-    by_data = {}
-    for split in SPLITS:
-        values = ablation_values(paper, split)
-        train, *test = (_number_that_fit(values, m) for m in (split.train, *split.test))
-        by_data[split.data] = {"values": len(values), "train": train, "test": max(test)}
-    n, on_train, on_test = (
-        sum(row[key] for row in by_data.values()) for key in ("values", "train", "test")
-    )
-    shown = ", ".join(
-        f"{d} {c['train']} and {c['test']} of {c['values']}" for d, c in by_data.items()
-    )
-    return Outcome(
-        _of_size(n, on_train, on_test),
-        f"{n} distinct accuracies of transformers in the ablations of embedding, attention, depth "
-        "and heads",
-        f"{on_train} of {n} fit the trials trained on, {on_test} those tested on ({shown})",
-        by_data,
-    )
-
-
-@check(labels("bn-embed", "baselines"))
-def granularity_others(paper: Paper) -> Outcome:
-    """Those of BN-Embed and of the methods compared with are, too."""
-    n, rounded, cut, tested, misfits = 0, 0, 0, 0, []
-    bn = paper.table("bn-embed")
-    for split in SPLITS:
-        row = next(name for name in bn.names if name.startswith(split.data))
-        cells = {column: bn.cell(row, column) for column in bn.columns[1:3]}
-        for name in ("SPDNet", "ATCNet", "EEGNet"):
-            cells[name] = paper.cell("baselines", name, split.subject)
-        for label, cell in cells.items():
-            value = Reported(cell.number, SEEDS)
-            fits = value.fits(split.train)
-            n, rounded = n + 1, rounded + fits
-            # Some fit only if digits were cut off.
-            cut += fits or value.fits(split.train, "cut")
-            tested += any(value.fits(m) or value.fits(m, "cut") for m in split.test)
-            misfits += [] if fits else [f"{label}, {split.data} {value.value}"]
-    return Outcome(
-        _of_size(n, cut, tested),
-        f"{n} means of BN-Embed, SPDNet, ATCNet and EEGNet on one subject of each data set",
-        f"{rounded} of {n} fit the trials trained on if rounded, {cut} if rounded or cut off "
-        f"({'; '.join(misfits)}); {tested} fit those tested on, rounded or cut off",
-        {"values": n, "rounded": rounded, "rounded_or_cut": cut, "test": tested},
-    )
-
-
-@check("fig:confusion_matrices_key")
-def granularity_confusion(paper: Paper) -> Outcome:
-    """The confusion matrices are of the 288 trials of the test session."""
-    values = [Reported(paper.text(f"seed-42-s{s}").number, label=f"S{s}") for s in (2, 4)]
-    return _fitting(values, SPLITS[0], "accuracies of the confusion matrices (seed 42)", {})
-
-
-@check("tab:all_subjects_comparison")
-def granularity_classical(paper: Paper) -> Outcome:
-    """Means over s subjects of methods without seeds are possible for n test trials: k / (s n)."""
-    found, n = {}, 0
-    for split in SPLITS:
-        subjects, *means = paper.numbers(
-            "all-subjects", split.data, "Subjects", "TS+LR", "FgMDM", "MDM"
-        )
-        values = [Reported(mean, int(subjects)) for mean in means]
-        smallest = smallest_of_each_family(sizes_that_fit(values, MAX_N))
-        test = max(split.test, key=lambda m, values=values: share_that_fits(values, m))  # type: ignore[misc]
-        n += len(values)
-        found[split.data] = {
-            "smallest": smallest[0] if smallest else None,
-            "test": _number_that_fit(values, test),
-            "train": _number_that_fit(values, split.train),
-            "chance": chance_to_fit(values, test),
-        }
-    on_test, on_train = (sum(row[key] or 0 for row in found.values()) for key in ("test", "train"))
-    sizes = ", ".join(f"{data} {row['smallest']}" for data, row in found.items())
-    return Outcome(
-        judge(on_test == n),
-        f"{n} means over subjects of TS+LR, FgMDM and MDM",
-        f"{on_test} of {n} fit the trials tested on, {on_train} those trained on; smallest n that "
-        f"fits a data set's three: {sizes}"
-        + "; the same table prints values that fit training sizes"
-        * (on_test == n),
-        found,
-    )
-
-
-# Means, differences, counts, and what is quoted of them
+# Means, differences and counts
 
 
 def _mean(cells: Sequence[Cell]) -> Decimal:
     return sum((cell.number for cell in cells), Decimal(0)) / len(cells)
 
 
-@check(
-    lambda table, _column: labels(*(f"{table}-{data.lower()}" for data in DATA)),
-    {
-        "subjects-accuracy": ("subjects", "Accuracy"),
-        "multiband-single-token": ("multiband", "Single-Token"),
-        "multiband-multi-band": ("multiband", "Multi-Band"),
-    },
-)
-def mean(paper: Paper, table: str, column: str) -> Outcome:
-    """The overall row is the mean of its column."""
-    rows = {}
-    for data in DATA:
-        name = f"{table}-{data.lower()}"
-        printed = paper.cell(name, "Overall", column).number
-        rows[data] = (printed, _mean(paper.table(name).column(column)))
-    # Rounded subjects move their mean by half a step at most.
-    return Outcome(
-        judge(all(rounds_to(mean, printed, 0.005) for printed, mean in rows.values())),
-        told("{} {}", rows),
-        "mean of the column: " + told("{0} {2:.2f}", rows),
-        {data: float(mean) for data, (_, mean) in rows.items()},
-    )
+def mean(paper: Paper, kind: str, column: str) -> Outcome:
+    """The overall row is the mean of the column.
+
+    Printed: {printed}
+
+    Arithmetic: mean of the column: {found}
+    """
+    tables = {data: f"{kind}-{data.lower()}" for data in DATA}
+    said = {data: paper.cell(name, "Overall", column).number for data, name in tables.items()}
+    found = {data: _mean(paper.table(name).column(column)) for data, name in tables.items()}
+    # Rounding of the subjects' values moves the mean by half a unit at most.
+    agree = partial(rounds_to, slack=0.005)
+    return recomputed(said, found, ("{} {}", "{} {:.2f}"), agree)
+
+
+for table, name in (("subjects", "Accuracy"), *(("multiband", band) for band in BANDS)):
+    where = labels(*(f"{table}-{data.lower()}" for data in DATA))
+    check(where, f"mean-{table}-{name.lower()}", table, name)(mean)
 
 
 @check(labels("subjects-bcicha", "multiband-bcicha", "subjects-mamem", "multiband-mamem"))
 def single_token_twice(paper: Paper) -> Outcome:
-    """The same configuration and seeds give the same values."""
+    """The same configuration and seeds give the same values.
+
+    Printed: two tables of the Log-Euclidean transformer with one token and the same five seeds
+
+    Arithmetic: {shown}
+    """
     rows, shown = {}, []
     for data in DATA:
         one, multi = (paper.table(f"{t}-{data.lower()}") for t in ("subjects", "multiband"))
@@ -267,191 +88,207 @@ def single_token_twice(paper: Paper) -> Outcome:
         text = f"{data}: {len(differ)} of {len(pairs)} subjects differ"
         if differ:
             s = max(differ, key=differ.__getitem__)
-            text += f" (most {s}: {pairs[s][0]} and {pairs[s][1]})"
+            text += f" (largest difference {s}: {pairs[s][0]} and {pairs[s][1]})"
         shown.append(text)
-    return Outcome(
-        judge(not any(row["differ"] for row in rows.values()), "cannot be both"),
-        "two tables of the Log-Euclidean transformer, one token, the same five seeds",
-        "; ".join(shown),
-        rows,
-    )
+    same = not any(row["differ"] for row in rows.values())
+    return Outcome(judge(same, "cannot be both"), rows, shown="; ".join(shown))
 
 
-def _counted_wrong(
-    n: int, wrong: list[str], printed: str, right: str, key: str = "values"
-) -> Outcome:
-    return Outcome(
-        judge(not wrong),
-        printed,
-        f"{n - len(wrong)} of {n} {right}" + "".join(f"; {w}" for w in wrong),
-        {key: n, "wrong": len(wrong)},
-    )
+def count_right(n: int, wrong: Sequence[str], key: str = "values") -> Outcome:
+    """Return an outcome that holds if none of n is wrong; ``{wrong_ones}`` lists those."""
+    words = {"right": f"{n - len(wrong)} of {n}", "wrong_ones": "".join(f"; {w}" for w in wrong)}
+    return Outcome(judge(not wrong), {key: n, "wrong": len(wrong)}, **words)
 
 
 @check(labels("multiband-bci2a", "multiband-bcicha", "multiband-mamem"))
 def gains(paper: Paper) -> Outcome:
-    """Gain is the difference of the two columns."""
-    wrong, n = [], 0
-    for data in DATA:
-        table = f"multiband-{data.lower()}"
-        for row in paper.table(table).names:
-            single, multi, gain = paper.numbers(
-                table, row, "Single-Token", "Multi-Band", "Improvement"
-            )
-            n += 1
-            if not rounds_to(multi - single, gain, 0.01):
-                wrong.append(f"{data} {row}: {multi - single}")
-    printed = f"{n} differences between three bands and one"
-    return _counted_wrong(n, wrong, printed, "are what the columns give", "rows")
+    """The gain is the difference of the two columns.
+
+    Printed: {rows} differences between three bands and one band
+
+    Arithmetic: {right} equal the difference of the columns{wrong_ones}
+    """
+    rows = [(d, row) for d in DATA for row in paper.table(f"multiband-{d.lower()}").names]
+    wrong = []
+    for data, row in rows:
+        one, three, gain = paper.numbers(f"multiband-{data.lower()}", row, *BANDS, "Improvement")
+        if not rounds_to(three - one, gain, 0.01):
+            wrong.append(f"{data} {row}: {three - one}")
+    return count_right(len(rows), wrong, "rows")
 
 
 @check("sec:experiments; app:multi_band")
 def gains_counted(paper: Paper) -> Outcome:
-    """As many rows of the table gain."""
-    rows, zeros = {}, {}
+    """The stated numbers of subjects improve in the tables.
+
+    Printed: subjects that improve: {printed}
+
+    Arithmetic: counted: {found}, of {sizes} subjects; {zeros} of BCIcha with +0.00
+    """
+    said, found, columns = {}, {}, {}
     for data in DATA:
         column = paper.table(f"multiband-{data.lower()}").column("Improvement")
-        zeros[data] = sum(cell.number == 0 for cell in column)
-        # Of MAMEM the text says "or equal".
-        found = sum(cell.number > 0 for cell in column) + zeros[data] * (data == "MAMEM")
-        said = int(paper.text(f"improved-{data.lower()}").numbers[0])
-        rows[data] = (said, found, len(column))
-    return Outcome(
-        judge(all(said == found for said, found, _ in rows.values())),
-        "subjects that gain: " + told("{0} {1} of {3}", rows),
-        "counted: "
-        + told("{0} {2} of {3}", rows)
-        + f"; {counted(zeros['BCIcha'], 'subject')} of BCIcha with +0.00",
-        {data: found for data, (_, found, _) in rows.items()},
-    )
+        columns[data] = gains = [cell.number for cell in column]
+        said[data] = int(paper.text(f"improved-{data.lower()}").numbers[0])
+        # For MAMEM the text says "or equal".
+        found[data] = sum(gain >= 0 if data == "MAMEM" else gain > 0 for gain in gains)
+    sizes = ", ".join(str(len(gains)) for gains in columns.values())
+    zeros = counted(columns["BCIcha"].count(Decimal(0)), "subject")
+    return recomputed(said, found, ("{} {}", "{} {}"), sizes=sizes, zeros=zeros)
 
 
 @check("tab:multiband_bcicha")
 def gain_caption(paper: Paper) -> Outcome:
-    """One table has one gain."""
+    """The caption and the table state the same gain.
+
+    Printed: gain on BCIcha {caption:+} in the caption of the table, {printed:+} in its last row and
+    in the abstract
+
+    Arithmetic: the means of the columns are {one:.2f} and {three:.2f}: {difference_of_means:+.2f}
+    """
     caption = paper.text("gain-bcicha-caption").number
     printed = paper.cell("multiband-bcicha", "Overall", "Improvement").number
-    table = paper.table("multiband-bcicha")
-    one, three = (_mean(table.column(k)) for k in ("Single-Token", "Multi-Band"))
-    return Outcome(
-        judge(caption == printed, "cannot be both"),
-        f"BCIcha gains {caption:+} in the caption of a table, {printed:+} in its last row and in "
-        "the abstract",
-        f"its columns average {one:.2f} and {three:.2f}: {three - one:+.2f}",
-        {"difference_of_means": float(three - one)},
-    )
+    one, three = (_mean(paper.table("multiband-bcicha").column(k)) for k in BANDS)
+    verdict = judge(caption == printed, "cannot be both")
+    numbers = {"difference_of_means": float(three - one)}
+    return Outcome(verdict, numbers, caption=caption, printed=printed, one=one, three=three)
 
 
 @check("abstract")
 def abstract_gain(paper: Paper) -> Outcome:
-    """A gain is the accuracy with three bands less that with one."""
-    rows = {}
-    for data in DATA:
-        one, three, gain = (
-            paper.text(f"abstract-{k}{data.lower()}").number for k in ("", "multiband-", "gain-")
-        )
-        rows[data] = (one, three, gain, three - one)
-    return Outcome(
-        judge(all(gain == found for *_, gain, found in rows.values()), "cannot be both"),
-        told("{} {}, then {} ({:+})", rows, "; "),
-        told("{0} {4:+}", rows),
-        {data: float(row[3]) for data, row in rows.items()},
+    """The gain is the accuracy with three bands minus the accuracy with one.
+
+    Printed: {one} with one band, {three} with three; gains {printed}
+
+    Arithmetic: {found}
+    """
+    one, three, said = (
+        {data: paper.text(f"abstract-{kind}{data.lower()}").number for data in DATA}
+        for kind in ("", "multiband-", "gain-")
+    )
+    found = {data: three[data] - one[data] for data in DATA}
+    return recomputed(
+        said,
+        found,
+        ("{} {:+}", "{} {:+}"),
+        otherwise="cannot be both",
+        one=told("{} {}", one),
+        three=told("{} {}", three),
     )
 
 
 @check("abstract")
 def abstract_quotes(paper: Paper) -> Outcome:
-    """They are the values of the tables."""
-    wrong, n = [], 0
-    for data in DATA:
-        key = data.lower()
-        # The value of the abstract, and the places where it stands again.
-        for quoted, places in {
-            f"abstract-{key}": {
-                "all-subjects": ("all-subjects", data, "Log-Euc"),
-                "subjects": (f"subjects-{key}", "Overall", "Accuracy"),
-            },
-            f"abstract-multiband-{key}": {
-                "multiband": ("multiband", data, "Multi-Band"),
-                f"multiband-{key}": (f"multiband-{key}", "Overall", "Multi-Band"),
-            },
-            f"abstract-gain-{key}": {"gain": ("multiband", data, "Improvement")},
-        }.items():
-            said = paper.text(quoted).number
-            for where, place in places.items():
-                n, found = n + 1, paper.cell(*place).number
-                wrong += [] if said == found else [f"{data}, {where}: {said} and {found}"]
+    """Accuracies and gains in the abstract equal those in the tables.
+
+    Printed: accuracies and gains in the abstract
+
+    Arithmetic: {right} equal the value in the table{wrong_ones}
+    """
+    # The value in the abstract, and a table that repeats it.
+    places = [
+        (f"abstract-{kind}{data.lower()}", data, where, place)
+        for data in DATA
+        for kind, where, place in (
+            ("", "all-subjects", ("all-subjects", data, "Log-Euc")),
+            ("", "subjects", (f"subjects-{data.lower()}", "Overall", "Accuracy")),
+            ("multiband-", "multiband", ("multiband", data, "Multi-Band")),
+            (
+                "multiband-",
+                f"multiband-{data.lower()}",
+                (f"multiband-{data.lower()}", "Overall", "Multi-Band"),
+            ),
+            ("gain-", "gain", ("multiband", data, "Improvement")),
+        )
+    ]
+    wrong = [
+        f"{data}, {where}: {said} and {found}"
+        for quoted, data, where, place in places
+        if (said := paper.text(quoted).number) != (found := paper.cell(*place).number)
+    ]
     said, bn = paper.text("abstract-bn").number, paper.cell("bn-embed", "BCIcha (1596)", "Delta")
     wrong += [] if rounds_to(bn.number, said) else [f"BN-Embed: {said} and {bn.number}"]
-    printed = "accuracies and gains of the abstract"
-    return _counted_wrong(n + 1, wrong, printed, "stand so in the tables")
+    return count_right(len(places) + 1, wrong)
 
 
 @check("app:per_subject")
 def subjects_above(paper: Paper) -> Outcome:
-    """The table has as many such subjects."""
-    rows = {}
-    for data, limit in (("BCIcha", 90), ("MAMEM", 98)):
+    """The stated numbers of subjects exceed the stated accuracy.
+
+    Printed: subjects above {limits}: {printed}
+
+    Arithmetic: {found}; all but {below}
+    """
+    limits = {"BCIcha": 90, "MAMEM": 98}
+    said, found, below = {}, {}, {}
+    for data, limit in limits.items():
         table = paper.table(f"subjects-{data.lower()}")
-        below = [s for s in table.subjects if table.cell(s, "Accuracy").number <= limit]
-        said = int(paper.text(f"above-{limit}-{data.lower()}").numbers[0])
-        found = len(table.subjects) - len(below)
-        rows[data] = (limit, said, found, ", ".join(below) or "none")
-    return Outcome(
-        judge(all(said == found for _, said, found, _ in rows.values())),
-        told("{0}: {2} subjects above {1} %", rows),
-        told("{0}: {3}, all but {4}", rows, "; "),
-        {data: found for data, (_, _, found, _) in rows.items()},
-    )
+        less = [s for s in table.subjects if table.cell(s, "Accuracy").number <= limit]
+        said[data] = int(paper.text(f"above-{limit}-{data.lower()}").numbers[0])
+        found[data], below[data] = len(table.subjects) - len(less), ", ".join(less) or "none"
+    above, others = told("{1} % ({0})", limits, " and "), told("{} {}", below, "; ")
+    return recomputed(said, found, ("{} {}", "{} {}"), limits=above, below=others)
 
 
-@check("fig:confusion_matrices_key; tab:per_subject_log_euclidean", {"s2": ("S2",), "s4": ("S4",)})
 def seed_42(paper: Paper, subject: str) -> Outcome:
-    """A seed lies between the worst and the best."""
+    """The accuracy of a seed is between the worst and the best seed.
+
+    Printed: BCI2a {subject}: seed 42 has {value:.2f} in a figure; the five seeds range from
+    {min:.2f} to {max:.2f}
+
+    Arithmetic: {min:.2f} <= {value:.2f} <= {max:.2f}: {answer}
+    """
     low, high = paper.numbers("subjects-bci2a", subject, "Min", "Max")
     value = paper.text(f"seed-42-{subject.lower()}").number
-    return Outcome(
-        judge(low <= value <= high, "cannot be both"),
-        f"BCI2a {subject}: seed 42 with {value} in a figure; all five seeds from {low} to {high}",
-        f"{low} <= {value} <= {high}: {'yes' if low <= value <= high else 'no'}",
-        {"min": float(low), "value": float(value), "max": float(high)},
-    )
+    within = low <= value <= high
+    numbers = {"min": float(low), "value": float(value), "max": float(high)}
+    answer = "yes" if within else "no"
+    return Outcome(judge(within, "cannot be both"), numbers, subject=subject, answer=answer)
+
+
+for name in ("S2", "S4"):
+    where = "fig:confusion_matrices_key; tab:per_subject_log_euclidean"
+    check(where, f"seed-42-{name.lower()}", name)(seed_42)
 
 
 @check("sec:experiments")
 def over_tslr(paper: Paper) -> Outcome:
-    """They are differences of the main table."""
-    printed = paper.text("tslr-gain").numbers
+    """Stated gains over TS+LR are differences in the main table.
+
+    Printed: gain over TS+LR in points: {printed}
+
+    Arithmetic: {found}
+    """
+    said = dict(zip(DATA, paper.text("tslr-gain").numbers, strict=True))
     pairs = {data: paper.numbers("all-subjects", data, "Log-Euc", "TS+LR") for data in DATA}
     found = {data: ours - theirs for data, (ours, theirs) in pairs.items()}
-    return Outcome(
-        judge(all(rounds_to(f, p) for f, p in zip(found.values(), printed, strict=True))),
-        f"points over TS+LR: {', '.join(f'{p:+}' for p in printed)}",
-        told("{} {:+}", found),
-        {data: float(gain) for data, gain in found.items()},
-    )
+    return recomputed(said, found, ("{1:+}", "{} {:+}"), rounds_to)
 
 
 @check("tab:structure_ablation_depth")
 def depth_2_seeds(paper: Paper) -> Outcome:
-    """Mean and spread agree."""
+    """Mean, standard deviation and number of perfect seeds agree.
+
+    Printed: depth 2 on BCIcha: {cell}, {perfect} of {seeds} seeds at 100 %
+
+    Arithmetic: the other seed has {other_seed:.2f}; standard deviation of the five: {spread:.2f}
+    """
     cell = paper.cell("depth", "Depth 2", "BCIcha (S2)")
     perfect, seeds = (int(n) for n in paper.text("depth-2-perfect").numbers)
     other = 100 - seeds * (100 - float(cell.number)) / (seeds - perfect)
     spread = (100 - other) / seeds**0.5 if seeds - perfect == 1 else float("nan")
-    return Outcome(
+    verdict, numbers = (
         judge(rounds_to(spread, cell.spread, 0.025)),
-        f"depth 2 on BCIcha: {cell.text}, {perfect} of {seeds} seeds at 100 %",
-        f"the other seed has {other:.2f}; standard deviation of the five: {spread:.2f}",
         {"other_seed": other, "spread": spread},
     )
+    return Outcome(verdict, numbers, cell=cell.text, perfect=perfect, seeds=seeds)
 
 
-# Standard deviations: of what they are, and whether they can be
+# Standard deviations
 
 
 def wrong_answers(total: int, most: int, seeds: int = SEEDS) -> Iterator[tuple[int, ...]]:
-    """Wrong answers of seeds that sum to ``total``, each of ``most`` at most, largest first."""
+    """Yield numbers of errors per seed, descending, up to ``most``, that sum to ``total``."""
     if seeds == 0:
         yield from [()] * (total == 0)
         return
@@ -463,9 +300,9 @@ def wrong_answers(total: int, most: int, seeds: int = SEEDS) -> Iterator[tuple[i
 def possible_spreads(
     mean: Reported, n: int, worst: Reported | None = None, best: Reported | None = None
 ) -> dict[str, set[float]] | None:
-    """Standard deviations, in percent, that five seeds with these printed values can have.
+    """Return the standard deviations in percent that are possible for five seeds.
 
-    None if there are too many of them to tell anything.
+    None if there are too many errors to distinguish the conventions.
     """
     out: dict[str, set[float]] = {name: set() for name in CONVENTIONS}
     fewest, most = (
@@ -483,9 +320,14 @@ def possible_spreads(
     return out
 
 
-@check(_tables_of, EACH_SPLIT)
 def seed_spread(paper: Paper, split: Split) -> Outcome:
-    """Five whole numbers of right answers give mean, worst, best and standard deviation."""
+    """The standard deviation is possible given mean, worst and best of five seeds.
+
+    Printed: standard deviations over five seeds
+
+    Arithmetic: numbers of correctly classified trials out of {train} that give mean, worst and best
+    seed, by divisor of the variance: {shown}
+    """
     counts: dict[str, dict[str, int]] = {}
     columns = {"by subject": ("subjects", "Accuracy"), "three bands": ("multiband", "Multi-Band")}
     for where, (name, column) in columns.items():
@@ -509,18 +351,17 @@ def seed_spread(paper: Paper, split: Split) -> Outcome:
         for where, row in counts.items()
     )
     usual = [{name for name in ("n - 1", "n") if r[name] == r["rows"]} for r in counts.values()]
-    one_rule = bool(set.intersection(*usual))
-    return Outcome(
-        judge(one_rule, "cannot be both" if all(usual) else "does not hold"),
-        "standard deviations of five seeds",
-        f"of the right answers out of {split.train} that give mean, worst and best seed, divided "
-        f"by what: {shown}",
-        counts,
-    )
+    otherwise: Verdict = "cannot be both" if all(usual) else "does not hold"
+    verdict = judge(bool(set.intersection(*usual)), otherwise)
+    return Outcome(verdict, counts, train=split.train, shown=shown)
+
+
+for each in SPLITS:
+    check(tables_of(each), f"seed-spread-{each.key}", each)(seed_spread)
 
 
 def overall_spreads(means: Sequence[float], spreads: Sequence[float]) -> dict[str, set[float]]:
-    """What the overall standard deviation is, of runs or of subjects, in every convention."""
+    """Return the standard deviations over all runs and over subjects, in every convention."""
     m, s = np.asarray(means), np.asarray(spreads)
     between, n = float(((m - m.mean()) ** 2).sum()), SEEDS * len(m)
     runs = {
@@ -533,10 +374,15 @@ def overall_spreads(means: Sequence[float], spreads: Sequence[float]) -> dict[st
 
 @check("tab:multiband_summary")
 def spread_kinds(paper: Paper) -> Outcome:
-    """Spreads compared are of one kind."""
+    """Compared standard deviations are taken over the same things.
+
+    Printed: standard deviation with one token and with three, over subjects and seeds
+
+    Arithmetic: {shown}
+    """
 
     def kinds(table: str, column: str) -> tuple[Decimal, list[str], float]:
-        """As printed, what it can be, and that of the subjects' means."""
+        """Return the printed value, what it can be taken over, and that of the subjects' means."""
         cells = paper.table(table).column(column)
         printed = paper.cell(table, "Overall", column).spread
         every = overall_spreads([float(c.number) for c in cells], [float(c.spread) for c in cells])
@@ -549,7 +395,7 @@ def spread_kinds(paper: Paper) -> Outcome:
     numbers: dict[str, dict[str, Any]] = {}
     for split in SPLITS:
         first = (f"multiband-{split.key}", "Single-Token")
-        # The multi-band table of BCIcha prints the other table's overall row over its own column.
+        # The multi-band table of BCIcha repeats the overall row of the other table.
         one, one_kind, before = kinds(
             *(("subjects-bcicha", "Accuracy") if split.data == "BCIcha" else first)
         )
@@ -558,89 +404,86 @@ def spread_kinds(paper: Paper) -> Outcome:
         names = [" or ".join(kind) or "neither" for kind in (one_kind, three_kind)]
         rows[split.data] = (one, names[0], three, names[1], before, after, fair)
         numbers[split.data] = {"one": one_kind, "three": three_kind, "of_subjects": fair}
-    form = "{}: {} is of {}, {} of {}; means of subjects {:.2f} and {:.2f} (-{:.0%})"
+    form = "{}: {} is over {}, {} over {}; over means of subjects {:.2f} and {:.2f} (-{:.0%})"
     alike = [set(kind["one"]) & set(kind["three"]) for kind in numbers.values()]
-    return Outcome(
-        judge(all(alike), "is something else"),
-        "spread with one token and with three, over subjects and seeds",
-        told(form, rows, "; "),
-        numbers,
-    )
+    return Outcome(judge(all(alike), "is something else"), numbers, shown=told(form, rows, "; "))
 
 
-def _summary_spreads(paper: Paper, data: str) -> tuple[Decimal, Decimal]:
-    one, three = (paper.cell("multiband", data, c).spread for c in ("Single-Token", "Multi-Band"))
-    return one, three
+def _summary_spreads(paper: Paper, data: str) -> list[float]:
+    return [float(paper.cell("multiband", data, column).spread) for column in BANDS]
 
 
 @check("abstract; sec:experiments")
 def spread_reduction(paper: Paper) -> Outcome:
-    """Variances are compared."""
-    rows = {}
-    for split in SPLITS:
-        one, three = map(float, _summary_spreads(paper, split.data))
-        printed = paper.text(f"spread-{split.key}").number
-        rows[split.data] = (printed, 100 * (1 - three / one), 100 * (1 - (three / one) ** 2))
-    as_std = all(rounds_to(std, printed) for printed, std, _ in rows.values())
-    as_variance = all(rounds_to(variance, printed) for printed, _, variance in rows.values())
-    return Outcome(
-        judge(as_variance, "is something else" if as_std else "does not hold"),
-        "variance reduced by " + told("{1} % ({0})", rows),
-        "standard deviations: "
-        + told("{2:.1f} %", rows)
-        + "; variances, their squares: "
-        + told("{3:.1f} %", rows),
-        {d: {"std": std, "variance": variance} for d, (_, std, variance) in rows.items()},
+    """The stated reduction of the variance is that of the variance.
+
+    Printed: variance reduced by {printed}
+
+    Arithmetic: reduction of the standard deviation: {BCI2a[std]:.1f} %, {BCIcha[std]:.1f} %,
+    {MAMEM[std]:.1f} %; of the variance: {BCI2a[variance]:.1f} %, {BCIcha[variance]:.1f} %,
+    {MAMEM[variance]:.1f} %
+    """
+    said, found = {}, {}
+    for data in DATA:
+        one, three = _summary_spreads(paper, data)
+        said[data] = paper.text(f"spread-{data.lower()}").number
+        std, variance = 100 * (1 - three / one), 100 * (1 - (three / one) ** 2)
+        found[data] = {"std": std, "variance": variance}
+    as_std, as_variance = (
+        all(rounds_to(found[data][kind], said[data]) for data in DATA)
+        for kind in ("std", "variance")
     )
+    verdict = judge(as_variance, "is something else" if as_std else "does not hold")
+    return Outcome(verdict, found, printed=told("{1} % ({0})", said))
 
 
-def _reduction_twice(paper: Paper, data: str, place: str) -> Outcome:
+def spread_reduction_twice(paper: Paper, data: str, place: str) -> Outcome:
+    """The same reduction is stated in both places.
+
+    Printed: {data}: {a} % in one place, {b} % in another
+
+    Arithmetic: 1 - {three} / {one} = {reduction:.1%}
+    """
     a, b = (paper.text(f"spread-{data.lower()}{more}").number for more in (f"-{place}", ""))
     one, three = _summary_spreads(paper, data)
-    return Outcome(
-        judge(a == b, "cannot be both"),
-        f"{data}: {a} % in one place, {b} % in another",
-        f"1 - {three} / {one} = {1 - three / one:.1%}",
-        {"reduction": float(1 - three / one)},
+    verdict, numbers = judge(a == b, "cannot be both"), {"reduction": 1 - three / one}
+    return Outcome(verdict, numbers, data=data, a=a, b=b, one=one, three=three)
+
+
+for name, kind, where in (
+    ("BCI2a", "method", "sec:method"),
+    ("BCIcha", "caption", "app:multi_band"),
+):
+    check(f"{where}; sec:experiments", f"spread-reduction-{name.lower()}", name, kind)(
+        spread_reduction_twice
     )
-
-
-@check("sec:method; sec:experiments")
-def spread_reduction_bci2a(paper: Paper) -> Outcome:
-    """One comparison has one reduction."""
-    return _reduction_twice(paper, "BCI2a", "method")
-
-
-@check("app:multi_band; sec:experiments")
-def spread_reduction_bcicha(paper: Paper) -> Outcome:
-    """One comparison has one reduction."""
-    return _reduction_twice(paper, "BCIcha", "caption")
 
 
 @check("app:per_subject")
 def spread_between_subjects(paper: Paper) -> Outcome:
-    """Subjects' means differ by more than a subject's seeds."""
+    """The standard deviation is between subjects and larger than within subjects.
+
+    Printed: {printed} is the standard deviation between subjects of BCI2a, not within
+
+    Arithmetic: between the means of subjects {between:.2f}, between the seeds of a subject
+    {within:.2f} (root mean square)
+    """
     cells = paper.table("subjects-bci2a").column("Accuracy")
     printed = paper.text("spread-means-bci2a").number
     between = float(np.std([float(c.number) for c in cells], ddof=1))
     within = math.sqrt(float(np.mean([float(c.spread) ** 2 for c in cells])))
-    return Outcome(
-        judge(rounds_to(between, printed) and within < between),
-        f"{printed} is the spread between the subjects of BCI2a, not within",
-        f"between their means {between:.2f}, between seeds of a subject {within:.2f} (root mean "
-        "square)",
-        {"between": between, "within": within},
-    )
+    verdict = judge(rounds_to(between, printed) and within < between)
+    return Outcome(verdict, {"between": between, "within": within}, printed=printed)
 
 
 # p-values
 
 
 def paired_p_range(a: Cell, b: Cell) -> tuple[float, float]:
-    """Smallest and largest p-value of a paired t-test of two printed means with their spreads.
+    """Return the smallest and largest p-value of a paired t-test, given means and deviations.
 
-    The spread of the differences lies between the difference and the sum of the two spreads,
-    whatever the pairs are; printed digits may be rounded, and spreads be over n or n - 1.
+    The standard deviation of the differences is between the difference and the sum of the two
+    standard deviations. Printed digits are rounded, and the divisor is n or n - 1.
     """
     n, gap = SEEDS, abs(float(a.number - b.number))
     loose = sum(float(half_step(cell.number)) for cell in (a, b))
@@ -655,7 +498,7 @@ def paired_p_range(a: Cell, b: Cell) -> tuple[float, float]:
 
 
 def _allows(printed: str, low: float, high: float) -> bool:
-    """Whether '0.003' or '<0.001' can be a p-value between two bounds."""
+    """Whether a printed p-value such as '0.003' or '<0.001' is possible between two bounds."""
     number = Cell(printed).number
     value, slack = float(number), float(half_step(number))
     if printed.startswith("<"):
@@ -665,121 +508,145 @@ def _allows(printed: str, low: float, high: float) -> bool:
 
 @check("sec:experiments")
 def multiband_p(paper: Paper) -> Outcome:
-    """The printed subjects give that p-value."""
+    """The p-value follows from the printed accuracies of the subjects.
+
+    Printed: p {printed} for the gain over the nine subjects of BCI2a
+
+    Arithmetic: paired t-test of the printed means: t = {t:.2f} with {freedom} degrees of freedom,
+    p = {p:.3f}
+    """
     table = paper.table("multiband-bci2a")
-    found = paired_t(
-        *([float(c.number) for c in table.column(k)] for k in ("Multi-Band", "Single-Token"))
-    )
+    found = paired_t(*([float(c.number) for c in table.column(k)] for k in reversed(BANDS)))
     printed = paper.text("multiband-p").text
     return Outcome(
         judge(_allows(printed, found.p_value, found.p_value)),
-        f"p {printed} for the gain over the nine subjects of BCI2a",
-        f"paired t-test of the printed means: t = {found.statistic:.2f} with {found.n - 1} degrees "
-        f"of freedom, p = {found.p_value:.3f}",
         {"t": found.statistic, "p": found.p_value},
+        printed=printed,
+        freedom=found.n - 1,
     )
 
 
-def _p_values(rows: dict[str, tuple[Any, ...]], after: str, form: str) -> Outcome:
+def _p_values(tests: Mapping[str, tuple[str, Cell, Cell]], **words: str) -> Outcome:
+    """Check printed p-values of pairs of printed means, by name."""
+    rows = {name: (printed, *paired_p_range(*cells)) for name, (printed, *cells) in tests.items()}
     return Outcome(
         judge(all(_allows(*row) for row in rows.values())),
-        told("{} p {}", rows) + after,
-        "whatever the pairs are: " + told(form, rows),
         {name: {"low": low, "high": high} for name, (_, low, high) in rows.items()},
+        printed=told("{} p {}", rows),
+        bounds=told("{0} between {2:.2g} and {3:.2g}", rows),
+        **words,
     )
 
 
-@check("tab:geometry_ablation", {"bci2a": ("BCI2a",), "mamem": ("MAMEM",)})
 def embedding_p(paper: Paper, data: str) -> Outcome:
-    """Some five pairs with these means and spreads give that p-value."""
-    rows: dict[str, tuple[Any, ...]] = {}
+    """The p-value is possible for five pairs with these means and standard deviations.
+
+    Printed: {printed} against Log-Euclidean on {data} subject 1, five seeds
+
+    Arithmetic: p-values that are possible: {bounds}
+    """
+    tests = {}
     for name in ("BWSPD", "Euclidean"):
         said = paper.cell("geometry", name, "p").text.split(", ")
         printed = next(text for text in said if data in text).split(" ")[0]
-        cells = [paper.cell("geometry", row, f"{data} (S1)") for row in ("Log-Euclidean", name)]
-        rows[name] = (printed, *paired_p_range(*cells))
-    after = f" against Log-Euclidean on {data} subject 1, five seeds"
-    return _p_values(rows, after, "{0} between {2:.2g} and {3:.2g}")
+        first, second = (
+            paper.cell("geometry", row, f"{data} (S1)") for row in ("Log-Euclidean", name)
+        )
+        tests[name] = (printed, first, second)
+    return _p_values(tests, data=data)
 
 
-def _ablation_p(paper: Paper, table: str, *columns: str) -> Outcome:
-    rows: dict[str, tuple[Any, ...]] = {}
-    for row in paper.table(table).names:
-        cells = [paper.cell(table, row, column) for column in columns]
-        rows[row] = (paper.cell(table, row, "p").text, *paired_p_range(*cells))
-    return _p_values(rows, "", "{0} {2:.2g} to {3:.2g}")
+for name in ("BCI2a", "MAMEM"):
+    check("tab:geometry_ablation", f"embedding-p-{name.lower()}", name)(embedding_p)
 
 
-@check("tab:bn_embed_ablation")
-def bn_embed_p(paper: Paper) -> Outcome:
-    """Some five pairs with these means and spreads give that p-value."""
-    return _ablation_p(paper, "bn-embed", "With BN", "Without BN")
+def ablation_p(paper: Paper, name: str, first: str, second: str) -> Outcome:
+    """The p-value is possible for five pairs with these means and standard deviations.
+
+    Printed: {printed}
+
+    Arithmetic: p-values that are possible: {bounds}
+    """
+    table = paper.table(name)
+    tests = {
+        row: (table.cell(row, "p").text, table.cell(row, first), table.cell(row, second))
+        for row in table.names
+    }
+    return _p_values(tests)
 
 
-@check("tab:geometric_attention_ablation")
-def attention_p(paper: Paper) -> Outcome:
-    """Some five pairs with these means and spreads give that p-value."""
-    return _ablation_p(paper, "geometric-attention", "Geometric", "Standard")
+check(labels("bn-embed"), "bn-embed-p", "bn-embed", "With BN", "Without BN")(ablation_p)
+check(labels("geometric-attention"), "attention-p", "geometric-attention", "Geometric", "Standard")(
+    ablation_p
+)
 
 
 @check("app:ablation")
 def bn_embed_level(paper: Paper) -> Outcome:
-    """What is called significant is below the level."""
-    p, level = paper.text("bn-bci2a-p").number, paper.text("alpha").number
-    return Outcome(
-        judge(p < level, "cannot be both"),
-        f"significant below {level}; BN-Embed significant on BCI2a with p = {p}",
-        f"{p} < {level}: {'yes' if p < level else 'no'}",
-        {"p": float(p), "level": float(level)},
-    )
+    """Effects called significant have p below the significance level.
+
+    Printed: significance level {level}; BN-Embed significant on BCI2a with p = {p}
+
+    Arithmetic: {p} < {level}: {answer}
+    """
+    p, level = (float(paper.text(key).number) for key in ("bn-bci2a-p", "alpha"))
+    answer = "yes" if p < level else "no"
+    return Outcome(judge(p < level, "cannot be both"), {"p": p, "level": level}, answer=answer)
 
 
 # Across subjects
 
 
 def folds(paper: Paper) -> dict[tuple[str, str], Cell]:
-    """Mean, standard deviation, worst and best fold, by method and data set."""
+    """Return cells of mean, standard deviation, worst and best fold, by method and data set."""
     table = paper.table("cross-subject")
     return {(m, data): table.cell(data, m) for data in table.names for m in table.columns[2:]}
 
 
-def ends_are_mean_and_std(cell: Cell) -> bool:
-    """Whether the range is mean - std to mean + std to the last digit."""
-    mean, std, low, high = cell.numbers
-    return low == mean - std and high == mean + std
-
-
 @check("tab:cross_subject")
 def fold_ranges(paper: Paper) -> Outcome:
-    """Ranges are of folds, not of spreads."""
+    """Ranges are from the worst to the best fold.
+
+    Printed: {ranges} ranges from the worst to the best fold
+
+    Arithmetic: {mean_and_std} equal mean - std to mean + std to the last digit{named}
+    """
     cells = folds(paper)
-    same = {key: cell for key, cell in cells.items() if ends_are_mean_and_std(cell)}
+    same = {}
+    for key, cell in cells.items():
+        mean, std, *ends = cell.numbers
+        if ends == [mean - std, mean + std]:
+            same[key] = cell
     named = "; ".join(f"{m} {d} [{c.numbers[2]}-{c.numbers[3]}]" for (m, d), c in same.items())
-    return Outcome(
-        judge(not same, "is something else"),
-        f"{len(cells)} ranges from the worst to the best fold",
-        f"{len(same)} are mean - std to mean + std to the last digit"
-        + (f": {named}. Folds do that only if nearly all of them lie at the two ends" * bool(same)),
-        {"ranges": len(cells), "mean_and_std": len(same)},
-    )
+    if same:
+        named = f": {named}. That requires that nearly all folds lie at the two ends"
+    numbers = {"ranges": len(cells), "mean_and_std": len(same)}
+    return Outcome(judge(not same, "is something else"), numbers, named=named)
 
 
 @check("app:cross_subject")
 def best_fold(paper: Paper) -> Outcome:
-    """The best fold is a fold."""
+    """The stated best fold is not mean + std.
+
+    Printed: best fold of Log-Euclidean on BCIcha: {quoted} %
+
+    Arithmetic: mean + std = {mean} + {std} = {mean_plus_std}
+    """
     mean, std, _, _ = folds(paper)["Log-Euc", "BCIcha"].numbers
     quoted = paper.text("loso-best-bcicha").number
-    return Outcome(
-        judge(quoted != mean + std, "is something else"),
-        f"best fold of Log-Euclidean on BCIcha: {quoted} %",
-        f"mean + std = {mean} + {std} = {mean + std}",
-        {"mean_plus_std": float(mean + std)},
-    )
+    verdict = judge(quoted != mean + std, "is something else")
+    numbers = {"mean_plus_std": float(mean + std)}
+    return Outcome(verdict, numbers, quoted=quoted, mean=mean, std=std)
 
 
 @check("tab:cross_subject")
 def bold_cross_subject(paper: Paper) -> Outcome:
-    """Bold is the largest mean."""
+    """The largest mean is in bold.
+
+    Printed: the best method of each data set in bold
+
+    Arithmetic: {shown}
+    """
     rows, right = {}, True
     for data in DATA:
         cells = {m: cell for (m, d), cell in folds(paper).items() if d == data}
@@ -789,58 +656,69 @@ def bold_cross_subject(paper: Paper) -> Outcome:
         right &= places == [1]
         place = ", ".join(map(str, places))
         rows[data] = (told("{} {}", bold), place, ranked[0], cells[ranked[0]].number)
-    return Outcome(
-        judge(right),
-        "the best method of each data set in bold",
-        told("{}: bold is {} (place {}), best {} {}", rows, "; "),
-        {},
-    )
+    shown = told("{}: bold is {} (rank {}), best {} {}", rows, "; ")
+    return Outcome(judge(right), {}, shown=shown)
 
 
 @check("app:practical_recommendations; tab:cross_subject")
 def lost_across_subjects(paper: Paper) -> Outcome:
-    """These are means within subjects less means across."""
+    """Stated losses are accuracies within subjects minus accuracies across subjects.
+
+    Printed: {said[0]} to {said[1]} points lost across subjects, over all methods
+
+    Arithmetic: from {least} ({at_least}) to {most} ({at_most}); {outside} of {n} are outside
+    """
     said = [int(n) for n in paper.text("degradation").numbers]
     lost = {
-        (method, data): paper.cell("all-subjects", data, method).number - cell.number
+        f"{method}, {data}": paper.cell("all-subjects", data, method).number - cell.number
         for (method, data), cell in folds(paper).items()
     }
-    least, most = min(lost, key=lost.__getitem__), max(lost, key=lost.__getitem__)
-    holds = all(rounds_to(lost[k], Decimal(n)) for k, n in zip((least, most), said, strict=True))
+    ends = min(lost, key=lost.__getitem__), max(lost, key=lost.__getitem__)
+    least, most = (float(lost[end]) for end in ends)
     outside = sum(not said[0] <= round(x) <= said[1] for x in lost.values())
     return Outcome(
-        judge(holds),
-        f"{said[0]} to {said[1]} points lost across subjects, over all methods",
-        f"from {lost[least]} ({least[0]}, {least[1]}) to {lost[most]} ({most[0]}, {most[1]}); "
-        f"{outside} of {len(lost)} lie outside",
-        {"least": float(lost[least]), "most": float(lost[most]), "outside": outside},
+        judge(all(rounds_to(lost[k], Decimal(n)) for k, n in zip(ends, said, strict=True))),
+        {"least": least, "most": most, "outside": outside},
+        said=said,
+        n=len(lost),
+        at_least=ends[0],
+        at_most=ends[1],
     )
 
 
 @check("app:cross_subject; tab:cross_subject")
 def alignment_baseline(paper: Paper) -> Outcome:
-    """Before alignment the model scores as in the table."""
+    """The accuracy before alignment equals that in the table.
+
+    Printed: Euclidean alignment gains {gains} points on BCI2a
+
+    Arithmetic: {shown}
+    """
     rows, sums = {}, True
     for method in ("Log-Euc", "BWSPD"):
         before, after, gain = paper.text(f"ea-{method.lower()}").numbers
         table = folds(paper)[method, "BCI2a"].number
         sums &= after - before == gain
         rows[method] = (before, table, after - before, after - table, f"{gain:+}")
+    form = (
+        "{}: {} before alignment, {} in the table; gain {:+} from the former, {:+} from the latter"
+    )
     return Outcome(
         judge(sums and all(row[0] == row[1] for row in rows.values()), "cannot be both"),
-        f"Euclidean alignment gains {told('{5}', rows, ' and ')} points on BCI2a",
-        told(
-            "{}: {} before alignment, {} in the table; gain {:+} from the one, {:+} from the other",
-            rows,
-            "; ",
-        ),
         {"gains_add_up": sums},
+        gains=told("{5}", rows, " and "),
+        shown=told(form, rows, "; "),
     )
 
 
 @check("app:cross_subject")
 def across_ranges(paper: Paper) -> Outcome:
-    """They are those of the means in the table."""
+    """Stated ranges are those of the means in the table.
+
+    Printed: {printed}
+
+    Arithmetic: {found}
+    """
     rows, wrong = {}, []
     for data in DATA:
         said = paper.text(f"loso-range-{data.lower()}" + "-appendix" * (data == "BCI2a"))
@@ -849,6 +727,5 @@ def across_ranges(paper: Paper) -> Outcome:
         if not (rounds_to(low, said.numbers[0]) and rounds_to(high, said.numbers[1])):
             wrong.append(data)
         rows[data] = (said.text, low, high)
-    return Outcome(
-        judge(not wrong), told("{} {} %", rows), told("{0} {2} to {3}", rows), {"wrong": wrong}
-    )
+    words = {"printed": told("{} {} %", rows), "found": told("{0} {2} to {3}", rows)}
+    return Outcome(judge(not wrong), {"wrong": wrong}, **words)

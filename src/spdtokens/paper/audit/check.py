@@ -1,19 +1,21 @@
-"""A check of what is printed: what it should satisfy, the arithmetic, the verdict."""
+"""Checks of the paper's printed numbers: requirement, arithmetic and verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
+from spdtokens.paper.findings import Outcome, docstring_parts, told
 from spdtokens.paper.tables import Cell, PaperTable, paper_table
 
-#: ``holds``: what is printed satisfies it. ``does not hold``: it does not. ``cannot be both``: two
-#: printed statements exclude each other. ``fits training size``: the values are possible for as
-#: many trials as were trained on, not for as many as were tested on. ``is something else``: the
-#: number is right, for something other than it is called. ``undecided``: what is printed is not
-#: enough to tell.
+#: ``holds``: the printed numbers meet the requirement. ``does not hold``: they do not. ``cannot be
+#: both``: two printed statements contradict each other. ``fits training size``: the values are
+#: possible for the number of training trials, but not for the number of test trials. ``is something
+#: else``: the number is right, but measures something else than stated. ``undecided``: the printed
+#: numbers do not suffice.
 Verdict = Literal[
     "holds",
     "does not hold",
@@ -23,28 +25,26 @@ Verdict = Literal[
     "undecided",
 ]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
-#: What a verdict says of the requirement that was checked, where it is not "Not so".
-OF_REQUIREMENT = {
-    "holds": "As it should be",
-    "cannot be both": "Contradicted",
-    "undecided": "Undecided",
-}
-#: Seeds of every mean that the paper prints.
+#: What a verdict says of the requirement; "Not met" for all others.
+OF_REQUIREMENT = {"holds": "Met", "cannot be both": "Contradicted", "undecided": "Undecided"}
+#: Number of seeds of every mean in the paper.
 SEEDS = 5
 
 
 @dataclass(frozen=True)
 class Split:
-    """Trials of a subject, from the data sets themselves; the paper prints few of them.
+    """Numbers of trials per subject, taken from the data sets; the paper states few of them.
 
     Attributes
     ----------
     data, subject : str
         The data set, and the subject of the paper's ablations.
     train : int
+        Number of training trials.
     test : tuple of int
-        What the stated split leaves, and for 15 % of 340 both ways of rounding.
+        Possible numbers of test trials; 15 % of 340 can be rounded up or down.
     how : str
+        Formula of the number of training trials.
     """
 
     data: str
@@ -55,12 +55,12 @@ class Split:
 
     @property
     def key(self) -> str:
-        """In names of tables."""
+        """Name of the data set in the names of tables."""
         return self.data.lower()
 
 
-#: BCI2a has 288 trials a session, of which one in eight validates; BCIcha has 340 trials a subject
-#: and MAMEM 500, split 70/15/15.
+#: BCI2a has 288 trials per session, one in eight of them for validation. BCIcha has 340 trials per
+#: subject and MAMEM 500, split 70/15/15.
 SPLITS = (
     Split("BCI2a", "BCI2a (S1)", 288 * 7 // 8, (288,), "288 x 7/8"),
     Split("BCIcha", "BCIcha (S2)", int(0.7 * 340), (51, 52), "int(0.7 x 340)"),
@@ -70,87 +70,71 @@ DATA = tuple(split.data for split in SPLITS)
 
 
 class Paper:
-    """The printed tables, some of which may be changed to see what hangs on them.
+    """The printed tables, some of them possibly changed.
 
     Parameters
     ----------
     changes : mapping of str to PaperTable, optional
-        Tables in place of those of the package, by name.
+        Tables to use instead of the paper's, by name.
     """
 
     def __init__(self, changes: Mapping[str, PaperTable] | None = None) -> None:
         self._changes = dict(changes or {})
 
     def table(self, name: str) -> PaperTable:
-        """A table by its name."""
+        """Return a table by name."""
         return self._changes.get(name) or paper_table(name)
 
     def cell(self, table: str, row: str, column: str) -> Cell:
-        """What is printed in one place; the row ``Overall`` is the one that sums up the others."""
+        """Return a cell; the row ``Overall`` is the summary row, whatever its full name."""
         found = self.table(table)
         return found.cell(found.overall if row == "Overall" else row, column)
 
     def numbers(self, table: str, row: str, *columns: str) -> list[Decimal]:
-        """The first number in each of some columns of a row."""
+        """Return the first number of each of the given columns of a row."""
         return [self.cell(table, row, column).number for column in columns]
 
     def text(self, key: str) -> Cell:
-        """A value of the running text by its id."""
+        """Return a value of the running text by its id."""
         return self.cell("text", key, "Value")
 
     def changed(self, table: str, row: str, column: str, text: str) -> Paper:
-        """The paper with something else printed in one place."""
+        """Return the paper with another text in one cell."""
         return Paper(self._changes | {table: self.table(table).changed(row, column, text)})
-
-
-class Outcome(NamedTuple):
-    """What came of a check.
-
-    Attributes
-    ----------
-    verdict : Verdict
-        Decided by the arithmetic.
-    printed : str
-        What the paper prints.
-    arithmetic : str
-        What follows from it.
-    numbers : dict
-        The same for machines.
-    """
-
-    verdict: Verdict
-    printed: str
-    arithmetic: str
-    numbers: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Check:
-    """Something printed that can be recomputed.
+    """A check of printed numbers.
 
     Attributes
     ----------
     id : str
+        Name of the check.
     where : str
-        LaTeX labels of the places.
+        LaTeX labels of the tables and sections.
     required : str
-        What should be true of it, in a sentence.
+        The requirement, in a sentence.
+    texts : dict of str to str
+        What the paper prints (``Printed``) and what follows from it (``Arithmetic``), with values
+        of the outcome in braces.
     test : callable
-        From the paper to an outcome; reads its tables anew each time.
+        Function from a :class:`Paper` to an outcome.
     """
 
     id: str
     where: str
     required: str
+    texts: Mapping[str, str]
     test: Callable[[Paper], Outcome]
 
     def run(self, paper: Paper | None = None) -> dict[str, Any]:
-        """Do the arithmetic; everything about the check as plain data.
+        """Run the check.
 
         Parameters
         ----------
         paper : Paper, optional
-            Tables to check; those printed by default.
+            Tables to check; the paper's by default.
 
         Returns
         -------
@@ -158,78 +142,91 @@ class Check:
             With the keys ``id``, ``where``, ``printed``, ``expected``, ``arithmetic``, ``verdict``
             and ``numbers``.
         """
-        verdict, printed, arithmetic, numbers = self.test(paper or Paper())
+        found = self.test(paper or Paper())
         return {
             "id": self.id,
             "where": self.where,
-            "printed": printed,
-            # The verdict says whether it is so, never the check itself.
-            "expected": f"{OF_REQUIREMENT.get(verdict, 'Not so')}: {self.required}",
-            "arithmetic": arithmetic,
-            "verdict": verdict,
-            "numbers": numbers,
+            "printed": found.fill(self.texts["Printed"]),
+            "expected": f"{OF_REQUIREMENT.get(found.verdict, 'Not met')}: {self.required}",
+            "arithmetic": found.fill(self.texts["Arithmetic"]),
+            "verdict": found.verdict,
+            "numbers": found.numbers,
         }
 
 
-#: Every check, in the order of definition; see :func:`check`.
+#: All checks, in the order of definition; see :func:`check`.
 CHECKS: list[Check] = []
 _Test = Callable[..., Outcome]
 
 
-def check(
-    where: str | Callable[..., str], each: Mapping[str, Sequence[Any]] | None = None
-) -> Callable[[_Test], _Test]:
-    """Make a function that recomputes something known, by its name and its docstring.
+def check(where: str, name: str = "", *arguments: Any) -> Callable[[_Test], _Test]:
+    """Register a function as a check; it takes the paper and, optionally, further arguments.
 
-    Its docstring is what is required, in a sentence.
+    The first paragraph of its docstring is the requirement. The others begin with ``Printed:`` and
+    ``Arithmetic:``, and may contain values of the outcome in braces.
 
     Parameters
     ----------
-    where : str or callable
-        LaTeX labels of the places, or a function to these from the arguments of ``each``.
-    each : mapping of str to sequence, optional
-        For several checks of a kind: what is added to the name of each, and its arguments.
+    where : str
+        LaTeX labels of the tables and sections.
+    name : str
+        Id of the check; by default the name of the function.
+    *arguments
+        Further arguments of the function.
     """
 
     def register(test: _Test) -> _Test:
-        name, required = test.__name__.replace("_", "-"), " ".join((test.__doc__ or "").split())
-        for suffix, arguments in ({"": ()} if each is None else each).items():
-            place = where if isinstance(where, str) else where(*arguments)
-
-            def run(paper: Paper, arguments: Sequence[Any] = arguments) -> Outcome:
-                return test(paper, *arguments)
-
-            CHECKS.append(Check("-".join(filter(None, (name, suffix))), place, required, run))
+        about = (name or test.__name__.replace("_", "-"), where, *docstring_parts(test))
+        CHECKS.append(Check(*about, lambda paper: test(paper, *arguments)))
         return test
 
     return register
 
 
 def labels(*tables: str) -> str:
-    """The paper's labels of tables that we name."""
+    """Return the LaTeX labels of tables."""
     return "; ".join(paper_table(name).label for name in tables)
 
 
 def judge(holds: bool, otherwise: Verdict = "does not hold") -> Verdict:
-    """``holds``, or what it is if not."""
+    """Return ``holds``, or the other verdict."""
     return "holds" if holds else otherwise
 
 
-def told(form: str, rows: Mapping[Any, Any], between: str = ", ") -> str:
-    """Rows in words: ``{0}`` is the key, ``{1}`` and so on are the values.
+def recomputed(
+    said: Mapping[str, Any],
+    found: Mapping[str, Any],
+    forms: tuple[str, str],
+    agree: Callable[[Any, Any], bool] = operator.eq,
+    otherwise: Verdict = "does not hold",
+    **words: object,
+) -> Outcome:
+    """Compare what is printed with what is found, both by data set.
 
-    >>> told("{0} {2:.1f}", {"a": (1, 2.0), "b": (3, 4.0)})
-    'a 2.0, b 4.0'
+    Parameters
+    ----------
+    said, found : mapping
+        Numbers by data set.
+    forms : tuple of str
+        Format of a data set and its number in ``{printed}`` and in ``{found}``.
+    agree : callable
+        Whether a found number agrees with the printed one.
+    otherwise : Verdict
+        Verdict if they do not agree for every data set.
+    **words
+        Further words of the outcome.
     """
-    values = {k: row if isinstance(row, tuple) else (row,) for k, row in rows.items()}
-    return between.join(form.format(key, *row) for key, row in values.items())
+    verdict = judge(all(agree(found[data], said[data]) for data in said), otherwise)
+    numbers = {data: n if isinstance(n, int) else float(n) for data, n in found.items()}
+    words |= {"printed": told(forms[0], said), "found": told(forms[1], found)}
+    return Outcome(verdict, numbers, **words)
 
 
 def half_step(value: Decimal) -> Decimal:
-    """Half of the last printed digit: how far rounding moves a value."""
+    """Return half a unit of the last printed digit, the largest rounding error."""
     return Decimal(1).scaleb(int(value.as_tuple().exponent)) / 2
 
 
 def rounds_to(computed: float | Decimal, printed: Decimal, slack: float = 0.0) -> bool:
-    """Whether a computed value is printed so, where its inputs were rounded by up to ``slack``."""
+    """Whether a value rounds to the printed one, given an error of its inputs up to ``slack``."""
     return abs(float(computed) - float(printed)) <= float(half_step(printed)) + slack + 1e-9

@@ -1,4 +1,4 @@
-"""The paper's tables and figures, each an experiment that can be run again."""
+"""Reproduction of the paper's tables and figures."""
 
 from spdtokens.paper.reproduce.experiments import EXPERIMENTS, Cell, Experiment
 from spdtokens.paper.reproduce.run import Extent, Reproduction, ScoreTable

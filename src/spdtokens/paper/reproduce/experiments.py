@@ -1,9 +1,10 @@
-"""The paper's tables of accuracies as experiments: what is trained for each cell."""
+"""Experiments that reproduce the paper's tables of accuracies."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Literal
 
 from spdtokens.classifiers.methods import Settings
@@ -16,21 +17,22 @@ Data = Literal["sim", "real"]
 
 @dataclass(frozen=True)
 class Role:
-    """One of the paper's data sets: which data stand for it, and how the paper treats it.
+    """One of the paper's data sets, its simulated counterpart, and the paper's settings for it.
 
     Attributes
     ----------
     name : str
-        The paper's.
+        The paper's name of the data set.
     sim, real : str
-        The simulated set that stands for it, and the real one.
+        Names of the simulated counterpart and of the real data set.
     protocol : str
-        An honest one: session T to E for BCI2a; sessions 1-3 / 4 / 5, as in MAtt, for the others.
+        A protocol without leakage: session T to E for BCI2a; sessions 1-3 / 4 / 5, as in MAtt, for
+        the others.
     preset, bands : str
-        Size of the network, and the band of single-token experiments: 4-40 Hz for BCI2a, no filter
+        Preset of the network, and bands of single-token experiments: 4-40 Hz for BCI2a, no filter
         for the others.
     subject : int
-        The one of the paper's ablations, by position.
+        Index of the subject of the paper's ablations.
     """
 
     name: str
@@ -42,24 +44,25 @@ class Role:
     subject: int
 
     def dataset(self, data: Data) -> str:
-        """Name of the data set."""
+        """Return the name of the simulated or real data set."""
         return self.sim if data == "sim" else self.real
 
     @property
     def one_subject(self) -> str:
-        """The subject of the ablations, as the paper's tables call it."""
+        """Name of the subject of the ablations in the paper's tables."""
         return f"{self.name} (S{self.subject + 1})"
 
     def settings(
         self, *, multiband: bool = False, epochs: int | None = None, **changes: object
     ) -> Settings:
-        """The paper's configuration.
+        """Return the paper's settings.
 
         Parameters
         ----------
         multiband : bool
-            Three bands per trial instead of one.
+            Whether to use three bands per trial instead of one.
         epochs : int, optional
+            Number of epochs; by default that of the recipe.
         **changes
             Values of the preset to replace.
         """
@@ -81,20 +84,22 @@ ROLES = (BCI2A, BCICHA, MAMEM)
 
 @dataclass(frozen=True)
 class Cell:
-    """One place of a table.
+    """One cell of a table.
 
     Attributes
     ----------
     row, column : str
-        As shown.
+        Names of row and column.
     role : Role
+        The data set.
     choice : Choice
+        The method and its settings.
     subject : int or None
-        By position among the data set's subjects; None for all.
+        Index of the subject; None for all.
     protocol, access, alignment : str
-        Empty for the role's own protocol.
+        As in :class:`Question`; an empty protocol is that of the role.
     reported : str
-        What the paper prints there; empty where it prints nothing.
+        The text of the cell in the paper; empty if there is none.
     """
 
     row: str
@@ -108,34 +113,40 @@ class Cell:
     reported: str = ""
 
 
-Cells = Callable[[dict[str, int]], Iterator[Cell]]
+#: Function from the name of a table and the number of subjects of each data set to all cells.
+Cells = Callable[[str, dict[str, int]], Iterator[Cell]]
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A table of the paper, or of its future work.
+    """A table of the paper, or an experiment of its future work.
 
     Attributes
     ----------
     name, title : str
-    cells : callable
-        Given how many subjects there are by name of the role, all cells.
+        Name and title of the table.
+    make : callable
+        See :data:`Cells`.
     note : str
-        What a reader must know.
+        Note below the table.
     """
 
     name: str
     title: str
-    cells: Cells
+    make: Cells
     note: str = ""
+
+    def cells(self, counts: dict[str, int]) -> Iterator[Cell]:
+        """Return all cells, given the number of subjects of each data set."""
+        return self.make(self.name, counts)
 
     @property
     def label(self) -> str:
-        """The paper's, empty for what it left to the future."""
+        """LaTeX label in the paper; empty for future work."""
         return paper_table(self.name).label if self.name in TABLES else ""
 
 
-#: By the names of the paper's tables.
+#: Embeddings by their names in the paper's tables.
 EMBEDDINGS = {"Log-Euc": "log-euclidean", "BWSPD": "bures-wasserstein", "Euclidean": "euclidean"}
 TOKENS = {name: f"token-{embedding}" for name, embedding in EMBEDDINGS.items()}
 OTHERS = {
@@ -147,10 +158,23 @@ OTHERS = {
     "SPDNet": "spdnet-paper",
 }
 ONE_OR_THREE_BANDS = {"Single-Token": False, "Multi-Band": True}
+#: All experiments by name, in the order of definition; see :func:`experiment`.
+EXPERIMENTS: dict[str, Experiment] = {}
+
+
+def experiment(name: str, title: str, note: str = "") -> Callable[[Cells], Cells]:
+    """Register a function that makes cells; its docstring is the note by default."""
+
+    def register(make: Cells) -> Cells:
+        said = note or " ".join((make.__doc__ or "").split())
+        EXPERIMENTS[name] = Experiment(name, title, make, said)
+        return make
+
+    return register
 
 
 def _printed(table: str, row: str, column: str) -> str:
-    """What the paper prints, or nothing."""
+    """Return the text of a cell of the paper, or an empty text."""
     try:
         return paper_table(table).cell(row, column).text
     except PaperError:
@@ -161,53 +185,49 @@ def _cell(
     table: str, row: str, column: str, role: Role, method: str, subject: int | None = None,
     **settings: Any,
 ) -> Cell:  # fmt: skip
-    """A cell beside what the paper prints in a table's row and column of the same names."""
+    """Make a cell, with the text of the cell of the same names in the paper."""
     choice = Choice(method, role.settings(**settings))
     return Cell(row, column, role, choice, subject, reported=_printed(table, row, column))
 
 
-def _all_subjects(_counts: dict[str, int]) -> Iterator[Cell]:
-    for role in ROLES:
-        for column, method in (TOKENS | OTHERS).items():
-            yield _cell("all-subjects", role.name, column, role, method)
-
-
-def _one_subject(
-    table: str, methods: Mapping[str, str], roles: tuple[Role, ...] = ROLES, **more: Any
+def _crossed(
+    methods: Mapping[str, str],
+    roles: tuple[Role, ...] = ROLES,
+    *,
+    one_subject: bool = False,
+    **settings: Any,
 ) -> Cells:
-    """Methods in rows, data sets in columns; values of ``more`` may be a mapping by row."""
+    """Make cells of every method on every data set.
 
-    def cells(_counts: dict[str, int]) -> Iterator[Cell]:
-        for row, method in methods.items():
-            values = {k: v[row] if isinstance(v, Mapping) else v for k, v in more.items()}
-            for role in roles:
-                yield _cell(table, row, role.one_subject, role, method, role.subject, **values)
+    Data sets are in rows for all subjects, methods are in rows for one subject. A setting may be a
+    mapping by the names of the methods.
+    """
+
+    def cells(table: str, _counts: dict[str, int]) -> Iterator[Cell]:
+        pairs = [(name, role) for role in roles for name in methods]
+        for name, role in product(methods, roles) if one_subject else pairs:
+            values = {k: v[name] if isinstance(v, Mapping) else v for k, v in settings.items()}
+            place = (name, role.one_subject) if one_subject else (role.name, name)
+            subject = role.subject if one_subject else None
+            yield _cell(table, *place, role, methods[name], subject, **values)
 
     return cells
 
 
-def _varied(table: str, name: str, values: dict[str, int]) -> Cells:
-    """A value of the network varied on one subject of BCI2a and BCIcha, 100 epochs."""
-    methods = dict.fromkeys(values, TOKENS["BWSPD"])
-    return _one_subject(table, methods, (BCI2A, BCICHA), epochs=100, **{name: values})
+def _varied(name: str, values: dict[str, int]) -> Cells:
+    """Make cells that vary a setting of the network on one subject of BCI2a and BCIcha."""
+    methods, roles = dict.fromkeys(values, TOKENS["BWSPD"]), (BCI2A, BCICHA)
+    return _crossed(methods, roles, one_subject=True, epochs=100, **{name: values})
 
 
-def _multiband(_counts: dict[str, int]) -> Iterator[Cell]:
-    for role in ROLES:
-        for column, three in ONE_OR_THREE_BANDS.items():
-            log = TOKENS["Log-Euc"]
-            yield _cell("multiband", role.name, column, role, log, multiband=three)
+def _by_subject(columns: dict[str, bool], role: Role) -> Cells:
+    """Make cells by subject, with the mean in the last row; columns have one band or three."""
 
-
-def _by_subject(kind: str, columns: dict[str, bool], role: Role) -> Cells:
-    """Subjects in rows and their mean in the last; columns with one band or three."""
-    table = f"{kind}-{role.name.lower()}"
-
-    def cells(counts: dict[str, int]) -> Iterator[Cell]:
+    def cells(table: str, counts: dict[str, int]) -> Iterator[Cell]:
         printed = paper_table(table)
         n = counts[role.name]
         names = [*printed.subjects, *(f"S{i + 1}" for i in range(len(printed.subjects), n))][:n]
-        # The paper's last row is called "Overall" with the number of subjects.
+        # The name of the paper's last row is "Overall" with the number of subjects.
         for i, row in enumerate([*names, printed.overall]):
             subject = i if i < n else None
             for column, three in columns.items():
@@ -218,26 +238,78 @@ def _by_subject(kind: str, columns: dict[str, bool], role: Role) -> Cells:
     return cells
 
 
-def _bn_embed(_counts: dict[str, int]) -> Iterator[Cell]:
+experiment("all-subjects", "All SPD methods, all subjects")(_crossed(TOKENS | OTHERS))
+experiment("geometry", "Geometry ablation")(
+    _crossed(
+        {name.replace("Log-Euc", "Log-Euclidean"): TOKENS[name] for name in TOKENS},
+        one_subject=True,
+    )
+)
+experiment("multiband", "Multi-band tokens")(
+    _crossed(dict.fromkeys(ONE_OR_THREE_BANDS, TOKENS["Log-Euc"]), multiband=ONE_OR_THREE_BANDS)
+)
+for kind, title, columns in (
+    ("multiband", "Multi-band tokens", ONE_OR_THREE_BANDS),
+    ("subjects", "Log-Euclidean tokens", {"Accuracy": False}),
+):
+    for role in ROLES:
+        experiment(
+            f"{kind}-{role.name.lower()}",
+            f"{title}, subjects of {role.name}",
+            "Simulated subjects correspond to the paper's by number only.",
+        )(_by_subject(columns, role))
+
+
+@experiment("bn-embed", "BN-Embed ablation")
+def _bn_embed(table: str, _counts: dict[str, int]) -> Iterator[Cell]:
     for role, features in ((BCICHA, 1596), (BCI2A, 253), (MAMEM, 36)):
         for column, with_it in (("With BN", True), ("Without BN", False)):
             row, changes = f"{role.name} ({features})", {"epochs": 100, "bn_embed": with_it}
-            cell = _cell("bn-embed", row, column, role, TOKENS["BWSPD"], role.subject, **changes)
+            cell = _cell(table, row, column, role, TOKENS["BWSPD"], role.subject, **changes)
             label = "" if with_it else "without BN-Embed"
             yield replace(cell, choice=replace(cell.choice, label=label))
 
 
-def _geometric_attention(_counts: dict[str, int]) -> Iterator[Cell]:
+@experiment("geometric-attention", "Geometric attention")
+def _geometric_attention(table: str, _counts: dict[str, int]) -> Iterator[Cell]:
+    """With one token per trial, attention has no effect: the columns must be equal there."""
     for role in ROLES:
         for more, three in (("", False), (", 3 bands", True)):
             for column in ("Standard", "Geometric"):
                 yield _cell(
-                    "geometric-attention", role.one_subject + more, column, role, TOKENS["BWSPD"],
+                    table, role.one_subject + more, column, role, TOKENS["BWSPD"],
                     role.subject, multiband=three, attention=column.lower(),
                 )  # fmt: skip
 
 
-def _cross_subject(_counts: dict[str, int]) -> Iterator[Cell]:
+experiment("depth", "Depth", "The paper does not state the embedding; BWSPD is used here.")(
+    _varied("n_layers", {f"Depth {n}{' (std)' * (n == 6)}": n for n in (2, 4, 6, 8)})
+)
+experiment(
+    "heads",
+    "Attention heads",
+    "With one token per trial, heads have no effect: differences are due to initial weights.",
+)(_varied("n_heads", {f"{n} Heads{' (std)' * (n == 8)}": n for n in (4, 8, 16)}))
+experiment("baselines", "Against raw EEG methods, one subject")(
+    _crossed(
+        {
+            "Log-Euc": TOKENS["Log-Euc"],
+            "BWSPD-Transformer": TOKENS["BWSPD"],
+            "SPDNet": "spdnet-paper",
+            "ATCNet": "atcnet",
+            "EEGNet": "eegnet",
+        },
+        one_subject=True,
+    )
+)
+
+
+@experiment("cross-subject", "Leave one subject out, without and with alignment")
+def _cross_subject(table: str, _counts: dict[str, int]) -> Iterator[Cell]:
+    """The paper's values with Euclidean alignment are from its text.
+
+    The text gives 28.47 (Log-Euc) and 27.12 (BWSPD) without alignment, unlike the table.
+    """
     ways = {
         "": ("train", "none"),
         ", Euclidean alignment": ("unlabeled_full", "euclidean"),
@@ -247,8 +319,8 @@ def _cross_subject(_counts: dict[str, int]) -> Iterator[Cell]:
     for role in ROLES:
         for more, (access, alignment) in ways.items():
             for column, method in columns.items():
-                cell = _cell("cross-subject", role.name + more, column, role, method)
-                # The text has values with Euclidean alignment, of BCI2a only.
+                cell = _cell(table, role.name + more, column, role, method)
+                # The text has values with Euclidean alignment for BCI2a only.
                 in_text = _printed("text", f"ea-{column.lower()}", "Value").split(" ")
                 if alignment == "euclidean" and role is BCI2A and in_text[1:]:
                     cell = replace(cell, reported=in_text[1])
@@ -256,115 +328,30 @@ def _cross_subject(_counts: dict[str, int]) -> Iterator[Cell]:
                 yield replace(cell, protocol=loso, access=access, alignment=alignment)
 
 
-def _input(_counts: dict[str, int]) -> Iterator[Cell]:
+@experiment("input", "Tokens against raw time series")
+def _input(_table: str, _counts: dict[str, int]) -> Iterator[Cell]:
     for role in ROLES:
         tokens = _cell("all-subjects", role.name, "BWSPD", role, TOKENS["BWSPD"])
         yield replace(tokens, column="SPD tokens")
-        raw = _cell("", role.name, "Raw time series", role, "raw-transformer")
+        raw = _cell("input", role.name, "Raw time series", role, "raw-transformer")
         reported = _printed("text", "raw-range", "Value") if role is BCI2A else ""
         yield replace(raw, reported=reported)
 
 
-def _multiband_embeddings(_counts: dict[str, int]) -> Iterator[Cell]:
-    for role in ROLES:
-        for column, method in TOKENS.items():
-            yield _cell("", role.name, column, role, method, multiband=True)
+experiment("multiband-embeddings", "Multi-band for every embedding (the paper's future work)")(
+    _crossed(TOKENS, multiband=True)
+)
 
 
-def _bands(_counts: dict[str, int]) -> Iterator[Cell]:
+@experiment("bands", "Other bands (the paper's future work)")
+def _bands(_table: str, _counts: dict[str, int]) -> Iterator[Cell]:
     found: dict[str, Any] = {
         "4-8, 8-13, 13-30 Hz (the paper's)": "paper3",
         "8-13, 13-30 Hz": [(8.0, 13.0), (13.0, 30.0)],
-        "nine of 4 Hz": "filterbank",
-        "around the stimuli": "stimulus",
+        "nine bands of 4 Hz": "filterbank",
+        "around the stimulus frequencies": "stimulus",
     }
     for row, bands in found.items():
         for role in (MAMEM,) if bands == "stimulus" else ROLES:
             settings = replace(role.settings(), bands=bands)
             yield Cell(row, role.name, role, Choice(TOKENS["Log-Euc"], settings))
-
-
-_BY_POSITION = "Simulated subjects stand beside the paper's by position only."
-EXPERIMENTS = {
-    experiment.name: experiment
-    for experiment in (
-        Experiment("all-subjects", "All SPD methods, all subjects", _all_subjects),
-        Experiment(
-            "geometry",
-            "Geometry ablation",
-            _one_subject(
-                "geometry",
-                {"Log-Euclidean": TOKENS["Log-Euc"], **dict(list(TOKENS.items())[1:])},
-            ),
-        ),
-        Experiment("multiband", "Multi-band tokens", _multiband),
-        *(
-            Experiment(
-                f"multiband-{role.name.lower()}",
-                f"Multi-band tokens, subjects of {role.name}",
-                _by_subject("multiband", ONE_OR_THREE_BANDS, role),
-                _BY_POSITION,
-            )
-            for role in ROLES
-        ),
-        *(
-            Experiment(
-                f"subjects-{role.name.lower()}",
-                f"Log-Euclidean tokens, subjects of {role.name}",
-                _by_subject("subjects", {"Accuracy": False}, role),
-                _BY_POSITION,
-            )
-            for role in ROLES
-        ),
-        Experiment("bn-embed", "BN-Embed ablation", _bn_embed),
-        Experiment(
-            "geometric-attention",
-            "Geometric attention",
-            _geometric_attention,
-            "With one token a trial attention has nothing to weigh: the first three rows must be "
-            "equal.",
-        ),
-        Experiment(
-            "depth",
-            "Depth",
-            _varied(
-                "depth", "n_layers", {f"Depth {n}{' (std)' * (n == 6)}": n for n in (2, 4, 6, 8)}
-            ),
-            "The paper does not say which tokens; square roots here.",
-        ),
-        Experiment(
-            "heads",
-            "Attention heads",
-            _varied("heads", "n_heads", {f"{n} Heads{' (std)' * (n == 8)}": n for n in (4, 8, 16)}),
-            "With one token a trial heads cannot matter: differences are other initial weights.",
-        ),
-        Experiment(
-            "baselines",
-            "Against raw EEG methods, one subject",
-            _one_subject(
-                "baselines",
-                {
-                    "Log-Euc": TOKENS["Log-Euc"],
-                    "BWSPD-Transformer": TOKENS["BWSPD"],
-                    "SPDNet": "spdnet-paper",
-                    "ATCNet": "atcnet",
-                    "EEGNet": "eegnet",
-                },
-            ),
-        ),
-        Experiment(
-            "cross-subject",
-            "Leave one subject out, without and with alignment",
-            _cross_subject,
-            "The paper's values with Euclidean alignment stand in its text; there it starts from "
-            "28.47 (Log-Euc) and 27.12 (BWSPD), not from the values of its table.",
-        ),
-        Experiment("input", "Tokens against raw time series", _input),
-        Experiment(
-            "multiband-embeddings",
-            "Multi-band for every embedding (the paper's future work)",
-            _multiband_embeddings,
-        ),
-        Experiment("bands", "Other bands (the paper's future work)", _bands),
-    )
-}

@@ -1,16 +1,18 @@
-"""The paper's figures, drawn from our own runs, as PNG files that carry their own description."""
+"""The paper's figures, reproduced, as PNG files with a description in their metadata."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 from PIL import Image
 from sklearn.manifold import TSNE
@@ -31,29 +33,29 @@ from spdtokens.geometry import TokenEmbedding
 from spdtokens.paper.reproduce.experiments import BCI2A, EMBEDDINGS, ROLES, Data, Role
 from spdtokens.paper.reproduce.run import Extent
 from spdtokens.paper.theory.gradients import conditioning_figure
+from spdtokens.reporting.figures import BLUE, GREEN, GREY, MARKERS, ORANGE, PALETTE
 from spdtokens.runtime.threads import one_thread
 
-# Okabe and Ito's colours, distinct for colour-blind readers.
-COLOURS = {"Log-Euc": "#D55E00", "BWSPD": "#0072B2", "Euclidean": "#009E73"}
-CLASS_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
-MARKERS = ("o", "s", "^", "D", "v")
+COLOURS = {"Log-Euc": ORANGE, "BWSPD": BLUE, "Euclidean": GREEN}
 PARTS = {"train": "-", "validation": ":", "test": "--"}
 
 
 @dataclass(frozen=True)
 class Watched:
-    """A subject's trials as tokens in the parts of a protocol, to watch the network train on.
+    """Tokens of a subject, split into train, validation and test.
 
     Attributes
     ----------
     role : Role
+        The data set.
     classes : tuple of str
-    tokens : Tensor
-        Of all parts, (n, tokens, features).
-    y : ndarray
-        Labels (n,).
+        Names of the classes.
+    tokens : Tensor, shape (n_trials, n_tokens, n_features)
+        Tokens of all trials.
+    y : ndarray, shape (n_trials,)
+        Labels.
     places : dict of str to ndarray
-        Rows of each part: ``train``, ``validation``, ``test``.
+        Rows of ``train``, ``validation`` and ``test``.
     """
 
     role: Role
@@ -67,7 +69,7 @@ class Watched:
         cls, role: Role, data: Data, subject: int, embedding: str, source: Source,
         *, multiband: bool = False,
     ) -> Watched:  # fmt: skip
-        """A subject by position, an embedding as in names of methods: ``'log-euclidean'``."""
+        """Load a subject by index and embed the trials, e.g. with ``'log-euclidean'``."""
         name = role.dataset(data)
         dataset = source.dataset(name, Selection())
         who = dataset.subjects[min(subject, len(dataset.subjects) - 1)]
@@ -78,7 +80,7 @@ class Watched:
         front, _ = split_front(get_method(f"token-{embedding}").make(dataset, settings))
         assert front is not None
         parts = {part: rows for part, rows in fold.parts().items() if len(rows)}
-        if "validation" not in parts:  # only to draw a curve: nothing is chosen by it
+        if "validation" not in parts:  # for its curve only: nothing is selected with it
             own = held_back(42, trials.table.y[fold.train], None, 0.125)
             assert own.validation is not None
             parts["validation"] = fold.train[own.validation]
@@ -91,9 +93,9 @@ class Watched:
         return cls(role, dataset.classes, tokens, y, dict(zip(C, places, strict=True)))
 
     def train(self, seeds: tuple[int, ...], epochs: int | None = None) -> list[TrainedRun]:
-        """Train the paper's network, with curves of train, validation and test.
+        """Train the paper's network and record curves of train, validation and test.
 
-        The curves of the test trials are for looking: the last epoch is kept whatever they say.
+        The last epoch is kept; the curves are not used for selection.
         """
         network = TokenTransformerClassifier(**self.role.settings(epochs=epochs).transformer())
         n_tokens, n_features = self.tokens.shape[1:]
@@ -109,17 +111,18 @@ Draw = Callable[[Extent, Source], Figure]
 
 @dataclass(frozen=True)
 class PaperFigure:
-    """A figure by name.
+    """A figure of the paper.
 
     Attributes
     ----------
     name, title : str
+        Name and title of the figure.
     label : str
-        The paper's; empty for what it left to the future.
+        LaTeX label in the paper; empty for future work.
     draw : callable
-        From the extent and a source of data to a figure.
+        Function from an extent and a data source to a figure.
     caption : str
-        What a reader sees in it.
+        Caption of the figure.
     """
 
     name: str
@@ -129,12 +132,12 @@ class PaperFigure:
     caption: str
 
 
-#: Every figure, in the order of definition; see :func:`paper_figure`.
+#: All figures, in the order of definition; see :func:`paper_figure`.
 FIGURES: dict[str, PaperFigure] = {}
 
 
 def paper_figure(name: str, title: str, label: str = "") -> Callable[[Draw], Draw]:
-    """Make a function that draws a figure known; its docstring is the caption."""
+    """Register a function that draws a figure; its docstring is the caption."""
 
     def register(draw: Draw) -> Draw:
         caption = " ".join((draw.__doc__ or "").split())
@@ -146,13 +149,13 @@ def paper_figure(name: str, title: str, label: str = "") -> Callable[[Draw], Dra
 
 @paper_figure("architecture", "Architecture", "fig:architecture_overview")
 def architecture(_extent: Extent, _source: Source) -> Figure:
-    """From a trial of BCI2a to a class, with the sizes of what passes."""
+    """Processing steps from a trial of BCI2a to a class, with array sizes."""
     figure = Figure(figsize=(9.2, 2.0), layout="constrained")
     axes = figure.add_subplot()
     axes.set_axis_off()
     steps = (
         ("EEG trial", "22 x 438"),
-        ("covariance", "one a band\n22 x 22"),
+        ("covariance", "one per band\n22 x 22"),
         ("token", "triu log C,\nsqrt C or C\n253"),
         ("projection", "shared, linear\n253 to 128"),
         ("positions,\nBN-Embed", "128"),
@@ -161,7 +164,7 @@ def architecture(_extent: Extent, _source: Source) -> Figure:
         ("classifier", "4 classes"),
     )
     for i, (name, size) in enumerate(steps):
-        colour = "#D55E00" if name == "token" else "#0072B2"
+        colour = ORANGE if name == "token" else BLUE
         axes.text(
             i, 0.62, name, ha="center", va="center", fontsize=9.5, color="white",
             bbox={"boxstyle": "round,pad=0.45", "facecolor": colour, "edgecolor": "none"},
@@ -178,9 +181,9 @@ def architecture(_extent: Extent, _source: Source) -> Figure:
 
 @paper_figure("conditioning", "Gradient conditioning", "fig:gradient_conditioning")
 def conditioning(_extent: Extent, _source: Source) -> Figure:
-    """How unevenly the backward pass scales gradients.
+    """Range of the factors by which the backward pass scales gradients.
 
-    Marks are measured, lines are what the paper claims.
+    Markers: measured. Lines: claimed by the paper.
     """
     return conditioning_figure()
 
@@ -205,27 +208,27 @@ def convergence(extent: Extent, source: Source) -> Figure:
 
 @paper_figure("token-spaces", "t-SNE of tokens", "fig:embedding_vis")
 def token_spaces(extent: Extent, source: Source) -> Figure:
-    """Trials of the first subject in the three token spaces.
+    """t-SNE of the trials of the first subject in the three token spaces.
 
-    Filled: the session trained on; hollow: the session tested.
+    Filled: training session. Hollow: test session.
     """
     figure = Figure(figsize=(10.5, 3.9), layout="constrained")
     for axes, (name, embedding) in zip(figure.subplots(1, 3), EMBEDDINGS.items(), strict=True):
         watched = Watched.of(BCI2A, extent.data, 0, embedding, source)
         flat = watched.tokens.flatten(1).numpy()
         flat = (flat - flat.mean(0)) / (flat.std(0) + 1e-12)
-        with one_thread():  # its threads wait for each other more than they work
+        with one_thread():  # faster than with many threads
             place = TSNE(2, perplexity=30, init="pca", random_state=0).fit_transform(flat)
         is_test = np.isin(np.arange(len(flat)), watched.places["test"])
         for i, title in enumerate(watched.classes):
-            for part, face, label in ((~is_test, CLASS_COLOURS[i], title), (is_test, "none", None)):
+            for part, face, label in ((~is_test, PALETTE[i], title), (is_test, "none", None)):
                 axes.scatter(
                     *place[part & (watched.y == i)].T, s=14, marker=MARKERS[i], facecolors=face,
-                    edgecolors=CLASS_COLOURS[i], linewidths=0.7, label=label,
+                    edgecolors=PALETTE[i], linewidths=0.7, label=label,
                 )  # fmt: skip
         axes.set(xticks=[], yticks=[], title=name)
     figure.axes[0].legend(frameon=False, fontsize=8)
-    figure.suptitle("Filled: first session; hollow: second session", fontsize=10)
+    figure.suptitle("Filled: training session; hollow: test session", fontsize=10)
     return figure
 
 
@@ -233,7 +236,7 @@ def token_spaces(extent: Extent, source: Source) -> Figure:
 def training_curves(extent: Extent, source: Source) -> Figure:
     """Accuracy of one subject against the epoch, mean over seeds.
 
-    Nothing is chosen by the curves of test trials. The grey line is chance.
+    The test curves are not used for selection. Grey line: chance level.
     """
     figure = Figure(figsize=(11, 3.8), layout="constrained")
     for axes, role in zip(figure.subplots(1, 3, sharey=True), ROLES, strict=True):
@@ -246,7 +249,7 @@ def training_curves(extent: Extent, source: Source) -> Figure:
                 label = f"{name}, {part}"
                 axes.plot(epochs, curves.mean(0), style, color=COLOURS[name], lw=1.3, label=label)
         axes.set(xlabel="epoch", title=role.dataset(extent.data), ylim=(0, 1.02))
-        axes.axhline(1 / len(watched.classes), color="#666666", lw=0.7)
+        axes.axhline(1 / len(watched.classes), color=GREY, lw=0.7)
         axes.spines[["top", "right"]].set_visible(False)
     figure.axes[0].set_ylabel("accuracy, mean over seeds")
     figure.legend(
@@ -255,11 +258,23 @@ def training_curves(extent: Extent, source: Source) -> Figure:
     return figure
 
 
+def _heat_map(
+    axes: Axes, shares: NDArray[Any], numbers: NDArray[Any], names: Sequence[str]
+) -> AxesImage:
+    """Draw a square matrix of shares as colours, with numbers as text."""
+    for i, j in np.ndindex(*shares.shape):
+        colour = "white" if shares[i, j] > 0.55 else "black"
+        axes.text(j, i, f"{numbers[i, j]:g}", ha="center", va="center", color=colour)
+    axes.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=8)
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    return axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+
+
 @paper_figure("confusion", "Confusion", "fig:confusion_matrices_key")
 def confusion(extent: Extent, source: Source) -> Figure:
-    """Numbers of trials of subjects 2 and 4, Log-Euclidean tokens, seed 42.
+    """Confusion matrices of subjects 2 and 4, Log-Euclidean tokens, seed 42.
 
-    Left: the trials trained on; right: the test session.
+    Left: training trials. Right: test session. Numbers are trials.
     """
     figure = Figure(figsize=(8.6, 7.6), layout="constrained")
     for row, position in zip(figure.subplots(2, 2), (1, 3), strict=True):
@@ -272,14 +287,7 @@ def confusion(extent: Extent, source: Source) -> Figure:
             counts = confusion_matrix(
                 watched.y[rows], predicted[rows], labels=range(len(watched.classes))
             )
-            share = counts / counts.sum(1, keepdims=True)
-            axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
-            for i, j in np.ndindex(*counts.shape):
-                colour = "white" if share[i, j] > 0.55 else "black"
-                axes.text(j, i, str(counts[i, j]), ha="center", va="center", color=colour)
-            ticks = range(len(watched.classes))
-            axes.set_xticks(ticks, watched.classes, rotation=30, ha="right", fontsize=8)
-            axes.set_yticks(ticks, watched.classes, fontsize=8)
+            _heat_map(axes, counts / counts.sum(1, keepdims=True), counts, watched.classes)
             right = np.trace(counts) / counts.sum()
             axes.set_title(f"subject {position + 1}, {part}: {100 * right:.1f} %", fontsize=10)
             axes.set(xlabel="predicted", ylabel="true")
@@ -288,12 +296,11 @@ def confusion(extent: Extent, source: Source) -> Figure:
 
 @paper_figure("attention", "Attention between bands")
 def band_attention(extent: Extent, source: Source) -> Figure:
-    """What each band attends to, averaged over test trials, layers and heads.
+    """Attention weights between bands, averaged over test trials, layers and heads.
 
-    Left to the future by the paper. Rows sum to one.
+    Future work of the paper. Rows sum to one.
     """
     figure = Figure(figsize=(10.5, 3.6), layout="constrained")
-    bands = ("4-8", "8-13", "13-30")
     for axes, role in zip(figure.subplots(1, 3), ROLES, strict=True):
         who = (role, extent.data, role.subject, "log-euclidean", source)
         watched = Watched.of(*who, multiband=True)
@@ -302,11 +309,7 @@ def band_attention(extent: Extent, source: Source) -> Figure:
         with torch.inference_mode():
             tokens = watched.tokens[watched.places["test"]]
             weights = network.attention_weights(tokens).mean((0, 1, 2)).numpy()
-        image = axes.imshow(weights, cmap="Blues", vmin=0, vmax=max(2 / 3, weights.max()))
-        for i, j in np.ndindex(*weights.shape):
-            axes.text(j, i, f"{weights[i, j]:.2f}", ha="center", va="center", fontsize=9)
-        axes.set_xticks(range(3), bands)
-        axes.set_yticks(range(3), bands)
+        image = _heat_map(axes, weights, weights.round(2), ("4-8", "8-13", "13-30"))
         axes.set(xlabel="to the band (Hz)", ylabel="from the band (Hz)")
         axes.set_title(role.dataset(extent.data), fontsize=10)
     figure.colorbar(image, ax=figure.axes, label="attention", shrink=0.8)
@@ -320,15 +323,17 @@ class Drawn:
     Attributes
     ----------
     path : Path
+        The file.
     label : str
-        What it shows, in words and numbers, for those who do not see it.
+        Description of the figure, used as alternative text.
     command : str
-        That draws it again.
+        Command that draws it.
     extent : dict
-        Of :class:`Extent`.
+        Fields of the :class:`Extent`.
     origin : dict
+        Versions of the code and of packages.
     width, height : int
-        In pixels.
+        Size in pixels.
     """
 
     path: Path
@@ -341,7 +346,7 @@ class Drawn:
 
 
 def write_drawn(figure: Figure, about: PaperFigure, extent: Extent, folder: Path) -> Path:
-    """Write a figure and what there is to know of it as ``NAME.png``."""
+    """Write a figure as ``NAME.png``, with description, command and origin as metadata."""
     path, command = folder / f"{about.name}.png", extent.command(about.name)
     comment = json.dumps({"command": command, "extent": asdict(extent), "origin": origin()})
     metadata = {"Title": about.title, "Description": described(figure), "Comment": comment}
@@ -356,7 +361,7 @@ def read_drawn(path: Path) -> Drawn:
     Raises
     ------
     ReportError
-        If the file is another picture, or none.
+        If the file is not such a figure.
     """
     try:
         with Image.open(path) as image:
@@ -366,22 +371,22 @@ def read_drawn(path: Path) -> Drawn:
         return Drawn(path, texts["Description"], **comment, width=width, height=height)
     except (OSError, AttributeError, KeyError, TypeError, ValueError) as error:
         raise ReportError(
-            f"{path} was not written by this version of spdtokens reproduce: move it away and run "
-            f"spdtokens reproduce {path.stem} --out {path.parent}."
+            f"{path} must be written by this version of spdtokens reproduce. Delete it and run: "
+            f"spdtokens reproduce {path.stem} --out {path.parent}"
         ) from error
 
 
 def is_drawn(path: Path, extent: Extent) -> bool:
-    """Whether there is a figure, and drawing it again would give the same."""
+    """Whether the figure exists and was drawn by the same code with the same extent."""
     try:
         drawn = read_drawn(path)
-    except ReportError:  # none, or by an older version
+    except ReportError:  # missing, or written by another version
         return False
     return drawn.extent == asdict(extent) and drawn.origin["code"] == code_digest()
 
 
 def described(figure: Figure) -> str:
-    """A figure in words: of every part its title, where its lines end, and what is written in it.
+    """Describe a figure: the title, last values of the lines and texts of all axes.
 
     >>> from matplotlib.figure import Figure
     >>> figure = Figure()
@@ -401,6 +406,6 @@ def described(figure: Figure) -> str:
         title = axes.get_title()
         if said or title:
             parts.append(": ".join(filter(None, (title, "; ".join(said)))))
-    # Formulas and line breaks are for the eye.
+    # Remove TeX markup and line breaks.
     text = ". ".join(parts).replace("$", "").replace("\\", "").replace("\n", " ")
     return text + "."

@@ -1,4 +1,4 @@
-"""Reproduced tables and figures as one HTML page that needs nothing but itself."""
+"""Reproduced tables and figures as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -15,15 +15,12 @@ from matplotlib.figure import Figure
 
 from spdtokens._files import written_whole
 from spdtokens._tables import counted
-from spdtokens.classifiers.nn.recipe import SEEDS
-from spdtokens.paper.audit import VERDICTS, audit_paper
+from spdtokens.paper.audit import audit_paper
 from spdtokens.paper.findings import tally
-from spdtokens.paper.reproduce.experiments import ROLES
 from spdtokens.paper.reproduce.figures import FIGURES, Drawn
-from spdtokens.paper.reproduce.run import NAN, Extent, ScoreTable, distinct
+from spdtokens.paper.reproduce.run import ScoreTable, distinct
 from spdtokens.paper.reproduce.tables import (
     MEASURED,
-    MINUS,
     Folder,
     difference,
     measured_tables,
@@ -32,7 +29,7 @@ from spdtokens.paper.reproduce.tables import (
     score_table,
 )
 from spdtokens.paper.tables import paper_table
-from spdtokens.reporting.figures import Group, Picture
+from spdtokens.reporting.figures import BLUE, INK, ORANGE, Group, Picture, plain
 from spdtokens.reporting.page import (
     bullets,
     check_page_path,
@@ -43,21 +40,23 @@ from spdtokens.reporting.page import (
     to_html,
     whole_page,
 )
-from spdtokens.reporting.tables import Cell, Table, listed, origin_table
+from spdtokens.reporting.tables import MINUS, NAN, Cell, Table, listed, origin_table
 
 TITLE = "The paper's tables and figures, reproduced"
 
 
 @dataclass(frozen=True)
 class PaperReport:
-    """All that stands on the page.
+    """Content of the page.
 
     Attributes
     ----------
     folder : Folder
+        The reproduced tables and figures.
     checks : list of dict
-        Of the audit.
+        Checks of the audit.
     written : datetime
+        Time of the report.
     """
 
     folder: Folder
@@ -65,13 +64,12 @@ class PaperReport:
     written: datetime
 
     def tables(self) -> Iterator[Table]:
-        """Every table, in the order of the page."""
+        """Yield all tables, in the order of the page."""
         if self.folder.scores:
             yield overview(self.folder)
         yield from map(score_table, self.folder.scores)
         for content in self.folder.measured.values():
             yield from measured_tables(content)
-        yield verdicts(self.checks)
         yield checks_table(self.checks)
         yield commands_table(self.folder)
         if self.folder.runs:
@@ -91,82 +89,58 @@ def write_paper_report(found: PaperReport, path: Path) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-# What a folder comes to, in sentences
+# Summary
 
 
 def all_cells(folder: Folder) -> pd.DataFrame:
-    """Different cells of all tables of accuracies."""
+    """Return the distinct cells of all tables of accuracies."""
     return distinct(pd.concat([table.frame for table in folder.scores]))
 
 
 def apart_and_nearer(cells: pd.DataFrame) -> list[str]:
-    """How far train is from test, and how often the paper's value is nearer to which."""
+    """Describe the gap between train and test, and which of them the paper's values are nearer."""
     found = []
     if len(cells):
         mean = cells["gap"].mean()
         side = "above" if mean >= 0 else "below"
-        found.append(f"train is on average {percent(abs(mean))} points {side} test")
+        found.append(f"train is {percent(abs(mean))} points {side} test on average")
     near = cells["nearer"].value_counts()
     if total := int(near.drop("", errors="ignore").sum()):
-        equal = f", as far from both in {near['equal']}" if "equal" in near else ""
+        equal = f", equally near to both in {near['equal']}" if "equal" in near else ""
         found.append(
-            f"the paper's value is nearer to our train than to our test score in "
-            f"{near.get('train', 0)} of {counted(total, 'cell')}, nearer to test in "
-            f"{near.get('test', 0)}{equal}"
+            f"the paper's value is nearer to our train score in {near.get('train', 0)} of "
+            f"{counted(total, 'cell')}, nearer to our test score in {near.get('test', 0)}{equal}"
         )
     return found
 
 
-def left_out(extent: Extent) -> str:
-    """What an extent does not do of the paper."""
-    if extent.is_whole:
-        return "nothing: all subjects, seeds and epochs"
-    parts = []
-    if extent.subjects is not None:
-        sizes = {r.name: int(paper_table("datasets").cell(r.name, "Subjects").text) for r in ROLES}
-        told = [f"{max(n - extent.subjects, 0)} of the {n} of {name}" for name, n in sizes.items()]
-        parts.append(f"subjects ({listed(told)})")
-    if extent.seeds < len(SEEDS):
-        parts.append(f"{len(SEEDS) - extent.seeds} of {len(SEEDS)} seeds")
-    if extent.pooled_seeds is not None:
-        parts.append(f"{len(SEEDS) - extent.pooled_seeds} of them in cells over several subjects")
-    if extent.network_epochs is not None:
-        parts.append(
-            f"all but {extent.network_epochs} epochs of the networks that train one by one (all "
-            "but the token transformers), which may not have converged"
-        )
-    return "; ".join(parts)
-
-
 def sentences(folder: Folder, checks: Sequence[dict[str, Any]]) -> list[str]:
-    """The summary, most important first; last what is missing, unfinished, or by other code."""
+    """Return the sentences of the summary."""
     found = []
     if folder.scores and len(cells := all_cells(folder)):
         apart, *nearer = apart_and_nearer(cells)
         found.append(
-            f"Over {counted(len(cells), 'different cell')} of "
-            f"{counted(len(folder.scores), 'table')}, accuracy is {percent(cells['train'].mean())} "
-            f"% on training and {percent(cells['test'].mean())} % on test trials: {apart}."
+            f"Mean accuracy over {counted(len(cells), 'distinct cell')} of "
+            f"{counted(len(folder.scores), 'table')} is {percent(cells['train'].mean())} % on "
+            f"training trials and {percent(cells['test'].mean())} % on test trials: {apart}."
         )
         found += [f"{text[:1].upper()}{text[1:]}." for text in nearer]
     if any(table.extent.data == "sim" for table in folder.scores):
         found.append(
-            "Simulated recordings stand for the paper's. How near its values are to ours says "
-            "nothing of its recordings; the distance of train from test shows what its "
-            "configuration does where the truth is known."
+            "Our values are from simulated data, the paper's from real data, so they cannot be "
+            "compared directly. The gap between train and test shows how much the paper's "
+            "configuration overfits."
         )
     for extent in dict.fromkeys(table.extent for table in folder.scores):
         names = [table.name for table in folder.scores if table.extent == extent]
         which = "every table" if len(names) == len(folder.scores) else listed(names, 20)
-        found.append(f"Left out of {which}: {left_out(extent)}.")
-    told = tally(checks, "{verdict} {n}")
-    found.append(
-        f"Of {len(checks)} checks of the paper's printed numbers against each other: {told}."
-    )
+        found.append(f"Extent of {which}: {extent.note}")
+    told = tally(checks)
+    found.append(f"Of {len(checks)} checks of the paper's printed numbers: {told}.")
     if "theory" in folder.measured:
         claims = folder.measured["theory"]["claims"]
-        told = tally(claims, "{verdict} {n}")
-        found.append(f"Of {len(claims)} claims of its theory, tested numerically: {told}.")
+        told = tally(claims)
+        found.append(f"Of {len(claims)} claims of the paper's theory: {told}.")
     empty = {t.name: int(t.cells["test"].isna().sum()) for t in folder.scores}
     if unfinished := [f"{name} ({n} of its cells)" for name, n in empty.items() if n]:
         found.append(f"Unfinished: {listed(unfinished)} have no runs.")
@@ -174,8 +148,8 @@ def sentences(folder: Folder, checks: Sequence[dict[str, Any]]) -> list[str]:
         found.append(f"Not made yet: {listed(folder.missing, 30)}.")
     if folder.foreign:
         found.append(
-            f"Made by other code than the spdtokens that wrote this page: "
-            f"{listed(folder.foreign, 30)}. The same command today may give other numbers."
+            f"Made by other code than this page: {listed(folder.foreign, 30)}. The same command "
+            "may now give other numbers."
         )
     return found
 
@@ -184,7 +158,7 @@ def sentences(folder: Folder, checks: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def overview(folder: Folder) -> Table:
-    """One row per table of accuracies."""
+    """Make a table with one row per table of accuracies."""
     rows = []
     for table in folder.scores:
         cells = distinct(table.frame)
@@ -193,7 +167,7 @@ def overview(folder: Folder) -> Table:
         counts = [len(near), int((near == "train").sum()), int((near == "test").sum())]
         rows.append(
             [
-                Cell(table.title),
+                Cell(table.heading),
                 Cell(str(len(cells)), len(cells)),
                 Cell(percent(train), train),
                 Cell(percent(test), test),
@@ -201,74 +175,64 @@ def overview(folder: Folder) -> Table:
                 *(Cell(str(n), n) if len(near) else Cell("-", NAN) for n in counts),
             ]
         )
-    headers = ("table", "cells", "train", "test", f"train {MINUS} test", "reported",
+    headers = ("table", "cells", "train", "test", f"train {MINUS} test", "in the paper",
                "nearer train", "nearer test")  # fmt: skip
     note = (
-        "Mean accuracy in % over different cells; of those for which the paper reports a "
-        "value, how many are nearer to our train and how many nearer to our test score."
+        "Mean accuracy in % over distinct cells. The last columns count the cells for which the "
+        "paper has a value, and those in which it is nearer to our train or our test score."
     )
     return Table("overview", "All tables of accuracies", headers, rows, note)
 
 
-def verdicts(checks: Sequence[dict[str, Any]]) -> Table:
-    """How many checks of the audit came to each verdict, and which."""
-    names = {v: [check["id"] for check in checks if check["verdict"] == v] for v in VERDICTS}
-    rows = [
-        [Cell(verdict), Cell(str(len(ids)), len(ids)), Cell(", ".join(ids))]
-        for verdict, ids in names.items()
-        if ids
-    ]
-    return Table("audit", "Verdicts", ("verdict", "checks", "which"), rows)
-
-
 def checks_table(checks: Sequence[dict[str, Any]]) -> Table:
-    """Every check of the audit."""
+    """Make a table of all checks of the audit, failures first."""
     keys = ("id", "verdict", "where", "printed", "arithmetic")
-    rows = [[Cell(str(check[key])) for key in keys] for check in checks]
-    return Table("audit-checks", "Every check", keys, rows)
+    ordered = sorted(checks, key=lambda check: check["verdict"] == "holds")
+    rows = [[Cell(str(check[key])) for key in keys] for check in ordered]
+    return Table("audit", "Checks of the printed numbers", keys, rows, f"{tally(checks)}.")
 
 
 def commands_table(folder: Folder) -> Table:
-    """The command that makes each table and figure again."""
+    """Make a table of the commands that make each table and figure."""
     rows = [
-        [Cell(name), Cell(command or "by Python: no option asks for this extent")]
+        [Cell(name), Cell(command or "Python only: there is no option for this extent")]
         for name, command in folder.commands.items()
     ]
-    return Table("commands", "What makes each again", ("table or figure", "command"), rows)
+    return Table("commands", "Commands", ("table or figure", "command"), rows)
 
 
 # The page
 
 
 def page(found: PaperReport) -> str:
-    """The whole page."""
+    """Return the page as HTML."""
     folder, checks = found.folder, found.checks
     sections: list[tuple[str, str, str, str]] = [
-        (table.name, table.title, table.label, _scores(table)) for table in folder.scores
+        (table.name, table.heading, table.label, _scores(table)) for table in folder.scores
     ]
     for name, content in folder.measured.items():
         tables = measured_tables(content)
-        # One table needs no heading beside its section's.
+        # A single table has the heading of its section.
         shown = [prose(t) for t in tables] if tables[1:] else [to_html(tables[0], heading=False)]
         sections.append((name, MEASURED[name], paper_table(name).label, "\n".join(shown)))
     for name, drawn in folder.figures.items():
         about = FIGURES[name]
-        shown = [_image(drawn, about.caption)]
-        sections.append((name, f"Figure: {about.title}", about.label, shown[0]))
+        image = _image(drawn, about.caption)
+        sections.append((name, f"Figure: {about.title}", about.label, image))
     audited = (
-        "<p>What the paper prints, recomputed from what it prints elsewhere: "
-        f"<code>spdtokens audit</code>.</p>{prose(verdicts(checks))}"
+        "<p>The paper's printed numbers, checked against each other by "
+        f"<code>spdtokens audit</code>. {tally(checks)}.</p>"
         f"<details><summary>All {len(checks)} checks</summary>"
         f"{prose(checks_table(checks), heading=False)}</details>"
     )
     made = (
-        "<p>Every accuracy comes from runs in <code>runs.sqlite</code>, beside this page when it "
-        "was written. Each of these commands does what is missing and writes its table or figure "
-        f"again:</p>{prose(commands_table(folder))}"
+        "<p>Accuracies are computed from the runs in <code>runs.sqlite</code> in the same folder. "
+        "Each command does missing runs and rewrites its table or figure:</p>"
+        f"{prose(commands_table(folder))}"
         + (prose(origin_table(folder.runs)) if folder.runs else "")
     )
-    sections.append(("audit", "The printed numbers, audited", "", audited))
-    sections.append(("provenance", "Where the numbers come from", "", made))
+    sections.append(("audit", "Audit of the printed numbers", "", audited))
+    sections.append(("provenance", "Provenance", "", made))
     scope = (
         f"{counted(len(folder.scores) + len(folder.measured), 'table')}, "
         f"{counted(len(folder.figures), 'figure')}, {counted(len(folder.runs), 'run')}."
@@ -292,7 +256,7 @@ def _scores(table: ScoreTable) -> str:
 
 def _image(drawn: Drawn, caption: str) -> str:
     data = base64.b64encode(drawn.path.read_bytes()).decode()
-    # Drawn with 150 dots an inch: below some width its letters could not be read, and it scrolls.
+    # Drawn at 150 dpi. Narrow windows scroll, so that the text stays readable.
     width = drawn.width * 96 // 150
     image = (
         f'<img src="data:image/png;base64,{data}" alt="{escape(drawn.label)}" width="{width}" '
@@ -305,23 +269,22 @@ def _image(drawn: Drawn, caption: str) -> str:
 
 
 def _ours_against_reported(cells: pd.DataFrame) -> str:
-    """Train and test of every cell against the printed value; empty where nothing is printed."""
+    """Draw train and test of every cell against the paper's value, if there is any."""
     cells = cells[cells["nearer"] != ""]
     if cells.empty:
         return ""
     with drawing():
         figure = Figure(figsize=(4.9, 4.6), layout="constrained")
         axes = figure.add_subplot()
-        axes.plot([0, 100], [0, 100], color="#000000", lw=1)
-        for key, colour, marker in (("train", "#d55e00", "s"), ("test", "#0072b2", "o")):
+        axes.plot([0, 100], [0, 100], color=INK, lw=1)
+        for key, colour, marker in (("train", ORANGE, "s"), ("test", BLUE, "o")):
             axes.plot(
                 100 * cells["printed"], 100 * cells[key], ls="", ms=5.5, mew=0, alpha=0.75,
                 color=colour, marker=marker, label=f"our {key}",
             )  # fmt: skip
-        axes.set(xlim=(0, 102), ylim=(0, 102), xlabel="reported by the paper, accuracy in %",
+        axes.set(xlim=(0, 102), ylim=(0, 102), xlabel="paper, accuracy in %",
                  ylabel="ours, accuracy in %", aspect="equal")  # fmt: skip
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(color="#666666", alpha=0.2, lw=0.6)
+        plain(axes)
         figure.legend(loc="outside upper right", ncols=2, frameon=False, fontsize=8.5)
         near = cells["nearer"].value_counts()
         label = (
@@ -329,8 +292,8 @@ def _ours_against_reported(cells: pd.DataFrame) -> str:
             f"paper's: train in {near.get('train', 0)}, test in {near.get('test', 0)}."
         )
         caption = (
-            "One square (train) and one dot (test) for each different cell. On the diagonal our "
-            "score is what the paper reports."
+            "One square (train) and one dot (test) per distinct cell. On the diagonal, our score "
+            "equals the paper's value."
         )
         picture = Picture(figure, label, caption)
-        return figures_of(Group("Ours against reported", (picture,)), "ours")
+        return figures_of(Group("Our accuracy against the paper's", (picture,)), "ours")

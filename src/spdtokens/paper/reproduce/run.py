@@ -1,4 +1,4 @@
-"""Do the runs of the paper's tables; all tables share one store, so no run is done twice."""
+"""Run the experiments of the paper's tables; all tables share one store of runs."""
 
 from __future__ import annotations
 
@@ -25,24 +25,25 @@ from spdtokens.experiments.run import Plan, Progress, run_study
 from spdtokens.experiments.store import RunStore
 from spdtokens.paper.reproduce.experiments import ROLES, Cell, Data, Experiment
 from spdtokens.paper.tables import Cell as Printed
-
-NAN = float("nan")
+from spdtokens.reporting.tables import NAN
 
 
 @dataclass(frozen=True)
 class Extent:
-    """How much of the paper is done.
+    """Data, subjects, seeds and epochs of a reproduction.
 
     Attributes
     ----------
     data : {'sim', 'real'}
+        Simulated or real data.
     subjects : int or None
-        Of each data set, the first ones; None for all.
+        Number of subjects per data set; None for all.
     seeds : int
+        Number of seeds.
     network_epochs : int or None
-        Of networks that train one by one; None for the recipe's.
+        Epochs of networks that are not trained in batches; None for those of the recipe.
     pooled_seeds : int or None
-        Seeds of cells over several subjects, whose spread is over subjects; None for ``seeds``.
+        Number of seeds of cells over several subjects; None for ``seeds``.
     """
 
     data: Data = "sim"
@@ -53,17 +54,17 @@ class Extent:
 
     @classmethod
     def quick(cls, data: Data) -> Extent:
-        """Three subjects, two seeds or one, and few epochs for networks that train one by one."""
+        """Return the extent of ``--quick``: three subjects, one or two seeds, few epochs."""
         return cls(data, subjects=3, seeds=2, network_epochs=10, pooled_seeds=1)
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether it includes all subjects, seeds and epochs."""
         return self == Extent(self.data)
 
     @property
     def note(self) -> str:
-        """What was left out, and which data stand for the paper's."""
+        """The extent in words."""
         data = "simulated data" if self.data == "sim" else "the paper's data sets"
         if self.is_whole:
             return f"All subjects and 5 seeds, {data}."
@@ -74,11 +75,11 @@ class Extent:
             parts.append(f"{self.pooled_seeds} in cells over several subjects")
         if self.network_epochs is not None:
             epochs = counted(self.network_epochs, "epoch")
-            parts.append(f"{epochs} for networks that train one by one")
+            parts.append(f"{epochs} for other networks than token transformers")
         return f"QUICK: {', '.join(parts)}; {data}."
 
     def command(self, name: str) -> str:
-        """What makes a table or figure of this extent; empty for one that no option asks for."""
+        """Return the command for a table or figure; empty if there is no option for the extent."""
         options = ["--quick"] if self == Extent.quick(self.data) else []
         if not options and not self.is_whole:
             return ""
@@ -88,22 +89,23 @@ class Extent:
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """A table of accuracies: ours, and what the paper prints.
+    """A table of our accuracies and those of the paper.
 
     Attributes
     ----------
     name, title, note : str
+        As in :class:`Experiment`.
     label : str
-        The paper's, empty for what it left to the future.
+        LaTeX label in the paper; empty for future work.
     command : str
-        That makes it again.
+        Command that makes the table.
     code : str or None
-        Digest of the code whose runs count; None for any.
+        Digest of the code that made the runs; None for any code.
     extent : Extent
+        Data, subjects, seeds and epochs.
     cells : DataFrame
         One row per cell, with the columns ``row``, ``column``, ``train``, ``test``, ``std`` (from 0
-        to 1, NaN where there is no run yet), ``reported`` (as the paper prints it, or empty) and
-        ``n_runs``.
+        to 1, NaN without runs), ``reported`` (the paper's text, or empty) and ``n_runs``.
     """
 
     name: str
@@ -116,11 +118,17 @@ class ScoreTable:
     cells: pd.DataFrame
 
     @property
-    def frame(self) -> pd.DataFrame:
-        """The cells with ``printed``, ``gap`` and ``nearer``.
+    def heading(self) -> str:
+        """The title; says so if the data are simulated."""
+        return self.title + (" (simulated data)" if self.extent.data == "sim" else "")
 
-        The paper's accuracy from 0 to 1; train minus test; and our score that the paper's is nearer
-        to: ``train``, ``test`` or ``equal``, empty where one of the three is not known.
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The cells with three further columns.
+
+        ``printed`` is the paper's accuracy from 0 to 1, ``gap`` is train minus test. ``nearer`` is
+        the score that the paper's value is nearer to: ``train``, ``test`` or ``equal``; empty if a
+        value is missing.
         """
         frame = self.cells.copy()
         frame["printed"] = [_accuracy(text) for text in frame["reported"]]
@@ -134,7 +142,7 @@ class ScoreTable:
         return frame
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values; what is not known is None."""
+        """Return the table as plain data; missing values are None."""
         cells = [
             {key: None if value == "" or value != value else value for key, value in cell.items()}
             for cell in self.cells.to_dict("records")
@@ -153,7 +161,7 @@ class ScoreTable:
 
     @classmethod
     def from_dict(cls, found: Mapping[str, Any]) -> ScoreTable:
-        """From what :meth:`to_dict` gave; KeyError, TypeError or ValueError for anything else."""
+        """Restore a table from :meth:`to_dict`; KeyError, TypeError or ValueError if invalid."""
         cells = [{**cell, "reported": cell["reported"] or ""} for cell in found["cells"]]
         frame = pd.DataFrame(cells).astype({"train": float, "test": float, "std": float})
         about = {key: found[key] or "" for key in ("name", "title", "label", "note", "command")}
@@ -161,28 +169,31 @@ class ScoreTable:
 
 
 def _accuracy(reported: str) -> float:
-    """The paper's accuracy from 0 to 1; NaN for a range, and where there is none."""
+    """Return the paper's accuracy from 0 to 1; NaN for a range or an empty text."""
     numbers = Printed(reported).numbers
     one = len(numbers) == 1 or "+-" in reported
     return float(numbers[0]) / 100 if numbers and one else NAN
 
 
 def distinct(frame: pd.DataFrame) -> pd.DataFrame:
-    """Cells with results; the same runs beside the same printed value count once."""
+    """Return cells with results, without duplicates."""
     same = ["train", "test", "std", "n_runs", "reported"]
     return frame.drop_duplicates(same).dropna(subset=["gap"])
 
 
 class Reproduction:
-    """Experiments under way.
+    """Run experiments and collect their tables.
 
     Parameters
     ----------
     experiments : sequence of Experiment
+        Experiments to run.
     extent : Extent
+        Data, subjects, seeds and epochs.
     source : Source, optional
+        Source of the data sets.
     any_code : bool
-        Whether results by other code count.
+        Whether to count results of other versions of the code.
     """
 
     def __init__(
@@ -206,7 +217,7 @@ class Reproduction:
             for experiment in experiments
         }
         self.experiments = list(experiments)
-        # By their text, since settings hold mappings, which cannot be keys.
+        # By their representation: settings contain mappings, which cannot be keys.
         questions = {repr(q): q for cells in self.cells.values() for _, q in cells}
         study = Study("reproduce", Path("reproduce"), tuple(questions.values()))
         specs = tuple(tuple(plan(question, self.source)) for question in study.questions)
@@ -221,11 +232,11 @@ class Reproduction:
         tell: Callable[[Progress], None] = lambda _progress: None,
         listener: Listener | None = None,
     ) -> Progress:
-        """Do what is missing."""
+        """Do the runs that are not in the store."""
         return run_study(self.planned, store, executor, tell=tell, listener=listener)
 
     def tables(self, store: RunStore) -> list[ScoreTable]:
-        """Every table, as far as there are results."""
+        """Return all tables with the results in the store."""
         return [self._table(experiment, store) for experiment in self.experiments]
 
     def _question(self, cell: Cell) -> Question:
@@ -254,22 +265,16 @@ class Reproduction:
         for cell, question in self.cells[experiment.name]:
             keys = [spec.key for spec in self._specs[repr(question)]]
             results = store.results(keys, self.planned.code)
-            cells.append(
-                {
-                    "row": cell.row,
-                    "column": cell.column,
-                    **_scores(results),
-                    "reported": cell.reported,
-                    "n_runs": len(results),
-                }
-            )
+            place = {"row": cell.row, "column": cell.column}
+            printed = {"reported": cell.reported, "n_runs": len(results)}
+            cells.append(place | _scores(results) | printed)
         about = (experiment.name, experiment.title, experiment.label, experiment.note)
         command, code = self.extent.command(experiment.name), self.planned.code
         return ScoreTable(*about, command, code, self.extent, pd.DataFrame(cells))
 
 
 def _scores(results: Sequence[RunResult]) -> dict[str, float]:
-    """The numbers of a cell: what a table may show must be here."""
+    """Return the scores of a cell."""
     if not results:
         return {"train": NAN, "test": NAN, "std": NAN}
     (row,) = summarise({"": results}, "accuracy")

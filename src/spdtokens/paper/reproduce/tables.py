@@ -5,51 +5,57 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from spdtokens import _tables
 from spdtokens._files import written_whole
 from spdtokens.errors import ReportError
 from spdtokens.evaluation.runs import RunResult, code_digest, origin
 from spdtokens.experiments.store import RunStore
-from spdtokens.paper.findings import counterexample_and_truth, tally
+from spdtokens.paper.findings import claim_evidence, tally
 from spdtokens.paper.reproduce.experiments import EXPERIMENTS
 from spdtokens.paper.reproduce.figures import FIGURES, Drawn, read_drawn
 from spdtokens.paper.reproduce.run import ScoreTable
 from spdtokens.paper.tables import paper_table
-from spdtokens.reporting.tables import Cell, Table, to_latex, to_markdown
+from spdtokens.reporting.tables import (
+    MINUS,
+    NAN,
+    Cell,
+    Table,
+    score_text,
+    to_latex,
+    to_markdown,
+)
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
 
 STORE = "runs.sqlite"
-#: Titles of the two tables that are not of accuracies.
+#: Titles of the tables without accuracies.
 MEASURED = {
     "efficiency": "Computational efficiency",
     "theory": "Theory, tested numerically",
 }
-#: All that can be reproduced, in the order of the list.
+#: Names of all tables and figures, in the order of ``--list``.
 NAMES = (*EXPERIMENTS, *MEASURED, *FIGURES)
-MINUS = "\N{MINUS SIGN}"
 
 
 # Accuracies
 
 
-def percent(value: float) -> str:
-    """A score in percent, without the sign."""
-    return f"{100 * value:.1f}".replace("-", MINUS) if np.isfinite(value) else "-"
+percent = partial(score_text, metric="accuracy")
 
 
 def difference(value: float) -> str:
-    """A difference of scores in percent, with its sign."""
+    """Return a difference of scores in percent, with its sign."""
     return ("+" if value > 0 else "") + percent(value)
 
 
-#: Columns of a table of accuracies: what a row of :attr:`ScoreTable.frame` shows in each.
+#: Header of the paper's values.
+PAPER = "paper, real data"
+#: Columns of a table of accuracies, made from a row of :attr:`ScoreTable.frame`.
 COLUMNS: dict[str, Callable[[Any], Cell]] = {
     "row": lambda cell: Cell(cell.row),
     "column": lambda cell: Cell(cell.column),
@@ -57,23 +63,23 @@ COLUMNS: dict[str, Callable[[Any], Cell]] = {
     "test": lambda cell: Cell(percent(cell.test), cell.test),
     "±": lambda cell: Cell(percent(cell.std), cell.std),
     f"train {MINUS} test": lambda cell: Cell(difference(cell.gap), cell.gap),
-    "reported": lambda cell: Cell(cell.reported.replace("+-", "±") or "-", cell.printed),
+    PAPER: lambda cell: Cell(cell.reported.replace("+-", "±") or "-", cell.printed),
     "nearer to": lambda cell: Cell(cell.nearer or "-"),
     "runs": lambda cell: Cell(str(cell.n_runs), cell.n_runs),
 }
-#: Those that fit a terminal.
-IN_TERMINAL = ("row", "column", "train", "test", "±", "reported")
+#: Columns that fit a terminal.
+IN_TERMINAL = ("row", "column", "train", "test", "±", PAPER)
 
 
 def score_table(found: ScoreTable, columns: Sequence[str] = tuple(COLUMNS)) -> Table:
-    """One row per cell: train, test, and what the paper reports."""
+    """Make a table with one row per cell: train and test score, and what the paper reports."""
     rows = [[COLUMNS[name](cell) for name in columns] for cell in found.frame.itertuples()]
     note = " ".join(filter(None, (found.extent.note, found.note)))
-    return Table(found.name, found.title, tuple(columns), rows, f"Accuracy in %. {note}")
+    return Table(found.name, found.heading, tuple(columns), rows, f"Accuracy in %. {note}")
 
 
 def wide_table(found: ScoreTable) -> Table:
-    """Rows and columns as in the paper, cells ``train / test ± std / reported``."""
+    """Make a table laid out as in the paper, with cells ``train / test ± std / paper``."""
     rows, columns = (found.cells[key].unique() for key in ("row", "column"))
     texts = {
         (cell.row, cell.column): " / ".join(
@@ -87,14 +93,14 @@ def wide_table(found: ScoreTable) -> Table:
     }
     cells = [[Cell(row), *(Cell(texts.get((row, c), "")) for c in columns)] for row in rows]
     label = f"The paper's {found.label}." if found.label else ""
-    said = "Cells: train / test / reported, accuracy in %, ± over subjects or seeds."
+    said = f"Cells: train / test / {PAPER}; accuracy in %, ± over subjects or seeds."
     note = " ".join(filter(None, (label, found.extent.note, found.note, said)))
-    return Table(found.name, found.title, ("", *columns), cells, note)
+    return Table(found.name, found.heading, ("", *columns), cells, note)
 
 
-# What models cost, and the theory
+# Efficiency and theory
 
-#: The paper's models by our names, in its order.
+#: The paper's models by our names, in the paper's order.
 MODELS = {
     "spdnet-paper": "SPDNet",
     "eegnet": "EEGNet",
@@ -105,7 +111,7 @@ MODELS = {
     "token-bures-wasserstein": "BWSPD-Transformer (Ours)",
     "eeg-conformer": "EEG-Conformer",
 }
-#: Header, our key, how it is written, what one printed unit is, and the paper's column.
+#: Header, our key, format, unit, and the paper's column.
 _COSTS = (
     ("parameters", "parameters", ",.0f", 1.0, "Params"),
     ("MB", "size_megabytes", ".2f", 1.0, "Size"),
@@ -118,14 +124,14 @@ _COSTS = (
 
 
 def efficiency_table(rows: Sequence[Mapping[str, Any]], batch: int) -> Table:
-    """What every method costs, the paper's value behind ours.
+    """Make a table of the cost of every method, with the paper's value after ours.
 
     Parameters
     ----------
     rows : sequence of mapping
-        As :func:`spdtokens.bench.methods.bench_methods` gives them.
+        Rows of :func:`spdtokens.bench.methods.bench_methods`.
     batch : int
-        Trials of a timed pass.
+        Number of trials of a timed pass.
     """
     order = [*MODELS, *(row["name"] for row in rows if row["name"] not in MODELS)]
     return Table(
@@ -136,35 +142,32 @@ def efficiency_table(rows: Sequence[Mapping[str, Any]], batch: int) -> Table:
             [Cell(row["name"]), *(_cost_cell(row, *cost[1:]) for cost in _COSTS)]
             for row in sorted(rows, key=lambda row: order.index(row["name"]))
         ],
-        note=f"Cells: ours / the paper's. Ours at the shape of BCI2a on this machine's processor, "
-        f"{batch} trials a pass; the paper's on an RTX 3090, its number of trials not said. Our "
-        "operations are those of one trial, without eigendecompositions; our memory for training "
-        "is weights, gradients, Adam's moments and activations. Efficiency: 1000 / (parameters x "
-        "MB x ms of the forward pass).",
+        note=f"Cells: ours / the paper's. Ours were measured with trials of the size of BCI2a on "
+        f"the CPU of this machine, {batch} trials per pass; the paper's on an RTX 3090 with an "
+        "unknown batch size. Our FLOPs are for one trial, without eigendecompositions; our "
+        "training memory is weights, gradients, Adam's moments and activations. Efficiency: 1000 / "
+        "(parameters x MB x ms of the forward pass).",
     )
 
 
 def _cost_cell(row: Mapping[str, Any], key: str, form: str, unit: float, column: str) -> Cell:
-    """Ours and the paper's; sorted by ours."""
+    """Make a cell with our and the paper's value, sorted by ours."""
     value = row[key]
     ours = "-" if value is None else format(value / unit, form)
     printed = "-"
     if row["name"] in MODELS:
         cell = paper_table("efficiency").cell(MODELS[row["name"]], column)
         printed = f"{float(cell.amount) / unit:{form}}" if unit != 1.0 else cell.text
-    return Cell(f"{ours} / {printed}", float("nan") if value is None else float(value))
+    return Cell(f"{ours} / {printed}", NAN if value is None else float(value))
 
 
 def theory_tables(findings: Sequence[dict[str, Any]]) -> list[Table]:
-    """The paper's table of properties with what we measured, and every claim with its verdict."""
-    words = {"counter-example": "Counter-example", "instead": "True instead"}
+    """Make the paper's table of properties with measured values, and a table of all claims."""
     claims = []
     for found in findings:
-        texts = counterexample_and_truth(found)
-        ours = ". ".join([found["evidence"], *(f"{words[k]}: {text}" for k, text in texts.items())])
         mark = "" if found["verdict"] == "holds" else "best"
-        cells = [Cell(text) for text in (found["claim"], f"{ours}.", found["source"])]
-        claims.append([Cell(found["id"]), Cell(found["verdict"], mark=mark), *cells])
+        texts = (found["claim"], f"{claim_evidence(found)}.", found["source"])
+        claims.append([Cell(found["id"]), Cell(found["verdict"], mark=mark), *map(Cell, texts)])
     headers = ("claim", "verdict", "the paper", "ours", "where")
     note = f"{len(claims)}: {tally(findings)}."
     return [
@@ -174,7 +177,7 @@ def theory_tables(findings: Sequence[dict[str, Any]]) -> list[Table]:
 
 
 def _properties(numbers: Mapping[str, Mapping[str, Any]]) -> Table:
-    """``tab:theory_comparison``, a measured number before each printed word."""
+    """Make ``tab:theory_comparison`` with a measured value before each of the paper's."""
     functions = {"BWSPD": "sqrt", "Log-Euclidean": "log", "Euclidean": "identity"}
     names = ("bures_wasserstein", "log_euclidean", "euclidean")
     paper = paper_table("theory")
@@ -199,20 +202,20 @@ def _properties(numbers: Mapping[str, Mapping[str, Any]]) -> Table:
         "Properties of the three embeddings",
         ("property", *functions),
         list(cells.values()),
-        note="Cells: measured / the paper's word. Distances of isometric tokens against each "
-        "embedding's own distance.",
+        note="Cells: measured / paper. Distances of isometric tokens are compared with the "
+        "distance of the same geometry.",
     )
 
 
 def measured_tables(content: Mapping[str, Any]) -> list[Table]:
-    """Tables of what was written to ``efficiency.json`` or ``theory.json``."""
+    """Make the tables of the content of ``efficiency.json`` or ``theory.json``."""
     if content["name"] == "efficiency":
         return [efficiency_table(content["methods"], content["batch"])]
     return theory_tables(content["claims"])
 
 
 def measured_content(name: str, command: str, **data: Any) -> dict[str, Any]:
-    """What ``NAME.json`` has: the measurements and where they come from."""
+    """Return the content of ``NAME.json``: measurements, command and origin."""
     label = paper_table(name).label
     about = {"name": name, "title": MEASURED[name], "label": label, "command": command}
     return about | {"origin": origin()} | data
@@ -222,7 +225,7 @@ def measured_content(name: str, command: str, **data: Any) -> dict[str, Any]:
 
 
 def in_terminal(found: Table) -> RichTable:
-    """For a terminal: where a cell has two values, one below the other; a row's name once."""
+    """Make a table for the terminal; two values of a cell are on two lines."""
     rows, last = [], ""
     for row in found.rows:
         texts = [cell.text.replace(" / ", "\n") for cell in row]
@@ -240,7 +243,7 @@ def in_terminal(found: Table) -> RichTable:
 
 
 def write_tables(tables: Sequence[Table], content: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Write tables as ``NAME.md`` and ``NAME.tex``, and all about them as ``NAME.json``."""
+    """Write tables as ``NAME.md`` and ``NAME.tex``, and their content as ``NAME.json``."""
     texts = {
         ".md": "\n".join(map(to_markdown, tables)),
         ".tex": "\n".join(map(to_latex, tables)),
@@ -253,22 +256,25 @@ def write_tables(tables: Sequence[Table], content: Mapping[str, Any], folder: Pa
     return written
 
 
-# Read again
+# Read
 
 
 @dataclass(frozen=True)
 class Folder:
-    """What there is of the paper in a folder that ``spdtokens reproduce`` wrote to.
+    """Content of a folder that was written by ``spdtokens reproduce``.
 
     Attributes
     ----------
     path : Path
+        The folder.
     scores : list of ScoreTable
+        Tables of accuracies.
     measured : dict of str to dict
         Content of ``efficiency.json`` and ``theory.json``.
     figures : dict of str to Drawn
+        Figures by name.
     runs : list of RunResult
-        All that the tables count.
+        Runs of the tables.
     """
 
     path: Path
@@ -279,7 +285,7 @@ class Folder:
 
     @property
     def _made(self) -> dict[str, tuple[str, str | None]]:
-        """The command that makes each thing and the code that made it, by name."""
+        """Command and code digest of each table and figure, by name."""
         return {
             **{found.name: (found.command, found.code) for found in self.scores},
             **{
@@ -290,34 +296,34 @@ class Folder:
 
     @property
     def missing(self) -> list[str]:
-        """Names of what is not there."""
+        """Names of missing tables and figures."""
         return [name for name in NAMES if name not in self._made]
 
     @property
     def commands(self) -> dict[str, str]:
-        """That make each thing again, by its name."""
+        """Commands that make each table and figure, by name."""
         where = f" --out {self.path}"
         return {name: text + where if text else "" for name, (text, _) in self._made.items()}
 
     @property
     def foreign(self) -> list[str]:
-        """Names of what was made by other code than this."""
+        """Names of tables and figures that were made by another version of the code."""
         return [name for name, (_, code) in self._made.items() if code != code_digest()]
 
 
 def read_folder(path: Path) -> Folder:
-    """All that was reproduced into a folder.
+    """Read a folder that was written by ``spdtokens reproduce``.
 
     Raises
     ------
     ReportError
-        If there is nothing, or a file that is not as it was written.
+        If the folder has no table or figure, or one that cannot be read.
     """
     scores, measured, figures = _read(path, NAMES)
     if not (scores or measured or figures):
         raise ReportError(
-            f"{path} has nothing that spdtokens reproduce wrote: spdtokens reproduce all --quick "
-            f"--out {path}."
+            f"{path} must have tables or figures of spdtokens reproduce. Run: spdtokens reproduce "
+            f"all --quick --out {path}"
         )
     runs: dict[str, RunResult] = {}
     if scores and (path / STORE).exists():
@@ -328,13 +334,14 @@ def read_folder(path: Path) -> Folder:
 
 
 def check_folder(path: Path, new: Collection[str]) -> None:
-    """Refuse, before any work, a folder with files that no report could be made of.
+    """Check that the report can be made from the files of a folder.
 
     Parameters
     ----------
     path : Path
+        The folder.
     new : collection of str
-        Names of what will be written anew, whatever there is now.
+        Names of files that will be overwritten and are not checked.
     """
     _read(path, [name for name in NAMES if name not in new])
 
@@ -355,8 +362,8 @@ def _read(
             return found | {key: found[key] for key in needed}
         except (KeyError, TypeError, ValueError) as error:
             raise ReportError(
-                f"{file} was not written by this version of spdtokens reproduce: run spdtokens "
-                f"reproduce {file.stem} --out {file.parent} again."
+                f"{file} must be written by this version of spdtokens reproduce. Run: spdtokens "
+                f"reproduce {file.stem} --out {file.parent}"
             ) from error
 
     return (

@@ -1,7 +1,6 @@
-"""Each theoretical claim of the paper, tested numerically.
+"""Numerical tests of the theoretical claims of the paper.
 
-A claim is a function decorated with :func:`spdtokens.paper.theory.claim.claim` in one of the files
-here; the command line, the JSON and the tests pick it up.
+A test is a function decorated with :func:`spdtokens.paper.theory.claim.claim`.
 """
 
 from __future__ import annotations
@@ -17,17 +16,30 @@ __all__ = ["CLAIMS", "Claim", "check_claims", "distances", "gradients", "tokens"
 
 
 def check_claims(seed: int = 0) -> Iterator[dict[str, Any]]:
-    """Test every claim, one after another.
+    """Test every theoretical claim of the paper numerically.
 
     Parameters
     ----------
-    seed : int
-        Of the random matrices. Each claim draws from its own generator.
+    seed : int, default=0
+        Seed of the random matrices. Each claim has its own generator.
 
     Yields
     ------
     dict
-        See :meth:`Claim.check`.
+        The result for one claim, with the keys ``id``, ``source`` (LaTeX label), ``claim``,
+        ``method``, ``verdict`` (``'holds'``, ``'corrected'`` or ``'fails'``), ``evidence``,
+        ``numbers``, ``counterexample`` and ``instead`` (the correction).
+
+    See Also
+    --------
+    spdtokens.paper.audit.audit_paper : Check the printed numbers against each other.
+
+    Examples
+    --------
+    >>> from spdtokens.paper.theory import check_claims
+    >>> first = next(check_claims())
+    >>> first["id"], first["verdict"]
+    ('vech-norm', 'holds')
     """
     for claim in CLAIMS:
         yield claim.check(seed)

@@ -1,77 +1,57 @@
-"""A claim of the paper, what came of testing it, and the random matrices it is tested on."""
+"""Claims of the paper with their tests, and random matrices to test them on."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from spdtokens.paper.findings import Outcome, docstring_parts
+
 F64 = torch.float64
-# Okabe and Ito's colours, distinct for colour-blind readers.
+# Okabe and Ito's colours, which colour-blind readers can distinguish.
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
-#: ``holds``: as printed. ``corrected``: not as printed, but what is true instead is known and was
-#: tested too. ``fails``: not as printed.
+#: ``holds``: true as printed. ``corrected``: false as printed, and the correction was tested.
+#: ``fails``: false as printed.
 Verdict = Literal["holds", "corrected", "fails"]
-
-
-class Finding(NamedTuple):
-    """Outcome of a test.
-
-    Attributes
-    ----------
-    verdict : Verdict
-        Decided by the numbers.
-    evidence : str
-        The numbers that decide, in a sentence.
-    numbers : dict
-        The same for machines.
-    """
-
-    verdict: Verdict
-    evidence: str
-    numbers: dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper in our words, with its test.
+    """A claim of the paper, in our words, with its test.
 
     Attributes
     ----------
     id : str
+        Name of the claim.
     source : str
-        Where the paper says it (its LaTeX label, or the place in words).
+        Where the paper states it: a LaTeX label, or the place in words.
     claim : str
-        What it says.
-    method : str
-        How it is tested.
-    counterexample : str
-        The smallest found, where the claim does not hold.
-    instead : str
-        What is true, where the claim is corrected.
+        The claim.
+    texts : dict of str to str
+        Paragraphs of the test's docstring, with values of the outcome in braces: ``Tested on``,
+        ``Found``, ``Counter-example`` and ``Instead`` (the correction).
     test : callable
-        From a seeded generator to a finding.
+        Function from a seeded generator to an outcome.
     """
 
     id: str
     source: str
     claim: str
-    method: str
-    counterexample: str
-    instead: str
-    test: Callable[[torch.Generator], Finding]
+    texts: Mapping[str, str]
+    test: Callable[[torch.Generator], Outcome]
 
     def check(self, seed: int) -> dict[str, Any]:
-        """Run the test; everything about the claim as plain data.
+        """Test the claim.
 
         Parameters
         ----------
         seed : int
-            Of the random matrices.
+            Seed of the random matrices.
 
         Returns
         -------
@@ -80,79 +60,79 @@ class Claim:
             ``numbers``, ``counterexample`` and ``instead``.
         """
         found = self.test(torch.Generator().manual_seed(seed))
-        about = {key: getattr(self, key) for key in ("id", "source", "claim", "method")}
         return {
-            **about,
-            **found._asdict(),
-            "counterexample": self.counterexample.format_map(found.numbers),
-            "instead": self.instead.format_map(found.numbers),
+            "id": self.id,
+            "source": self.source,
+            "claim": self.claim,
+            "method": self.texts["Tested on"],
+            "verdict": found.verdict,
+            "evidence": found.fill(self.texts["Found"]),
+            "numbers": found.numbers,
+            "counterexample": found.fill(self.texts.get("Counter-example", "")),
+            "instead": found.fill(self.texts.get("Instead", "")),
         }
 
 
-#: Every claim, in the order of definition; see :func:`claim`.
+#: All claims, in the order of definition; see :func:`claim`.
 CLAIMS: list[Claim] = []
-_Test = Callable[[torch.Generator], Finding]
+_Test = Callable[[torch.Generator], Outcome]
 
 
 def claim(source: str) -> Callable[[_Test], _Test]:
-    """Make a function that tests a claim known, by its name and its docstring.
+    """Register a function as the test of a claim.
 
-    The first paragraph of the docstring is the claim. Others begin with ``Tested on:``,
-    ``Counter-example:`` and ``Instead:``, and may have numbers of the finding in braces.
+    The first paragraph of its docstring is the claim. Others begin with ``Tested on:``, ``Found:``,
+    ``Counter-example:`` and ``Instead:``, and may contain values of the outcome in braces.
 
     Parameters
     ----------
     source : str
-        Where the paper says it.
+        Where the paper states it.
     """
 
     def register(test: _Test) -> _Test:
-        paragraphs = [" ".join(part.split()) for part in (test.__doc__ or "").split("\n\n")]
-        said = dict(part.split(": ", 1) for part in paragraphs[1:])
-        claimed, tested = paragraphs[0], said.get("Tested on", "")
-        against, instead = said.get("Counter-example", ""), said.get("Instead", "")
-        name = test.__name__.replace("_", "-")
-        CLAIMS.append(Claim(name, source, claimed, tested, against, instead, test))
+        claimed, texts = docstring_parts(test)
+        CLAIMS.append(Claim(test.__name__.replace("_", "-"), source, claimed, texts, test))
         return test
 
     return register
 
 
 def judge(as_printed: bool, instead_holds: bool | None = None) -> Verdict:
-    """Verdict from what the numbers say of the printed claim and of ours in its place."""
+    """Return the verdict, given whether the claim and its correction hold."""
     if as_printed:
         return "holds"
     return "corrected" if instead_holds else "fails"
 
 
 def random_rotation(n: int, d: int, rng: torch.Generator) -> Tensor:
-    """Orthogonal matrices (n, d, d), uniformly distributed."""
+    """Draw uniformly distributed orthogonal matrices (n, d, d)."""
     Q, R = torch.linalg.qr(torch.randn(n, d, d, generator=rng, dtype=F64))
     return Q * R.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
 
 
 def spectrum(n: int, d: int, kappa: float, rng: torch.Generator) -> Tensor:
-    """Eigenvalues (n, d), log-uniform between 1 / kappa and 1, both ends included."""
+    """Draw eigenvalues (n, d), log-uniform in [1 / kappa, 1] and including both ends."""
     logs = torch.rand(n, d, generator=rng, dtype=F64)
     logs[:, 0], logs[:, -1] = 0.0, 1.0
     return torch.exp((logs - 1.0) * math.log(kappa))
 
 
 def random_spd(n: int, d: int, kappa: float, rng: torch.Generator) -> Tensor:
-    """SPD matrices (n, d, d) with largest eigenvalue 1 and condition number kappa."""
+    """Draw SPD matrices (n, d, d) with largest eigenvalue 1 and condition number kappa."""
     V = random_rotation(n, d, rng)
     return (V * spectrum(n, d, kappa, rng).unsqueeze(-2)) @ V.mT
 
 
 def commuting_pairs(n: int, d: int, kappa: float, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Pairs of SPD matrices with the same eigenvectors."""
+    """Draw pairs of SPD matrices with the same eigenvectors."""
     V = random_rotation(n, d, rng)
     a, b = (kappa ** (-torch.rand(n, d, generator=rng, dtype=F64)) for _ in range(2))
     return (V * a.unsqueeze(-2)) @ V.mT, (V * b.unsqueeze(-2)) @ V.mT
 
 
 def near_pairs(n: int, d: int, kappa: float, rng: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Pairs that differ by a small rotation: where commuting arguments break first."""
+    """Draw pairs of SPD matrices that differ by a small rotation."""
     A = random_spd(n, d, kappa, rng)
     skew = torch.randn(n, d, d, generator=rng, dtype=F64)
     angle = 10 ** (-3 * torch.rand(n, 1, 1, generator=rng, dtype=F64))
@@ -161,9 +141,9 @@ def near_pairs(n: int, d: int, kappa: float, rng: torch.Generator) -> tuple[Tens
 
 
 def mirrored_pair(small: float, angle: float) -> tuple[Tensor, Tensor]:
-    """Two 2 x 2 matrices with eigenvalues 1 and ``small``, mirror images in the diagonal.
+    """Return two 2 x 2 matrices with eigenvalues 1 and ``small``, mirrored at the antidiagonal.
 
-    Their square roots differ in the diagonal only, where vech loses nothing.
+    Their square roots differ on the diagonal only, where vech is isometric.
     """
     alpha = math.pi / 4 - angle / 2
     u = torch.tensor([math.cos(alpha), math.sin(alpha)], dtype=F64)
