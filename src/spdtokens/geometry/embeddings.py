@@ -7,7 +7,6 @@ command line and the contract tests pick it up.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -30,7 +29,6 @@ from spdtokens.geometry.matrix_functions import (
     matrix_dim,
     numpy_too,
     spectral,
-    spectral_token,
     sqrtm,
     unvech,
     vech,
@@ -66,19 +64,10 @@ class Embedding(ABC):
     triangular: ClassVar[bool] = False
     #: Whether ``fit`` must see training matrices first.
     needs_fit: ClassVar[bool] = False
-    #: Whether it must see their labels too.
-    needs_labels: ClassVar[bool] = False
 
     @abstractmethod
     def embed(self, C: Tensor) -> Tensor:
         """SPD matrices to the matrices whose upper triangle is the token."""
-
-    def embed_token(self, C: Tensor) -> Tensor:
-        """SPD matrices to tokens; spectral embeddings do it in one step."""
-        M = self.embed(C)
-        if self.triangular:  # a symmetric matrix with the same upper triangle
-            return vech(M + M.triu(1).mT)
-        return vech(M, isometric=self.isometric)
 
     @abstractmethod
     def unembed(self, M: Tensor) -> Tensor:
@@ -96,7 +85,10 @@ class Embedding(ABC):
     def to_token(self, C: Tensor) -> Tensor:
         """Tokens (..., d (d + 1) / 2) of SPD matrices (..., d, d)."""
         check_square(C)
-        return self.embed_token(C)
+        M = self.embed(C)
+        if self.triangular:  # a symmetric matrix with the same upper triangle
+            return vech(M + M.triu(1).mT)
+        return vech(M, isometric=self.isometric)
 
     @numpy_too
     def from_token(self, token: Tensor) -> Tensor:
@@ -167,9 +159,6 @@ class BuresWasserstein(Embedding):
     def embed(self, C: Tensor) -> Tensor:
         return sqrtm(C, floor=self.floor)
 
-    def embed_token(self, C: Tensor) -> Tensor:
-        return spectral_token(C, SQRT, isometric=self.isometric, floor=self.floor)
-
     def unembed(self, M: Tensor) -> Tensor:
         return (M.double() @ M.double()).to(M.dtype)
 
@@ -185,9 +174,6 @@ class LogEuclidean(Embedding):
 
     def embed(self, C: Tensor) -> Tensor:
         return logm(C, floor=self.floor)
-
-    def embed_token(self, C: Tensor) -> Tensor:
-        return spectral_token(C, LOG, isometric=self.isometric, floor=self.floor)
 
     def unembed(self, M: Tensor) -> Tensor:
         return expm(M)
@@ -377,7 +363,6 @@ class ClassFilters(Embedding):
 
     name: ClassVar[str] = "class_filters"
     needs_fit: ClassVar[bool] = True
-    needs_labels: ClassVar[bool] = True
 
     filters: Tensor | None = field(default=None, compare=False, repr=False)
 
@@ -455,19 +440,3 @@ class StackedEmbedding:
     def to_token(self, C: Tensor) -> Tensor:
         """Tokens (..., members * tokens, d (d + 1) / 2) of SPD matrices (..., tokens, d, d)."""
         return torch.cat([member.to_token(C) for member in self.members], dim=-2)
-
-
-def get_embeddings(names: str | Sequence[str], **options: Any) -> Embedding | StackedEmbedding:
-    """The embedding of a name, or :class:`StackedEmbedding` of a sequence of names.
-
-    Parameters
-    ----------
-    names : str or sequence of str
-    **options
-        Passed to each.
-    """
-    if isinstance(names, str):
-        return get_embedding(names, **options)
-    if not names:
-        raise UserError("The list of embeddings is empty.")
-    return StackedEmbedding(tuple(get_embedding(name, **options) for name in names))

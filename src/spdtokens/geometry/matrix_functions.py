@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import lru_cache, wraps
+from dataclasses import dataclass
+from functools import lru_cache, partial, wraps
 from typing import Any
 
 import numpy as np
@@ -72,14 +72,10 @@ def in_parts(kernel: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> tupl
     if entries <= PART_ENTRIES or not inputs[0].is_cpu:
         return kernel(*inputs)
     size = max(1, PART_ENTRIES * n // entries)
-    found: dict[int, tuple[Tensor, ...]] = {}
-
-    def work(start: int) -> None:
-        found[start] = kernel(*(x[start : start + size] for x in inputs))
-
-    starts = range(0, n, size)
-    share_out(work, starts)
-    return tuple(torch.cat(parts) for parts in zip(*(found[i] for i in starts), strict=True))
+    parts = share_out(
+        lambda start: kernel(*(x[start : start + size] for x in inputs)), range(0, n, size)
+    )
+    return tuple(map(torch.cat, zip(*parts, strict=True)))
 
 
 # Symmetric matrix <-> vector of its upper triangle.
@@ -143,62 +139,21 @@ def _scatter(token: Tensor, weight: float) -> Tensor:
     return flat.reshape(*token.shape[:-1], d, d)
 
 
-def _batch_first(x: Tensor, dim: int | None) -> Tensor:
-    """Bring the axis that vmap maps over to the front: our functions broadcast over it."""
-    return x.unsqueeze(0) if dim is None else x.movedim(dim, 0)
-
-
 class _Vech(torch.autograd.Function):
     """Upper triangle of symmetric matrices; the gradient is spread over both triangles.
 
-    PyTorch's own indexing has the slow scatter-add as its backward, and would put the gradient in
-    the upper triangle only. The vech of a *symmetric* matrix has a symmetric gradient.
+    PyTorch's own indexing would put the gradient in the upper triangle only. The vech of a
+    *symmetric* matrix has a symmetric gradient.
     """
 
     @staticmethod
-    def forward(M: Tensor, weight: float) -> Tensor:
+    def forward(ctx: Any, M: Tensor, weight: float) -> Tensor:
+        ctx.weight = weight
         return _gather(M, weight)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
-        ctx.weight = inputs[1]
-
-    @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _Unvech.apply(grad, 0.5 * ctx.weight), None
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
-        return _Vech.apply(0.5 * (tangent + tangent.mT), ctx.weight)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, M: Tensor, weight: float) -> tuple[Tensor, int]:
-        return _Vech.apply(_batch_first(M, in_dims[0]), weight), 0
-
-
-class _Unvech(torch.autograd.Function):
-    """Symmetric matrix of a token, off-diagonal entries times ``weight``."""
-
-    @staticmethod
-    def forward(token: Tensor, weight: float) -> Tensor:
-        return _scatter(token, weight)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
-        ctx.weight = inputs[1]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        # Each off-diagonal token entry stands twice in the matrix.
-        return _Vech.apply(0.5 * (grad + grad.mT), 2.0 * ctx.weight), None
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
-        return _Unvech.apply(tangent, ctx.weight)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, token: Tensor, weight: float) -> tuple[Tensor, int]:
-        return _Unvech.apply(_batch_first(token, in_dims[0]), weight), 0
+        return _scatter(grad, 0.5 * ctx.weight), None
 
 
 def _off_diagonal(isometric: bool) -> float:
@@ -239,7 +194,7 @@ def unvech(token: Tensor, *, isometric: bool = False) -> Tensor:
     M : Tensor or ndarray, shape (..., d, d)
         Symmetric matrices.
     """
-    return _Unvech.apply(token, 1.0 / _off_diagonal(isometric))
+    return _scatter(token, 1.0 / _off_diagonal(isometric))
 
 
 @dataclass(frozen=True)
@@ -416,8 +371,7 @@ def power_function(p: float) -> SpectralFunction:
 #     K_{ij} = f[\lambda_i, \lambda_j].
 #
 # ``K`` already carries :math:`f'` on its diagonal; the paper's formula adds it a second time. The
-# derivative is self-adjoint, so that it serves backward and forward mode alike (but for the floor,
-# see below).
+# derivative is self-adjoint, so that it also maps gradients backwards.
 #
 # Whatever the dtype of the input, eigenvalues are computed in float64: in float32 they carry an
 # error of 1e-7 of the *largest*, which at a condition number of 1e4 is a tenth of a percent of the
@@ -433,8 +387,6 @@ class _Plan:
     floor: Floor
     #: Precision in which the matrices are known, and dtype of the result.
     dtype: torch.dtype
-    #: None for matrices; else tokens, with off-diagonal entries times this.
-    weight: float | None = None
 
     def floor_level(self, eigenvalues: Tensor) -> Tensor | None:
         """Floor of each matrix, shape (m, 1); None if no eigenvalue is near it."""
@@ -444,32 +396,24 @@ class _Plan:
 
 
 def _value(C: Tensor, plan: _Plan) -> tuple[Tensor, Tensor, Tensor]:
-    """Value (m, d, d) or tokens, eigenvalues (m, d) not raised to the floor, and eigenvectors."""
+    """Value (m, d, d), eigenvalues (m, d) not raised to the floor, and eigenvectors."""
     eigenvalues, V = _eigh(C)
     V = V.to(torch.float64 if plan.dtype == torch.float64 else torch.float32)
     level = plan.floor_level(eigenvalues)
     raised = eigenvalues if level is None else eigenvalues.maximum(level)
     value = (V * plan.f.value(raised).to(V.dtype).unsqueeze(-2)) @ V.mT
-    if plan.weight is not None:
-        value = _gather(value, plan.weight)
     return value.to(plan.dtype), eigenvalues, V
 
 
-def _derivative(
-    eigenvalues: Tensor, V: Tensor, G: Tensor, plan: _Plan, adjoint: bool
-) -> tuple[Tensor]:
-    """Derivative (m, d, d) in direction ``G``, or its adjoint: the backward of a gradient ``G``."""
+def _gradient(eigenvalues: Tensor, V: Tensor, G: Tensor, plan: _Plan) -> tuple[Tensor]:
+    """Gradient (m, d, d) with respect to the matrices, given that of the values, ``G``."""
     work = V.dtype
-    if plan.weight is None:
-        S = torch.lerp(G.to(work), G.to(work).mT, 0.5)
-    else:  # half to each of the two places of an off-diagonal entry
-        S = _scatter(G.to(work), 0.5 * plan.weight)
-    H = V.mT @ S @ V
+    H = V.mT @ torch.lerp(G.to(work), G.to(work).mT, 0.5) @ V
     level = plan.floor_level(eigenvalues)
     if level is None:
         H *= _pairwise(plan.f, eigenvalues.to(work))
     else:
-        H = _derivative_above_floor(eigenvalues, level, H, plan, adjoint)
+        H = _gradient_above_floor(eigenvalues, level, H, plan)
     return ((V @ H @ V.mT).to(G.dtype),)
 
 
@@ -478,9 +422,7 @@ def _pairwise(f: SpectralFunction, eigenvalues: Tensor) -> Tensor:
     return f.divided_difference(eigenvalues.unsqueeze(-1), eigenvalues.unsqueeze(-2))
 
 
-def _derivative_above_floor(
-    eigenvalues: Tensor, level: Tensor, H: Tensor, plan: _Plan, adjoint: bool
-) -> Tensor:
+def _gradient_above_floor(eigenvalues: Tensor, level: Tensor, H: Tensor, plan: _Plan) -> Tensor:
     """``K * H`` where some eigenvalues are raised to the floor.
 
     The function is then ``f`` composed with ``max(., floor)``, whose divided differences multiply:
@@ -493,8 +435,7 @@ def _derivative_above_floor(
     slope = torch.where(level > plan.floor.absolute, plan.floor.slope(plan.dtype), 0.0)
     moves_floor = slope * eigenvalues.sign() / eigenvalues.shape[-1]
     moved = K.diagonal(dim1=-2, dim2=-1) * clipped
-    source, target = (moved, moves_floor) if adjoint else (moves_floor, moved)
-    through_floor = (source * H.diagonal(dim1=-2, dim2=-1)).sum(-1, keepdim=True) * target
+    through_floor = (moved * H.diagonal(dim1=-2, dim2=-1)).sum(-1, keepdim=True) * moves_floor
     gap, raised_gap = (x.unsqueeze(-1) - x.unsqueeze(-2) for x in (eigenvalues, raised))
     equal = gap == 0
     above = (~clipped).double().unsqueeze(-1)
@@ -502,83 +443,29 @@ def _derivative_above_floor(
     return (K * H + torch.diag_embed(through_floor)).to(H.dtype)
 
 
-class _Derivative(torch.autograd.Function):
-    """The derivative as a function of its own: maps over batches, refuses to be derived again.
-
-    ``C`` is an argument although only its decomposition is used: were it not, a second derivative
-    would silently lack the part that comes from the eigenvectors.
-    """
-
-    @staticmethod
-    def forward(
-        C: Tensor, eigenvalues: Tensor, V: Tensor, G: Tensor, plan: _Plan, adjoint: bool
-    ) -> Tensor:
-        d = V.shape[-1]
-        core = G.shape[-1:] if plan.weight is not None else G.shape[-2:]
-        # Leading axes differ only where vmap maps over some of the arguments.
-        batch = torch.broadcast_shapes(V.shape[:-2], G.shape[: G.ndim - len(core)])
-        (out,) = in_parts(
-            lambda lam, V, G: _derivative(lam, V, G, plan, adjoint),
-            eigenvalues.expand(*batch, d).reshape(-1, d),
-            V.expand(*batch, d, d).reshape(-1, d, d),
-            G.expand(*batch, *core).reshape(-1, *core),
-        )
-        return out.reshape(*batch, d, d)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
-        ctx.name = inputs[4].f.name
-
-    @staticmethod
-    def backward(ctx: Any, *_: Any) -> Any:
-        raise RuntimeError(
-            f"Second derivatives of the matrix {ctx.name} are not available: the exact gradient "
-            "of a spectral function can be taken once. Detach the gradient before using it in a "
-            "loss, or use finite differences of the gradient for a Hessian."
-        )
-
-    jvp = backward
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, *args: Any) -> tuple[Tensor, int]:
-        tensors = [_batch_first(x, dim) for x, dim in zip(args[:4], in_dims[:4], strict=True)]
-        return _Derivative.apply(*tensors, *args[4:]), 0
-
-
 class _Spectral(torch.autograd.Function):
     @staticmethod
-    def forward(C: Tensor, plan: _Plan) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, C: Tensor, plan: _Plan) -> Tensor:
         d, batch = C.shape[-1], C.shape[:-2]
-        found = in_parts(lambda part: _value(part, plan), C.reshape(-1, d, d))
-        value, eigenvalues, V = (x.reshape(*batch, *x.shape[1:]) for x in found)
-        if plan.f.positive_domain and not bool((eigenvalues[..., 0] > 0).all()):
-            refuse_indefinite(eigenvalues, d * torch.finfo(plan.dtype).eps)
-        return value, eigenvalues, V
+        value, eigenvalues, V = in_parts(partial(_value, plan=plan), C.reshape(-1, d, d))
+        if plan.f.positive_domain and not bool((eigenvalues[:, 0] > 0).all()):
+            tolerance = d * torch.finfo(plan.dtype).eps
+            refuse_indefinite(eigenvalues.reshape(*batch, d), tolerance)
+        ctx.plan, ctx.dtype = plan, C.dtype
+        ctx.save_for_backward(eigenvalues, V)
+        return value.reshape(C.shape)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, _Plan], output: tuple[Tensor, ...]) -> None:
-        C, ctx.plan = inputs
-        _, eigenvalues, V = output
-        ctx.mark_non_differentiable(eigenvalues, V)
-        ctx.save_for_backward(C, eigenvalues, V)
-        ctx.save_for_forward(C, eigenvalues, V)
-
-    @staticmethod
-    def backward(ctx: Any, G: Tensor, *_: Any) -> tuple[Tensor, None]:
-        C, eigenvalues, V = ctx.saved_tensors
-        return _Derivative.apply(C, eigenvalues, V, G, ctx.plan, True).to(C.dtype), None
-
-    @staticmethod
-    def jvp(ctx: Any, dC: Tensor, *_: Any) -> tuple[Tensor, None, None]:
-        C, eigenvalues, V = ctx.saved_tensors
-        out = _Derivative.apply(C, eigenvalues, V, dC, replace(ctx.plan, weight=None), False)
-        if ctx.plan.weight is not None:
-            out = _Vech.apply(out, ctx.plan.weight)
-        return out.to(ctx.plan.dtype), None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, C: Tensor, plan: _Plan) -> tuple:
-        return _Spectral.apply(_batch_first(C, in_dims[0]), plan), (0, 0, 0)
+    def backward(ctx: Any, G: Tensor) -> tuple[Tensor, None]:
+        if torch.is_grad_enabled():  # create_graph=True; autograd would take V for a constant
+            raise RuntimeError(
+                f"Second derivatives of the matrix {ctx.plan.f.name} are not available: call "
+                "backward or grad without create_graph=True."
+            )
+        eigenvalues, V = ctx.saved_tensors
+        kernel = partial(_gradient, plan=ctx.plan)
+        (gradient,) = in_parts(kernel, eigenvalues, V, G.reshape(V.shape))
+        return gradient.reshape(G.shape).to(ctx.dtype), None
 
 
 @numpy_too
@@ -607,7 +494,7 @@ def spectral(
     Returns
     -------
     fC : Tensor or ndarray, shape (..., d, d)
-        Differentiable once, in backward and forward mode, exact at repeated eigenvalues.
+        Differentiable once, with an exact gradient at repeated eigenvalues too.
 
     Raises
     ------
@@ -616,7 +503,7 @@ def spectral(
         entry is not finite.
     """
     check_square(C)
-    return _Spectral.apply(C, _Plan(f, floor, dtype or C.dtype))[0]
+    return _Spectral.apply(C, _Plan(f, floor, dtype or C.dtype))
 
 
 @numpy_too
@@ -628,15 +515,13 @@ def spectral_token(
     floor: Floor = DEFAULT_FLOOR,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """``vech(spectral(C, f), isometric=isometric)`` in one step, without the matrix between.
+    """``vech(spectral(C, f), isometric=isometric)``.
 
     Returns
     -------
     token : Tensor or ndarray, shape (..., d (d + 1) / 2)
     """
-    check_square(C)
-    plan = _Plan(f, floor, dtype or C.dtype, _off_diagonal(isometric))
-    return _Spectral.apply(C, plan)[0]
+    return vech(spectral(C, f, floor=floor, dtype=dtype), isometric=isometric)
 
 
 @numpy_too

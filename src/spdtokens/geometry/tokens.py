@@ -324,21 +324,17 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         """The embedding, each member with the fitted arrays that it has."""
         import torch
 
-        from spdtokens.geometry.embeddings import StackedEmbedding, get_embeddings
+        from spdtokens.geometry.embeddings import StackedEmbedding, get_embedding
         from spdtokens.geometry.matrix_functions import Floor
 
-        fitted = {"reference": self.reference_, "filters": self.filters_}
-
-        def filled(member: Any) -> Embedding:
-            found = {k: v for k, v in fitted.items() if v is not None and hasattr(member, k)}
-            return replace(member, **{k: torch.from_numpy(v) for k, v in found.items()})
-
-        made = get_embeddings(
-            self.embedding, isometric=self.isometric, floor=Floor(*FLOORS[self.floor])
-        )
-        if isinstance(made, StackedEmbedding):
-            return StackedEmbedding(tuple(map(filled, made.members)))
-        return filled(made)
+        arrays = {"reference": self.reference_, "filters": self.filters_}
+        fitted = {k: torch.from_numpy(v) for k, v in arrays.items() if v is not None}
+        members: list[Any] = []
+        for name in self.names:
+            member = get_embedding(name, isometric=self.isometric, floor=Floor(*FLOORS[self.floor]))
+            own = {k: v for k, v in fitted.items() if hasattr(member, k)}
+            members.append(replace(member, **own))
+        return members[0] if len(members) == 1 else StackedEmbedding(tuple(members))
 
     def scaled(self, C: Array) -> Array:
         """Matrices as the embedding sees them: without a unit, if that is asked for."""
@@ -391,20 +387,16 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
     def of_matrices(self, C: Array) -> Array:
         """:meth:`tokens` of matrices (n, m, d, d) that have been checked."""
         size = max(1, PART_ENTRIES // C[0].size)
+
+        def compute(C: Array) -> Array:
+            if self.tokens_ is not None:
+                return self.tokens_(C)
+            return self.embedding_.to_token(self.scaled(C))
+
         if len(C) <= size:
-            return self._computed(C)
-        tokens = np.empty((len(C), self.n_tokens_, C.shape[-1] * (C.shape[-1] + 1) // 2))
-
-        def work(start: int) -> None:
-            tokens[start : start + size] = self._computed(C[start : start + size])
-
-        share_out(work, range(0, len(C), size))
-        return tokens
-
-    def _computed(self, C: Array) -> Array:
-        if self.tokens_ is not None:
-            return self.tokens_(C)
-        return self.embedding_.to_token(self.scaled(C))
+            return compute(C)
+        starts = range(0, len(C), size)
+        return np.concatenate(share_out(lambda i: compute(C[i : i + size]), starts))
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> NDArray[Any]:
         """Names of the tokens' entries.

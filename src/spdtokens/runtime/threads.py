@@ -80,14 +80,14 @@ def _helpers() -> ThreadPoolExecutor:
 
 
 @one_thread()
-def share_out(work: Callable[[Any], None], tasks: Sequence[Any]) -> None:
-    """Call ``work(task)`` for every task, each on one thread, several at a time.
+def share_out(work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+    """Return ``[work(task) for task in tasks]``, each on one thread, several at a time.
 
     The calling thread works too and never waits for a helper that has not begun: where other
     programs use the cores, it does all the work itself and loses little. The first exception ends
     the others after their current task and is raised here.
     """
-    todo = iter(tasks)
+    todo, found = iter(enumerate(tasks)), [None] * len(tasks)
     torch = sys.modules.get("torch")
     inference = torch is not None and torch.is_inference_mode_enabled()
 
@@ -99,8 +99,8 @@ def share_out(work: Callable[[Any], None], tasks: Sequence[Any]) -> None:
                 if torch is not None:  # a thread starts with gradients on, outside that mode
                     stack.enter_context(torch.inference_mode(inference))
                     stack.enter_context(torch.no_grad())
-                for task in todo:
-                    work(task)
+                for i, task in todo:
+                    found[i] = work(task)
         except BaseException:
             list(todo)  # leaves nothing to the others
             raise
@@ -116,6 +116,7 @@ def share_out(work: Callable[[Any], None], tasks: Sequence[Any]) -> None:
         errors = [helper.exception() for helper in begun]
     for error in filter(None, errors):
         raise error
+    return found
 
 
 def _enter() -> None:
