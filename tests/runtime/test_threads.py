@@ -195,7 +195,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
         monkeypatch.setattr(owner, name, noted)
 
     noting(filterbank, "check_trials")
-    noting(signals, "_check")
+    noting(signals, "check_trials")
     noting(decoder, "congruence")
     noting(tokens, "riemannian_mean")
     noting(Tokens, "__call__")

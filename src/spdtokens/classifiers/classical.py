@@ -86,8 +86,7 @@ class NearestMean(ClassifierMixin, BaseEstimator):
         self.classes_ = np.unique(y)
         if self.filtered:
             self.spaces_ = TangentSpaces().fit(C)
-            lda = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
-            W = lda.fit(self.spaces_.transform(C), y).coef_
+            W = _lda().fit(self.spaces_.transform(C), y).coef_
             self.filter_ = W.T @ np.linalg.pinv(W @ W.T) @ W
         self.means_ = [MDM(metric="riemann").fit(part, y) for part in _parts(self._filtered(C))]
         return self
@@ -138,8 +137,6 @@ class AugmentedTrials(TransformerMixin, BaseEstimator):
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:  # noqa: ARG002
         """Check that trials are long enough for the delays."""
         X = np.asarray(X)
-        if self.order < 1 or self.lag < 1:
-            raise ModelError(f"order and lag are at least 1, not {self.order} and {self.lag}.")
         left = X.shape[-1] - (self.order - 1) * self.lag
         if left < 2:
             raise ModelError(
@@ -166,54 +163,12 @@ def _tangent(options: Options, classifier: BaseEstimator) -> Pipeline:
     return _pipeline(options, tangentspace=TangentSpaces(), classifier=classifier)
 
 
-def mdm(options: Options = None) -> Pipeline:
-    """Minimum distance to the Riemannian mean of a class (Barachant et al. 2012)."""
-    return _pipeline(options, classifier=NearestMean())
-
-
-def fgmdm(options: Options = None) -> Pipeline:
-    """Minimum distance to mean after geodesic filtering (Barachant et al. 2010)."""
-    return _pipeline(options, classifier=NearestMean(filtered=True))
-
-
-def ts_lr(options: Options = None) -> Pipeline:
-    """Tangent space and logistic regression at scikit-learn's default strength."""
-    return _tangent(options, LogisticRegression(max_iter=2000))
-
-
-def ts_svm(options: Options = None) -> Pipeline:
-    """Tangent space and a support vector machine (RBF kernel); strength by inner folds."""
-    return _tangent(options, _chosen_strength(_svm()))
-
-
-def ts_lda(options: Options = None) -> Pipeline:
-    """Tangent space and discriminant analysis with Ledoit and Wolf's shrinkage."""
-    return _tangent(options, LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"))
-
-
-def fb_ts_lr(options: Options = None) -> Pipeline:
-    """Tangent spaces of several bands side by side; strength by inner folds."""
-    chosen = _chosen_strength(LogisticRegression(max_iter=5000))
-    steps = {"tangentspace": TangentSpaces(), "scaler": StandardScaler(), "classifier": chosen}
-    return _pipeline(options, **steps)
-
-
-def xdawn_ts_lr(options: Options = None) -> Pipeline:
-    """Covariances with Xdawn-filtered class averages, tangent space, logistic regression.
-
-    Classes weigh alike, however rare (Rivet et al. 2009; Barachant and Congedo 2014).
-    """
-    classifier = LogisticRegression(max_iter=2000, class_weight="balanced")
-    return _tangent(None if options is None else {**options, "estimator": "xdawn"}, classifier)
-
-
-def acm_ts_svm(options: Options = None) -> GridSearchCV:
+def _acm_ts_svm(options: Options) -> GridSearchCV:
     """Augmented covariances, tangent space and SVM; delays by inner folds.
 
     The best pipeline of MOABB's within-session table for BCI2a (Carrara and Papadopoulo 2024).
     """
-    if options is None:
-        raise ModelError("acm-ts-svm delays raw trials: it needs them and sfreq, not covariances.")
+    assert options is not None  # the method needs signals
     # Delays come after filter and window, which need the signal around. Many channels, few samples:
     # the sample covariance would be close to singular.
     sfreq = options["sfreq"]
@@ -255,14 +210,29 @@ def _chosen_strength(classifier: BaseEstimator) -> GridSearchCV:
     )
 
 
-#: By the name of the method.
+def _xdawn_ts_lr(options: Options) -> Pipeline:
+    """Covariances with Xdawn-filtered class averages; classes weigh alike, however rare."""
+    classifier = LogisticRegression(max_iter=2000, class_weight="balanced")
+    return _tangent({**(options or {}), "estimator": "xdawn"}, classifier)
+
+
+def _lda() -> LinearDiscriminantAnalysis:
+    return LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
+
+
+#: By the name of the method, from the options of the filter bank to the pipeline.
 PIPELINES: dict[str, Callable[[Options], BaseEstimator]] = {
-    "mdm": mdm,
-    "fgmdm": fgmdm,
-    "ts-lr": ts_lr,
-    "ts-svm": ts_svm,
-    "ts-lda": ts_lda,
-    "fb-ts-lr": fb_ts_lr,
-    "xdawn-ts-lr": xdawn_ts_lr,
-    "acm-ts-svm": acm_ts_svm,
+    "mdm": lambda options: _pipeline(options, classifier=NearestMean()),
+    "fgmdm": lambda options: _pipeline(options, classifier=NearestMean(filtered=True)),
+    "ts-lr": lambda options: _tangent(options, LogisticRegression(max_iter=2000)),
+    "ts-svm": lambda options: _tangent(options, _chosen_strength(_svm())),
+    "ts-lda": lambda options: _tangent(options, _lda()),
+    "fb-ts-lr": lambda options: _pipeline(
+        options,
+        tangentspace=TangentSpaces(),
+        scaler=StandardScaler(),
+        classifier=_chosen_strength(LogisticRegression(max_iter=5000)),
+    ),
+    "xdawn-ts-lr": _xdawn_ts_lr,
+    "acm-ts-svm": _acm_ts_svm,
 }

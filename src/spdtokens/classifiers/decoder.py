@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from spdtokens.classifiers.base import addressed, takes
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
 from spdtokens.errors import ModelError, SignalError
-from spdtokens.geometry.alignment import mean_reference
+from spdtokens.geometry.alignment import riemannian_mean, running_references
 from spdtokens.geometry.tokens import (
     ArrayOutputMixin,
     as_matrices,
@@ -33,7 +33,7 @@ from spdtokens.preprocessing.bands import (
 )
 from spdtokens.preprocessing.filterbank import FilterBankCovariances, Folds
 from spdtokens.runtime.threads import one_thread
-from spdtokens.runtime.tokens import congruence, inverse_root, towards
+from spdtokens.runtime.tokens import congruence, inverse_root
 
 if TYPE_CHECKING:
     from spdtokens.datasets.base import Paradigm
@@ -352,11 +352,11 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
         if of.shape != (len(C),):
             raise SignalError(f"domains must have one entry per trial, {len(C)}, got {of.shape}.")
         names = np.unique(of)
-        means = np.stack([mean_reference(C[of == name], "riemann") for name in names])
+        means = np.stack([riemannian_mean(C[of == name]) for name in names])
         moved = np.empty_like(C)
         for name, mean in zip(names, means, strict=True):
             moved[of == name] = congruence(C[of == name], inverse_root(mean))
-        self.reference_ = mean_reference(means, "riemann")
+        self.reference_ = riemannian_mean(means)
         return moved.reshape(np.shape(X))
 
     @one_thread()
@@ -378,11 +378,8 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
             raise SignalError(
                 f"Fitted to matrices of shape {self.reference_.shape} per trial, got {C.shape[1:]}."
             )
-        reference, seen = self.reference_, []
-        for count, trial in enumerate(C, 1):
-            seen.append(congruence(trial, inverse_root(reference)))
-            reference = towards(reference, trial, 1 / (count + 1))
-        return np.stack(seen).reshape(np.shape(X))
+        references = running_references(C, self.reference_, 1, "riemann")
+        return congruence(C, inverse_root(references)).reshape(np.shape(X))
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> NDArray[Any]:
         """Names of the matrices, which are those of the input; ``'matrix 0'``, ... by default."""

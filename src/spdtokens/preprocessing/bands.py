@@ -267,14 +267,11 @@ class TokenPlan:
         From and to in seconds, on the clock of the trials.
     slices : tuple of pairs
         The same from and to in samples.
-    n_samples : int
-        Of a trial.
     """
 
     bands: tuple[Band, ...]
     windows: tuple[Window, ...]
     slices: tuple[tuple[int, int], ...]
-    n_samples: int
 
     @property
     def names(self) -> list[str]:
@@ -327,7 +324,7 @@ def plan_tokens(
         for band in resolved:
             check_band(band, sfreq, right - left)
         slices.append((start, stop))
-    return TokenPlan(resolved, chosen, tuple(slices), n_samples)
+    return TokenPlan(resolved, chosen, tuple(slices))
 
 
 def refuse_short_windows(plan: TokenPlan, n_channels: int) -> None:

@@ -34,7 +34,7 @@ from spdtokens.preprocessing.covariance import (
 )
 from spdtokens.preprocessing.filters import make_front
 from spdtokens.runtime.signals import ESTIMATORS as OF_RUNTIME
-from spdtokens.runtime.signals import Front
+from spdtokens.runtime.signals import Front, Prototype, check_trials
 from spdtokens.runtime.threads import one_thread, share_out
 
 #: Samples, over all channels and trials, that are filtered at a time.
@@ -69,50 +69,7 @@ def as_trials(X: ArrayLike) -> NDArray[Any]:
     return X
 
 
-def _names(channels: NDArray[np.int64], ch_names: tuple[str, ...] | None) -> str:
-    shown = [ch_names[c] if ch_names else f"number {c}" for c in channels[:5]]
-    more = f" and {len(channels) - 5} more" if len(channels) > 5 else ""
-    return ("channel " if len(channels) == 1 else "channels ") + ", ".join(shown) + more
-
-
-def check_trials(X: NDArray[Any], ch_names: tuple[str, ...] | None = None) -> None:
-    """Refuse trials from which no covariance can be computed.
-
-    Parameters
-    ----------
-    X : ndarray, shape (n, channels, samples)
-    ch_names : tuple of str, optional
-        For the messages.
-
-    Raises
-    ------
-    SignalError
-        For NaN or infinity, a flat channel, a channel that repeats another, or fewer samples than
-        two.
-    """
-    if X.shape[-1] < 2:
-        raise SignalError(f"Trials of {X.shape[-1]} sample have no covariance.")
-    finite = np.isfinite(X)
-    if not finite.all():
-        trial, channel, sample = np.argwhere(~finite)[0]
-        count = int((~finite).any((1, 2)).sum())
-        raise SignalError(
-            f"Trial {trial}, {_names(np.array([channel]), ch_names)}, sample {sample} is not a "
-            f"number (in {count} of {len(X)} trials). Drop these trials or repair them, say by "
-            "interpolation."
-        )
-    spread = np.ptp(X, axis=-1)
-    flat = spread == 0
-    if flat.any():
-        trial = int(np.argwhere(flat)[0][0])
-        raise SignalError(
-            f"Flat: {_names(np.flatnonzero(flat[trial]), ch_names)} in trial {trial}; "
-            f"{int(flat.any(1).sum())} of {len(X)} trials have a flat channel. Drop the channel if "
-            "it is dead, else these trials."
-        )
-
-
-def check_duplicates(C: NDArray[Any], ch_names: tuple[str, ...] | None = None) -> None:
+def check_duplicates(C: NDArray[Any]) -> None:
     """Refuse channels that are multiples of each other, seen in covariances (n, d, d)."""
     deviation = np.sqrt(np.diagonal(C, axis1=-2, axis2=-1))
     correlation = np.abs(C) / (deviation[..., :, None] * deviation[..., None, :])
@@ -120,8 +77,8 @@ def check_duplicates(C: NDArray[Any], ch_names: tuple[str, ...] | None = None) -
     same = np.argwhere(np.triu(lowest > 1 - 1e-9, 1))
     if len(same):
         raise SignalError(
-            f"In every trial {_names(same[0], ch_names)} carry the same signal. Drop one of them: "
-            "a covariance with both is singular."
+            "In every trial channels number {} and {} carry the same signal. Drop one of them: a "
+            "covariance with both is singular.".format(*same[0])
         )
 
 
@@ -280,7 +237,7 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
         if self.needs_labels:
             self._fit_averages(X, y, groups)
         else:
-            check_trials(X)
+            check_trials(X, SignalError)
         return self
 
     @one_thread()
@@ -340,26 +297,16 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
         pieces = list(self.front_.pieces(as_trials(X)))
         for train, _ in folds:
             part = None if groups is None else np.asarray(groups)[train]
-            yield self._refitted(pieces, y, train, part)
-
-    @one_thread()
-    def _refitted(
-        self,
-        pieces: list[Array],
-        y: NDArray[Any],
-        train: NDArray[np.int64],
-        groups: NDArray[Any] | None,
-    ) -> Array:
-        made = []
-        others = np.setdiff1d(np.arange(len(y)), train)
-        for piece in pieces:
-            prototype, mine = fit_prototype(
-                piece[train], y[train], self.estimator, self.n_filters, self.cross_fit, groups
-            )
-            C = np.empty((len(piece), *mine.shape[1:]))
-            C[train], C[others] = mine, prototype.covariances(piece[others])
-            made.append(C)
-        return self._checked(self.front_.regularised(np.stack(made, axis=1)))
+            others = np.setdiff1d(np.arange(len(y)), train)
+            made = []
+            with one_thread():
+                for piece in pieces:
+                    prototype, mine = self._prototype(piece[train], y[train], part)
+                    C = np.empty((len(piece), *mine.shape[1:]))
+                    C[train], C[others] = mine, prototype.covariances(piece[others])
+                    made.append(C)
+                found = self._checked(self.front_.regularised(np.stack(made, axis=1)))
+            yield found
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:  # noqa: ARG002
         """Names of the matrices, such as ``'8-13 Hz'``."""
@@ -428,33 +375,26 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
     ) -> Array:
         """Covariances (n, m, d, d) of training trials, while class averages are learnt."""
         y = as_labels(y, len(X), SignalError, f"estimator={self.estimator!r}")
-        check_trials(X)
-        prototypes, matrices = [], []
-        for piece in self.front_.pieces(X):
-            prototype, C = fit_prototype(
-                piece, y, self.estimator, self.n_filters, self.cross_fit, groups
-            )
-            matrices.append(C)
-            prototypes.append(prototype)
-        self.front_ = replace(self.front_, prototypes=tuple(prototypes))
+        check_trials(X, SignalError)
+        found = (self._prototype(piece, y, groups) for piece in self.front_.pieces(X))
+        prototypes, matrices = zip(*found, strict=True)
+        self.front_ = replace(self.front_, prototypes=prototypes)
         return self._checked(self.front_.regularised(np.stack(matrices, axis=1)))
 
+    def _prototype(
+        self, X: Array, y: NDArray[Any], groups: ArrayLike | None
+    ) -> tuple[Prototype, Array]:
+        return fit_prototype(X, y, self.estimator, self.n_filters, self.cross_fit, groups)
+
     def _matrices(self, X: NDArray[Any]) -> Array:
-        check_trials(X)
+        check_trials(X, SignalError)
         # A few trials at a time: what is between two steps then stays in the cache.
         size = max(1, CHUNK_SAMPLES // (X.shape[1] * X.shape[2]))
-        starts = range(0, len(X), size)
-        made: dict[int, Array] = {}
-
-        def work(start: int) -> None:
-            made[start] = self.front_.estimate(X[start : start + size])
-
         # Each part needs some megabytes, and glibc would give them back to the system after each,
         # half as fast again; having seen a large block freed, it keeps them. This one is untouched.
         np.empty(31 << 17)
-        share_out(work, starts)
-        C = np.concatenate([made[start] for start in starts])
-        return self._single(self._checked(C))
+        parts = share_out(lambda i: self.front_.estimate(X[i : i + size]), range(0, len(X), size))
+        return self._single(self._checked(np.concatenate(parts)))
 
     def _checked(self, C: Array) -> Array:
         """Refuse what is not positive definite."""
@@ -538,7 +478,7 @@ class StandardTrials(ArrayOutputMixin, BaseEstimator):
                 f"A network on raw trials takes one band and one window, got {len(plan.names)}: "
                 f"{', '.join(plan.names)}."
             )
-        check_trials(X)
+        check_trials(X, SignalError)
         self.n_features_in_, self.n_samples_ = X.shape[1:]
         self._front = make_front(plan.bands, self.sfreq, X.shape[-1], slices=plan.slices)
         cut = self._cut(X)
@@ -550,7 +490,7 @@ class StandardTrials(ArrayOutputMixin, BaseEstimator):
     def transform(self, X: ArrayLike) -> Array:
         """Standard trials (n, channels, samples of the window)."""
         X = _like_fitted(self, X)
-        check_trials(X)
+        check_trials(X, SignalError)
         standard: Array = (self._cut(X) - self.mean_) / self.scale_
         return standard
 

@@ -125,7 +125,7 @@ class Front:
     def covariances(self, X: NDArray[Any]) -> Array:
         """Covariance matrices (n, matrices, d, d) of trials (n, channels, samples)."""
         X = np.asarray(X)
-        _check(X)
+        check_trials(X)
         return np.concatenate([self.estimate(part) for part in in_parts(X)])
 
     def estimate(self, X: NDArray[Any]) -> Array:
@@ -277,18 +277,25 @@ def _impulse_response(sos: Array, n: int) -> Array:
     return np.array(x)
 
 
-def _check(X: Array) -> None:
-    finite = np.isfinite(X)
-    if not finite.all():
-        trial, channel, place = np.argwhere(~finite)[0]
-        raise DecoderError(
-            f"Trial {trial}, channel number {channel}, sample {place} is not a number. Leave the "
-            "trial out, or repair it."
-        )
-    flat = np.ptp(X, axis=-1) == 0
-    if flat.any():
-        trial, channel = np.argwhere(flat)[0]
-        raise DecoderError(
-            f"Channel number {channel} is flat in trial {trial}. Look at its electrode; a trial "
-            "with a flat channel cannot be decoded."
-        )
+def check_trials(X: NDArray[Any], error: type[Exception] = DecoderError) -> None:
+    """Refuse trials (n, channels, samples) that have no covariance: NaN, infinity, a flat channel.
+
+    Raises
+    ------
+    error
+        Naming the first such trial and its channel, and the number of such trials.
+    """
+    bad = ~np.isfinite(X)
+    if bad.any():
+        trial, channel, sample = np.argwhere(bad)[0]
+        fault = f"Trial {trial}, channel number {channel}, sample {sample} is not a number"
+    else:
+        bad = np.ptp(X, axis=-1, keepdims=True) == 0
+        if not bad.any():
+            return
+        trial, channel, _ = np.argwhere(bad)[0]
+        fault = f"Trial {trial}, channel number {channel} is flat"
+    raise error(
+        f"{fault} (in {int(bad.any((1, 2)).sum())} of {len(X)} trials). Drop these trials, or the "
+        "channel if it is dead."
+    )
