@@ -21,6 +21,7 @@ from spdtokens.classifiers.discriminant import (
 from spdtokens.classifiers.methods import Settings, get_method
 from spdtokens.datasets import from_arrays
 from spdtokens.errors import ModelError, UserError
+from tests.matrices import rhythms
 
 
 def made(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -208,21 +209,15 @@ def test_bad_weights_are_refused(weight: np.ndarray, message: str) -> None:
 # The classifier.
 
 
-def rhythms(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Covariances of two classes that differ in the strength of 10 Hz in one of five channels."""
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % 2
-    t = np.arange(256) / 128
-    X = rng.standard_normal((n, 5, 256))
-    waves = np.sin(2 * np.pi * 10 * t + rng.uniform(0, 6.3, (n, 1)))
-    X[:, 2] += (0.5 + 1.5 * y[:, None]) * waves
-    C = FilterBankCovariances(128, bands="8-30", estimator="oas").fit_transform(1e-5 * X)
+def covariances(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    X, y = rhythms(n, seed)
+    C = FilterBankCovariances(128, bands="8-30", estimator="oas").fit_transform(X)
     return C, np.array(["rest", "task"])[y]
 
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_it_is_the_discriminant_of_its_tokens(weighted: bool) -> None:
-    C, y = rhythms()
+    C, y = covariances()
     weight = np.random.default_rng(0).uniform(0.5, 2, 60) if weighted else None
     model = TokenDiscriminantClassifier("log_euclidean", ridge=0.1, gains=None)
     model.fit(C, y, sample_weight=weight)
@@ -237,7 +232,7 @@ def test_it_is_the_discriminant_of_its_tokens(weighted: bool) -> None:
 
 
 def test_it_decodes_whatever_the_unit() -> None:
-    (C, y), (test, labels) = rhythms(), rhythms(seed=1)
+    (C, y), (test, labels) = covariances(), covariances(seed=1)
     model = TokenDiscriminantClassifier().fit(C, y)
     assert model.score(test, labels) > 0.9
     assert model.embedding_.names == EMBEDDINGS
@@ -247,7 +242,7 @@ def test_it_decodes_whatever_the_unit() -> None:
 
 
 def test_three_classes_have_three_decision_values() -> None:
-    C, _ = rhythms()
+    C, _ = covariances()
     y = np.arange(60) % 3
     model = TokenDiscriminantClassifier().fit(C, y)
     assert model.decision_function(C).shape == (60, 3)
@@ -256,7 +251,7 @@ def test_three_classes_have_three_decision_values() -> None:
 
 
 def test_ready_tokens_need_no_matrices() -> None:
-    C, y = rhythms()
+    C, y = covariances()
     tokens = TokenEmbedding(unit_free=True).fit(C).tokens(C)
     of_matrices = TokenDiscriminantClassifier("log_euclidean", gains=None).fit(C, y)
     for X in (tokens, tokens[:, 0]):
@@ -266,7 +261,7 @@ def test_ready_tokens_need_no_matrices() -> None:
 
 
 def test_an_embedding_with_its_own_parameters() -> None:
-    C, y = rhythms()
+    C, y = covariances()
     model = TokenDiscriminantClassifier(TokenEmbedding("euclidean", isometric=True), gains=None)
     model.set_params(embedding__floor="paper").fit(C, y)
     assert model.embedding_.get_params() == model.embedding.get_params()
@@ -276,7 +271,7 @@ def test_an_embedding_with_its_own_parameters() -> None:
 
 
 def test_drift_is_what_gains_do_to_tokens() -> None:
-    C, y = rhythms()
+    C, y = covariances()
     embedding = TokenEmbedding(EMBEDDINGS, unit_free=True).fit(C, y)
     middle = embedding.reference_
     drift = gain_drift(embedding, middle, 0.2, 0.3)
@@ -290,7 +285,7 @@ def test_drift_is_what_gains_do_to_tokens() -> None:
 
 
 def test_by_default_gains_are_expected_to_change() -> None:
-    (C, y), (test, _) = rhythms(), rhythms(seed=1)
+    (C, y), (test, _) = covariances(), covariances(seed=1)
 
     def found(**options: object) -> np.ndarray:
         return TokenDiscriminantClassifier(**options).fit(C, y).predict_proba(test)
@@ -321,7 +316,7 @@ def test_of_few_trials_there_are_neither_filters_nor_gains() -> None:
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_temperature_is_fitted_with_filters_that_have_not_seen_a_fold(weighted: bool) -> None:
     """The folds by hand: filters of classes are fitted in each. There is nothing to be found."""
-    C, y = rhythms()
+    C, y = covariances()
     y = np.random.default_rng(1).permutation(y)
     codes = (y == "task").astype(int)
     weight = np.random.default_rng(0).uniform(0.5, 2, 60) if weighted else None
@@ -373,7 +368,7 @@ def test_probabilities_of_noise_are_not_confident() -> None:
 )
 def test_bad_settings_are_refused(options: dict, error: type, message: str) -> None:
     with pytest.raises(error, match=message):
-        TokenDiscriminantClassifier(**options).fit(*rhythms(20))
+        TokenDiscriminantClassifier(**options).fit(*covariances(20))
 
 
 @pytest.mark.parametrize(("n", "names"), [(6, WITHOUT_LABELS), (40, EMBEDDINGS)])

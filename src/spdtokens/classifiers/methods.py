@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from spdtokens._extras import how_to_install, is_installed
 from spdtokens._tables import table
-from spdtokens.classifiers.nn.networks import NETWORKS, SHAPES, SPD, Input, TrialShape
+from spdtokens.classifiers.nn.networks import NETWORKS, SHAPES, SPD, Input
 from spdtokens.errors import MethodError
 
 if TYPE_CHECKING:
     from rich.table import Table
     from sklearn.base import BaseEstimator
-    from torch import nn
 
     from spdtokens.classifiers.decoder import DecodingPipeline
-    from spdtokens.classifiers.nn.transformer import TransformerConfig
     from spdtokens.datasets import Dataset
     from spdtokens.preprocessing.bands import BandSpec
 
@@ -139,9 +137,7 @@ class Method:
         Whether a run without chance in it is so long that it is stored by itself.
     extra : str, optional
         Ours, without which it does not run.
-    module : callable, optional
-        From the shape of trials, and the configuration of token transformers, to a network.
-    counts : dict of str to int, optional
+    counts : tuple of int, optional
         Number of parameters at the shapes of the paper's data sets, ``SHAPES``: with the paper's
         network for each, one token per trial. None where there is no fixed number.
     """
@@ -158,26 +154,12 @@ class Method:
     own_covariances: bool = False
     takes_minutes: bool = False
     extra: str | None = None
-    module: Callable[[TrialShape, TransformerConfig], nn.Module] | None = None
-    counts: dict[str, int] | None = field(default=None, compare=False)
+    counts: tuple[int, ...] | None = None
 
     @property
     def installed(self) -> bool:
         """Whether all that it needs is installed."""
         return is_installed(self.extra)
-
-    def parameters(self, shape: TrialShape, config: TransformerConfig) -> int | None:
-        """Count the weights at a shape of trials; None where there is no fixed number.
-
-        Parameters
-        ----------
-        shape : TrialShape
-        config : TransformerConfig
-            For token transformers.
-        """
-        if self.module is None:
-            return None
-        return sum(p.numel() for p in self.module(shape, config).parameters())
 
     def why_not(self, dataset: Dataset) -> str | None:
         """Why the method does not apply to a data set, or is not there; None if it can be used."""
@@ -321,12 +303,17 @@ def _enter_new_embeddings() -> None:
 # From the options of the first step (None for matrices) and the settings to estimators.
 
 
-def _decoder(options: dict[str, Any] | None, classifier: BaseEstimator) -> DecodingPipeline:
+def _decoder(
+    options: dict[str, Any] | None, classifier: BaseEstimator, raw: bool = False
+) -> DecodingPipeline:
     from spdtokens.classifiers.decoder import DecodingPipeline
-    from spdtokens.preprocessing import FilterBankCovariances
+    from spdtokens.preprocessing import FilterBankCovariances, StandardTrials
 
-    first = [] if options is None else [("filterbank", FilterBankCovariances(**options))]
-    return DecodingPipeline([*first, ("classifier", classifier)])
+    steps: list[tuple[str, BaseEstimator]] = []
+    if options is not None:
+        name, first = ("trials", StandardTrials) if raw else ("filterbank", FilterBankCovariances)
+        steps.append((name, first(**options)))
+    return DecodingPipeline([*steps, ("classifier", classifier)])
 
 
 def _recommended(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
@@ -350,14 +337,6 @@ def _transformer(embedding: str, bands: str | None) -> Method:
         more = settings.transformer() | {"device": settings.device}
         return _decoder(options, TokenTransformerClassifier(embedding, **more))
 
-    def module(shape: TrialShape, config: TransformerConfig) -> nn.Module:
-        from spdtokens.classifiers.nn.transformer import SPDTokenTransformer
-        from spdtokens.geometry import token_dim
-
-        return SPDTokenTransformer(
-            token_dim(shape.n_chans), shape.n_tokens, shape.n_outputs, config
-        )
-
     return Method(
         f"token-{embedding.replace('_', '-')}{'-multiband' if bands else ''}",
         "token transformer",
@@ -367,9 +346,15 @@ def _transformer(embedding: str, bands: str | None) -> Method:
         has_seed=True,
         needs_signals=bands is not None,
         bands=bands,
-        module=module,
-        counts=_counts(828292, 999938, 136773),
+        counts=(828292, 999938, 136773),
     )
+
+
+def _mlp(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
+    from spdtokens.classifiers.transformer import TokenMLPClassifier
+
+    more: dict[str, Any] = {} if settings.epochs is None else {"epochs": settings.epochs}
+    return _decoder(options, TokenMLPClassifier(device=settings.device, **more))
 
 
 def _classical(name: str, reference: str, **more: Any) -> Method:
@@ -383,23 +368,19 @@ def _classical(name: str, reference: str, **more: Any) -> Method:
 
 def _network(name: str) -> Method:
     network = NETWORKS[name]
+    raw = network.input == "raw"
 
     def steps(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
-        from spdtokens.classifiers.decoder import DecodingPipeline
         from spdtokens.classifiers.networks import NetworkClassifier
-        from spdtokens.preprocessing import StandardTrials
 
-        raw = network.input == "raw"
         classifier = NetworkClassifier(
             name,
-            sfreq=options["sfreq"] if raw and options is not None else None,
+            sfreq=options["sfreq"] if raw and options else None,
             recipe=settings.recipe,
             epochs=settings.epochs,
             device=settings.device,
         )
-        if not raw or options is None:  # raw networks need signals
-            return _decoder(options, classifier)
-        return DecodingPipeline([("trials", StandardTrials(**options)), ("classifier", classifier)])
+        return _decoder(options, classifier, raw)
 
     return Method(
         name,
@@ -408,41 +389,10 @@ def _network(name: str) -> Method:
         network.input,
         steps,
         has_seed=True,
-        needs_signals=network.input == "raw",
+        needs_signals=raw,
         extra=network.extra,
-        module=lambda shape, _config: network.build(shape),
-        counts=None if network.counts is None else _counts(*network.counts),
+        counts=network.counts,
     )
-
-
-def _mlp() -> Method:
-    def steps(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
-        from spdtokens.classifiers.transformer import TokenMLPClassifier
-
-        more: dict[str, Any] = {} if settings.epochs is None else {"epochs": settings.epochs}
-        return _decoder(options, TokenMLPClassifier(device=settings.device, **more))
-
-    def module(shape: TrialShape, _config: TransformerConfig) -> nn.Module:
-        from spdtokens.classifiers.transformer import TokenMLPClassifier
-        from spdtokens.geometry import token_dim
-
-        features = token_dim(shape.n_chans)
-        return TokenMLPClassifier()._module(features, shape.n_tokens, shape.n_outputs)
-
-    return Method(
-        "spd-token-mlp",
-        SPD,
-        "the paper's ablation",
-        "tokens",
-        steps,
-        has_seed=True,
-        module=module,
-        counts=_counts(827084, 998321, 799805),
-    )
-
-
-def _counts(*numbers: int) -> dict[str, int]:
-    return dict(zip(SHAPES, numbers, strict=True))
 
 
 _BARACHANT = "Barachant et al. 2012"
@@ -478,7 +428,15 @@ METHODS: dict[str, Method] = {
             takes_minutes=True,
         ),
         *map(_network, _SPD_NETWORKS),
-        _mlp(),
+        Method(
+            "spd-token-mlp",
+            SPD,
+            "the paper's ablation",
+            "tokens",
+            _mlp,
+            has_seed=True,
+            counts=(827084, 998321, 799805),
+        ),
         *(_network(name) for name in NETWORKS if name not in _SPD_NETWORKS),
     )
 }
@@ -493,7 +451,10 @@ def methods_rows() -> list[dict[str, Any]]:
     names = ("name", "family", "input", "only_for", "needs_signals", "reference", "extra")
     return [
         {name: getattr(method, name) for name in names}
-        | {"parameters": method.counts or dict.fromkeys(SHAPES), "installed": method.installed}
+        | {
+            "parameters": dict(zip(SHAPES, method.counts or (None,) * 3, strict=True)),
+            "installed": method.installed,
+        }
         for method in METHODS.values()
     ]
 

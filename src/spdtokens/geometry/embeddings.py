@@ -26,7 +26,6 @@ from spdtokens.geometry.matrix_functions import (
     as_tensor,
     expm,
     logm,
-    matrix_dim,
     numpy_too,
     spectral,
     sqrtm,
@@ -97,7 +96,6 @@ class Embedding(ABC):
         A vector outside the image, which no SPD matrix has as its token, gives a matrix too, but
         not one whose token it is.
         """
-        matrix_dim(token.shape[-1])
         if self.triangular:
             return self.unembed(unvech(token).triu())
         return self.unembed(unvech(token, isometric=self.isometric))

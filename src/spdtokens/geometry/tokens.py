@@ -101,6 +101,17 @@ def class_filters(C: Array, y: ArrayLike) -> Array:
     return np.asarray(F * np.sign(largest))
 
 
+def as_real(X: ArrayLike, what: str, error: type[UserError] = UserError) -> NDArray[Any]:
+    """An array of real numbers, from whatever can be made one; ``what`` is named in errors."""
+    X = np.asarray(X)
+    if X.dtype.kind == "c":
+        raise error(f"Complex data not supported: {what} must be real, got {X.dtype}.")
+    try:
+        return X if X.dtype.kind in "fiub" else X.astype(np.float64)
+    except (TypeError, ValueError) as fault:
+        raise error(f"{what} must be real numbers, got {X.dtype}: {fault}.") from fault
+
+
 def as_matrices(X: ArrayLike) -> Array:
     """SPD matrices (n, m, d, d) from (n, d, d), (n, m, d, d) or nested lists of either.
 
@@ -109,16 +120,10 @@ def as_matrices(X: ArrayLike) -> Array:
     UserError
         For another shape, no trials, or matrices that are not symmetric positive definite.
     """
-    X = np.asarray(X)
-    if X.dtype.kind == "c":
-        raise UserError(f"Complex data not supported: matrices must be real, got {X.dtype}.")
-    try:
-        C = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"Matrices must be real numbers, got {X.dtype}: {error}.") from error
+    C = np.asarray(as_real(X, "matrices"), dtype=np.float64)
     if C.ndim not in (3, 4) or 0 in C.shape:
         raise UserError(
-            f"Expected SPD matrices (n, d, d) or (n, m, d, d), n > 0, got shape {X.shape}. Reshape "
+            f"Expected SPD matrices (n, d, d) or (n, m, d, d), n > 0, got shape {C.shape}. Reshape "
             "your data, or put FilterBankCovariances before the classifier."
         )
     check_spd(C)

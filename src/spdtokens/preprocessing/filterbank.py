@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from spdtokens._labels import as_groups, as_labels
 from spdtokens.errors import SignalError
-from spdtokens.geometry.tokens import ArrayOutputMixin, matrix_tags
+from spdtokens.geometry.tokens import ArrayOutputMixin, as_real, matrix_tags
 from spdtokens.geometry.validation import check_spd
 from spdtokens.preprocessing.bands import (
     Band,
@@ -51,16 +51,7 @@ def as_trials(X: ArrayLike) -> NDArray[Any]:
     SignalError
         For another shape, no trials, or values that are not real numbers.
     """
-    X = np.asarray(X)
-    if X.dtype.kind in "OUS":
-        try:
-            X = X.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise SignalError(f"Trials must be real numbers, got {X.dtype}: {error}.") from error
-    if X.dtype.kind not in "fiub":
-        raise SignalError(
-            f"Trials must be real numbers, got {X.dtype}. Complex data not supported."
-        )
+    X = as_real(X, "trials", SignalError)
     if X.ndim != 3 or 0 in X.shape:
         raise SignalError(
             f"Expected trials (n, channels, samples), none of them 0, got shape {X.shape}. Reshape "
