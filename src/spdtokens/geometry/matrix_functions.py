@@ -220,21 +220,6 @@ class Floor:
         """The paper's clipping at 1e-12, whatever the unit."""
         return cls(relative=0.0, absolute=1e-12)
 
-    def slope(self, dtype: torch.dtype) -> float:
-        """Derivative of the floor with respect to the mean absolute eigenvalue."""
-        return max(self.relative, torch.finfo(dtype).eps) if self.relative else 0.0
-
-    def level(self, eigenvalues: Tensor, dtype: torch.dtype) -> Tensor:
-        """The floor of each matrix: shape (..., 1) for eigenvalues of shape (..., d)."""
-        scale = eigenvalues.abs().mean(-1, keepdim=True)
-        return (self.slope(dtype) * scale).clamp(min=self.absolute)
-
-    def clears(self, eigenvalues: Tensor, dtype: torch.dtype) -> bool:
-        """Whether all ascending eigenvalues (..., d) stand clear of the floor; quick, cautious."""
-        smallest, largest = eigenvalues[..., 0], eigenvalues[..., -1]
-        level = (self.slope(dtype) * largest).clamp_(min=max(self.absolute, 0.0))
-        return bool((smallest > level).all())
-
 
 DEFAULT_FLOOR = Floor()
 
@@ -388,11 +373,22 @@ class _Plan:
     #: Precision in which the matrices are known, and dtype of the result.
     dtype: torch.dtype
 
+    @property
+    def slope(self) -> float:
+        """Derivative of the floor with respect to the mean absolute eigenvalue."""
+        relative = self.floor.relative
+        return max(relative, torch.finfo(self.dtype).eps) if relative else 0.0
+
     def floor_level(self, eigenvalues: Tensor) -> Tensor | None:
-        """Floor of each matrix, shape (m, 1); None if no eigenvalue is near it."""
-        if not self.f.positive_domain or self.floor.clears(eigenvalues, self.dtype):
+        """Floor of each matrix, shape (m, 1); None if all ascending eigenvalues are clear of it."""
+        if not self.f.positive_domain:
             return None
-        return self.floor.level(eigenvalues, self.dtype)
+        smallest, largest = eigenvalues[..., 0], eigenvalues[..., -1]
+        above = (self.slope * largest).clamp_(min=max(self.floor.absolute, 0.0))
+        if bool((smallest > above).all()):  # quick, and cautious: the mean is below the largest
+            return None
+        scale = eigenvalues.abs().mean(-1, keepdim=True)
+        return (self.slope * scale).clamp(min=self.floor.absolute)
 
 
 def _value(C: Tensor, plan: _Plan) -> tuple[Tensor, Tensor, Tensor]:
@@ -432,7 +428,7 @@ def _gradient_above_floor(eigenvalues: Tensor, level: Tensor, H: Tensor, plan: _
     raised = eigenvalues.maximum(level)
     clipped = eigenvalues < level
     K = _pairwise(plan.f, raised.to(H.dtype))
-    slope = torch.where(level > plan.floor.absolute, plan.floor.slope(plan.dtype), 0.0)
+    slope = torch.where(level > plan.floor.absolute, plan.slope, 0.0)
     moves_floor = slope * eigenvalues.sign() / eigenvalues.shape[-1]
     moved = K.diagonal(dim1=-2, dim2=-1) * clipped
     through_floor = (moved * H.diagonal(dim1=-2, dim2=-1)).sum(-1, keepdim=True) * moves_floor

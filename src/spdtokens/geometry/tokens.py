@@ -337,7 +337,7 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         members: list[Any] = []
         for name in self.names:
             member = get_embedding(name, isometric=self.isometric, floor=Floor(*FLOORS[self.floor]))
-            own = {k: v for k, v in fitted.items() if hasattr(member, k)}
+            own: Any = {k: v for k, v in fitted.items() if hasattr(member, k)}
             members.append(replace(member, **own))
         return members[0] if len(members) == 1 else StackedEmbedding(tuple(members))
 
