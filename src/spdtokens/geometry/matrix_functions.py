@@ -1,11 +1,11 @@
 """Functions of symmetric matrices for torch's autograd, with exact gradients.
 
 One primitive, :func:`spectral`, applies a scalar function to the eigenvalues; the named matrix
-functions stand on it. :func:`vech` lists the upper triangle of a matrix, its token, in row-major
-order: ``M[0, 0], M[0, 1], ..., M[0, d-1], M[1, 1], ...``, as ``numpy.triu_indices`` does. (Entry
-``(i, j)`` with ``1 <= i <= j <= d``, the paper's one-based counting, lands at
-``k = (i - 1) (2 d - i) / 2 + j``; the paper prints ``i (i - 1) / 2 + j``, which sends several
-entries to one place.) All functions take NumPy arrays too, and then return arrays.
+functions call it. :func:`vech` lists the upper triangle of a matrix, its token, in row-major
+order: ``M[0, 0], M[0, 1], ..., M[0, d-1], M[1, 1], ...``, as ``numpy.triu_indices`` does. With the
+paper's one-based indices ``1 <= i <= j <= d``, entry ``(i, j)`` is number
+``(i - 1) (2 d - i) / 2 + j``; the paper prints ``i (i - 1) / 2 + j``, which maps several entries
+to the same number. All functions also accept NumPy arrays and then return arrays.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PART_ENTRIES = 1 << 15
 
 
 def as_tensor(x: Any) -> Any:
-    """A tensor that shares memory with the array where it can; anything else unchanged."""
+    """Convert an array to a tensor that shares its memory if possible; return others unchanged."""
     if not isinstance(x, np.ndarray):
         return x
     if not x.dtype.isnative:
@@ -39,7 +39,7 @@ def as_tensor(x: Any) -> Any:
 
 
 def numpy_too(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function of tensors take NumPy arrays, and then return NumPy arrays."""
+    """Let a function of tensors accept NumPy arrays and return NumPy arrays."""
 
     @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -57,16 +57,22 @@ def numpy_too(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @one_thread()
 def in_parts(kernel: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
-    """``kernel(*inputs)``, computed part by part along the first axis, several at a time.
+    """Compute ``kernel(*inputs)`` in parts along the first axis, on several threads.
 
-    LAPACK decomposes a batch of small matrices one after another, on one core. The parts are the
-    same for any number of threads, and so is every bit of the result.
+    LAPACK decomposes a batch of small matrices one after another, on one core. The parts do not
+    depend on the number of threads, so the result is the same to the last bit.
 
     Parameters
     ----------
     kernel : callable
-        From tensors (m, ...) to a tuple of tensors (m, ...), each row on its own.
-    *inputs : Tensor, shapes (n, ...)
+        Maps tensors (m, ...) to a tuple of tensors (m, ...), row by row.
+    *inputs : Tensor, shape (n, ...)
+        Arguments of the kernel.
+
+    Returns
+    -------
+    tuple of Tensor, shape (n, ...)
+        Results of all parts, concatenated.
     """
     n, entries = len(inputs[0]), max(x.numel() for x in inputs)
     if entries <= PART_ENTRIES or not inputs[0].is_cpu:
@@ -82,17 +88,58 @@ def in_parts(kernel: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> tupl
 
 
 def token_dim(d: int) -> int:
-    """Length ``d (d + 1) / 2`` of the token of a ``d x d`` matrix."""
+    """Compute the length of the token of a ``d x d`` matrix.
+
+    Parameters
+    ----------
+    d : int
+        Number of rows of the matrix.
+
+    Returns
+    -------
+    int
+        Number of entries of the upper triangle, ``d (d + 1) / 2``.
+
+    See Also
+    --------
+    matrix_dim : Inverse function.
+
+    Examples
+    --------
+    >>> from spdtokens.geometry import token_dim
+    >>> token_dim(22)
+    253
+    """
     return d * (d + 1) // 2
 
 
 def matrix_dim(n_features: int) -> int:
-    """Size ``d`` of the matrix whose token has ``n_features`` entries.
+    """Compute the number of rows of a matrix from the length of its token.
+
+    Parameters
+    ----------
+    n_features : int
+        Length of the token.
+
+    Returns
+    -------
+    int
+        Number of rows ``d``, with ``d (d + 1) / 2 = n_features``.
 
     Raises
     ------
     ValueError
         If ``n_features`` is not a triangular number.
+
+    See Also
+    --------
+    token_dim : Inverse function.
+
+    Examples
+    --------
+    >>> from spdtokens.geometry import matrix_dim
+    >>> matrix_dim(253)
+    22
     """
     d = (math.isqrt(8 * n_features + 1) - 1) // 2
     if n_features < 1 or token_dim(d) != n_features:
@@ -108,7 +155,7 @@ def matrix_dim(n_features: int) -> int:
 def _triangle(
     d: int, weight: float, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Places of token entries in the flat matrix, the reverse, and weights of token entries."""
+    """Indices of token entries in the flat matrix, their inverse, and weights of token entries."""
     row, column = torch.triu_indices(d, d, device=device)
     order = torch.arange(len(row), device=device)
     places = torch.empty(d, d, dtype=torch.long, device=device)
@@ -132,7 +179,7 @@ def _gather(M: Tensor, weight: float) -> Tensor:
 
 
 def _scatter(token: Tensor, weight: float) -> Tensor:
-    """Symmetric matrices of tokens, off-diagonal entries times ``weight``."""
+    """Symmetric matrices from tokens, off-diagonal entries times ``weight``."""
     d = matrix_dim(token.shape[-1])
     _, give, weights = _triangle(d, weight, token.dtype, token.device)
     flat = _pick(token if weight == 1.0 else token * weights, give)
@@ -162,54 +209,98 @@ def _off_diagonal(isometric: bool) -> float:
 
 @numpy_too
 def vech(M: Tensor, *, isometric: bool = False) -> Tensor:
-    """Upper triangle of symmetric matrices as vectors.
+    """Vectorise the upper triangle of symmetric matrices.
 
     Parameters
     ----------
     M : Tensor or ndarray, shape (..., d, d)
         Symmetric matrices; only the upper triangle is read.
-    isometric : bool
-        Multiply off-diagonal entries by sqrt 2, so that the Euclidean norm of the vector is the
+    isometric : bool, default=False
+        Multiply off-diagonal entries by sqrt(2), so that the Euclidean norm of the vector is the
         Frobenius norm of the matrix. The paper's ``vech`` does not.
 
     Returns
     -------
-    token : Tensor or ndarray, shape (..., d (d + 1) / 2)
+    Tensor or ndarray, shape (..., d (d + 1) / 2)
+        Upper triangles in row-major order. The gradient is symmetric.
+
+    See Also
+    --------
+    unvech : Inverse function.
+    pyriemann.geometry.tangentspace.upper : The isometric version for NumPy arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import vech
+    >>> vech(np.array([[1.0, 2.0], [2.0, 3.0]]))
+    array([1., 2., 3.])
     """
     return _Vech.apply(M, _off_diagonal(isometric))
 
 
 @numpy_too
 def unvech(token: Tensor, *, isometric: bool = False) -> Tensor:
-    """Inverse of :func:`vech`.
+    """Build symmetric matrices from the vectors of their upper triangles.
 
     Parameters
     ----------
     token : Tensor or ndarray, shape (..., d (d + 1) / 2)
-    isometric : bool
-        Whether the token was made with ``isometric=True``.
+        Upper triangles in row-major order.
+    isometric : bool, default=False
+        Whether the token was computed with ``isometric=True``.
 
     Returns
     -------
-    M : Tensor or ndarray, shape (..., d, d)
+    Tensor or ndarray, shape (..., d, d)
         Symmetric matrices.
+
+    Raises
+    ------
+    ValueError
+        If the length of the token is not a triangular number.
+
+    See Also
+    --------
+    vech : Inverse function.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import unvech
+    >>> unvech(np.array([1.0, 2.0, 3.0]))
+    array([[1., 2.],
+           [2., 3.]])
     """
     return _scatter(token, 1.0 / _off_diagonal(isometric))
 
 
 @dataclass(frozen=True)
 class Floor:
-    """The least eigenvalue allowed; smaller ones are raised to it.
+    """Lower bound of eigenvalues; smaller eigenvalues are raised to it.
 
-    Attributes
+    The bound of a matrix is the larger of both.
+
+    Parameters
     ----------
-    relative : float
-        Times the mean absolute eigenvalue (trace / d) of the matrix. A multiple of the matrix's
-        own scale does not depend on the unit of the signal, and the trace is smooth where the
-        largest eigenvalue is not. Never less than the rounding noise of the input's dtype.
-    absolute : float
-        In the unit of the matrix. The paper clips at 1e-12, which presumes microvolts: in volts,
-        covariances of EEG are near 1e-10 and clipping at 1e-12 distorts them.
+    relative : float, default=1e-12
+        Bound relative to the mean absolute eigenvalue of the matrix, never below the rounding error
+        of its dtype. It does not depend on the unit of the signal.
+    absolute : float, default=0.0
+        Bound in the unit of the matrix. The paper clips at 1e-12, which assumes microvolts: in
+        volts, covariances of EEG are near 1e-10, and clipping at 1e-12 distorts them.
+
+    See Also
+    --------
+    logm : Matrix logarithm, with a floor.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import Floor, logm
+    >>> logm(np.diag([1.0, 1e-20]), floor=Floor.paper()).round(1)
+    array([[  0. ,   0. ],
+           [  0. , -27.6]])
     """
 
     relative: float = 1e-12
@@ -217,7 +308,13 @@ class Floor:
 
     @classmethod
     def paper(cls) -> Floor:
-        """The paper's clipping at 1e-12, whatever the unit."""
+        """Return the paper's floor: 1e-12 in whatever unit.
+
+        Returns
+        -------
+        Floor
+            The floor with ``relative=0`` and ``absolute=1e-12``.
+        """
         return cls(relative=0.0, absolute=1e-12)
 
 
@@ -279,19 +376,33 @@ def _tiny(x: Tensor) -> float:
 
 @dataclass(frozen=True)
 class SpectralFunction:
-    """A scalar function to apply to the eigenvalues of a symmetric matrix.
+    """Scalar function to apply to the eigenvalues of a symmetric matrix.
 
-    Attributes
+    Parameters
     ----------
     name : str
-        Shown in messages.
+        Name, shown in error messages.
     value : callable
-        ``f(a)``, elementwise.
+        Elementwise function ``f(a)`` of a tensor.
     divided_difference : callable
-        ``f[a, b]`` for tensors that broadcast, symmetric in its arguments, equal to ``f'(a)``
-        where ``a == b``.
-    positive_domain : bool
-        Whether ``f`` needs positive eigenvalues; then the eigenvalue floor applies.
+        First divided difference ``f[a, b] = (f(a) - f(b)) / (a - b)`` of two tensors that
+        broadcast, equal to the derivative ``f'(a)`` where ``a == b``. It must be symmetric in its
+        arguments.
+    positive_domain : bool, default=True
+        Whether ``f`` requires positive eigenvalues. If so, the eigenvalue floor applies.
+
+    See Also
+    --------
+    spectral : Apply the function to matrices.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import SpectralFunction, spectral
+    >>> square = SpectralFunction("square", lambda a: a**2, lambda a, b: a + b)
+    >>> spectral(np.diag([1.0, 3.0]), square)
+    array([[1., 0.],
+           [0., 9.]])
     """
 
     name: str
@@ -332,7 +443,28 @@ EXP = SpectralFunction("exp", torch.exp, _exp_difference, positive_domain=False)
 
 
 def power_function(p: float) -> SpectralFunction:
-    """The function ``a -> a ** p`` for any real ``p``."""
+    """Make the spectral function ``a -> a ** p``.
+
+    Parameters
+    ----------
+    p : float
+        Exponent.
+
+    Returns
+    -------
+    SpectralFunction
+        The power, for positive eigenvalues.
+
+    See Also
+    --------
+    powm : Apply it to matrices.
+
+    Examples
+    --------
+    >>> from spdtokens.geometry import power_function
+    >>> power_function(0.25).name
+    'power 0.25'
+    """
 
     def difference(a: Tensor, b: Tensor) -> Tensor:
         large, small = _larger_smaller(a, b)
@@ -366,7 +498,7 @@ def power_function(p: float) -> SpectralFunction:
 
 @dataclass(frozen=True)
 class _Plan:
-    """What to compute, apart from the matrices."""
+    """Everything that defines a matrix function, apart from the matrices."""
 
     f: SpectralFunction
     floor: Floor
@@ -392,7 +524,7 @@ class _Plan:
 
 
 def _value(C: Tensor, plan: _Plan) -> tuple[Tensor, Tensor, Tensor]:
-    """Value (m, d, d), eigenvalues (m, d) not raised to the floor, and eigenvectors."""
+    """Values (m, d, d), eigenvalues (m, d) before the floor is applied, and eigenvectors."""
     eigenvalues, V = _eigh(C)
     V = V.to(torch.float64 if plan.dtype == torch.float64 else torch.float32)
     level = plan.floor_level(eigenvalues)
@@ -402,7 +534,7 @@ def _value(C: Tensor, plan: _Plan) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _gradient(eigenvalues: Tensor, V: Tensor, G: Tensor, plan: _Plan) -> tuple[Tensor]:
-    """Gradient (m, d, d) with respect to the matrices, given that of the values, ``G``."""
+    """Gradient (m, d, d) with respect to the matrices, given the gradient ``G`` of the values."""
     work = V.dtype
     H = V.mT @ torch.lerp(G.to(work), G.to(work).mT, 0.5) @ V
     level = plan.floor_level(eigenvalues)
@@ -419,11 +551,11 @@ def _pairwise(f: SpectralFunction, eigenvalues: Tensor) -> Tensor:
 
 
 def _gradient_above_floor(eigenvalues: Tensor, level: Tensor, H: Tensor, plan: _Plan) -> Tensor:
-    """``K * H`` where some eigenvalues are raised to the floor.
+    """``K * H`` if some eigenvalues are raised to the floor.
 
-    The function is then ``f`` composed with ``max(., floor)``, whose divided differences multiply:
-    1 above, 0 below, between for mixed pairs. And the floor follows the mean eigenvalue: a change
-    of any eigenvalue moves all raised ones.
+    The function is then ``f`` composed with ``max(., floor)``, and divided differences multiply:
+    the second factor is 1 above the floor, 0 below, and in between for mixed pairs. The floor also
+    depends on the mean eigenvalue: a change of any eigenvalue moves all raised ones.
     """
     raised = eigenvalues.maximum(level)
     clipped = eigenvalues < level
@@ -477,26 +609,39 @@ def spectral(
     Parameters
     ----------
     C : Tensor or ndarray, shape (..., d, d)
-        Symmetric matrices; the symmetric part of the input is used. Where ``f`` has a positive
-        domain, positive definite.
+        Symmetric matrices; the symmetric part is used. They must be positive definite if ``f`` has
+        a positive domain.
     f : SpectralFunction
-        For example :data:`~spdtokens.geometry.matrix_functions.LOG`.
-    floor : Floor
-        The least eigenvalue allowed, for functions with a positive domain.
-    dtype : torch.dtype, optional
-        Precision in which the entries of ``C`` are known, and dtype of the result; that of ``C``
-        by default. Say float32 where ``C`` was computed in float64 from float32 data.
+        Scalar function, such as :data:`~spdtokens.geometry.matrix_functions.LOG`.
+    floor : Floor, default=Floor()
+        Lower bound of eigenvalues, for functions with a positive domain.
+    dtype : torch.dtype, default=None
+        Precision of the entries of ``C``, and dtype of the result. None for the dtype of ``C``. Use
+        float32 if ``C`` was computed in float64 from float32 data.
 
     Returns
     -------
-    fC : Tensor or ndarray, shape (..., d, d)
-        Differentiable once, with an exact gradient at repeated eigenvalues too.
+    Tensor or ndarray, shape (..., d, d)
+        Matrix function. Its first derivative is exact, also for repeated eigenvalues; second
+        derivatives raise an error.
 
     Raises
     ------
     NotSPDError
-        If ``f`` needs positive eigenvalues and one is negative beyond rounding noise, or if an
-        entry is not finite.
+        If an entry is not finite, or if ``f`` requires positive eigenvalues and one is negative
+        beyond rounding error.
+
+    See Also
+    --------
+    sqrtm, invsqrtm, logm, expm, powm : Named matrix functions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import LOG, spectral
+    >>> spectral(np.diag([1.0, np.e]), LOG)
+    array([[0., 0.],
+           [0., 1.]])
     """
     check_square(C)
     return _Spectral.apply(C, _Plan(f, floor, dtype or C.dtype))
@@ -511,40 +656,196 @@ def spectral_token(
     floor: Floor = DEFAULT_FLOOR,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """``vech(spectral(C, f), isometric=isometric)``.
+    """Compute the tokens of a matrix function: ``vech(spectral(C, f))``.
+
+    Parameters
+    ----------
+    C : Tensor or ndarray, shape (..., d, d)
+        Symmetric matrices.
+    f : SpectralFunction
+        Scalar function of eigenvalues.
+    isometric : bool, default=False
+        Multiply off-diagonal entries by sqrt(2).
+    floor : Floor, default=Floor()
+        Lower bound of eigenvalues, for functions with a positive domain.
+    dtype : torch.dtype, default=None
+        Precision of the entries of ``C``, and dtype of the result. None for the dtype of ``C``.
 
     Returns
     -------
-    token : Tensor or ndarray, shape (..., d (d + 1) / 2)
+    Tensor or ndarray, shape (..., d (d + 1) / 2)
+        Tokens.
+
+    See Also
+    --------
+    spectral : Matrix function.
+    vech : Upper triangle.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import SQRT, spectral_token
+    >>> spectral_token(4 * np.eye(2), SQRT)
+    array([2., 0., 2.])
     """
     return vech(spectral(C, f, floor=floor, dtype=dtype), isometric=isometric)
 
 
 @numpy_too
 def sqrtm(C: Tensor, *, floor: Floor = DEFAULT_FLOOR) -> Tensor:
-    """Matrix square root of SPD matrices, shape (..., d, d)."""
+    """Compute the square root of SPD matrices.
+
+    Parameters
+    ----------
+    C : Tensor or ndarray, shape (..., d, d)
+        SPD matrices.
+    floor : Floor, default=Floor()
+        Lower bound of eigenvalues.
+
+    Returns
+    -------
+    Tensor or ndarray, shape (..., d, d)
+        Square roots.
+
+    See Also
+    --------
+    spectral : Any function of eigenvalues.
+    pyriemann.geometry.base.sqrtm : Without floor, for NumPy arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import sqrtm
+    >>> sqrtm(4 * np.eye(2))
+    array([[2., 0.],
+           [0., 2.]])
+    """
     return spectral(C, SQRT, floor=floor)
 
 
 @numpy_too
 def invsqrtm(C: Tensor, *, floor: Floor = DEFAULT_FLOOR) -> Tensor:
-    """Inverse matrix square root of SPD matrices, shape (..., d, d)."""
+    """Compute the inverse square root of SPD matrices.
+
+    Parameters
+    ----------
+    C : Tensor or ndarray, shape (..., d, d)
+        SPD matrices.
+    floor : Floor, default=Floor()
+        Lower bound of eigenvalues.
+
+    Returns
+    -------
+    Tensor or ndarray, shape (..., d, d)
+        Inverse square roots.
+
+    See Also
+    --------
+    spectral : Any function of eigenvalues.
+    pyriemann.geometry.base.invsqrtm : Without floor, for NumPy arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import invsqrtm
+    >>> invsqrtm(4 * np.eye(2))
+    array([[0.5, 0. ],
+           [0. , 0.5]])
+    """
     return spectral(C, INV_SQRT, floor=floor)
 
 
 @numpy_too
 def logm(C: Tensor, *, floor: Floor = DEFAULT_FLOOR) -> Tensor:
-    """Matrix logarithm of SPD matrices, shape (..., d, d)."""
+    """Compute the logarithm of SPD matrices.
+
+    Parameters
+    ----------
+    C : Tensor or ndarray, shape (..., d, d)
+        SPD matrices.
+    floor : Floor, default=Floor()
+        Lower bound of eigenvalues.
+
+    Returns
+    -------
+    Tensor or ndarray, shape (..., d, d)
+        Logarithms, which are symmetric matrices.
+
+    See Also
+    --------
+    expm : Inverse function.
+    pyriemann.geometry.base.logm : Without floor, for NumPy arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import logm
+    >>> logm(np.diag([1.0, np.e]))
+    array([[0., 0.],
+           [0., 1.]])
+    """
     return spectral(C, LOG, floor=floor)
 
 
 @numpy_too
 def expm(S: Tensor) -> Tensor:
-    """Matrix exponential of symmetric matrices, shape (..., d, d)."""
+    """Compute the exponential of symmetric matrices.
+
+    Parameters
+    ----------
+    S : Tensor or ndarray, shape (..., d, d)
+        Symmetric matrices.
+
+    Returns
+    -------
+    Tensor or ndarray, shape (..., d, d)
+        Exponentials, which are SPD matrices.
+
+    See Also
+    --------
+    logm : Inverse function.
+    pyriemann.geometry.base.expm : For NumPy arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import expm
+    >>> expm(np.zeros((2, 2)))
+    array([[1., 0.],
+           [0., 1.]])
+    """
     return spectral(S, EXP)
 
 
 @numpy_too
 def powm(C: Tensor, p: float, *, floor: Floor = DEFAULT_FLOOR) -> Tensor:
-    """Real power of SPD matrices, shape (..., d, d)."""
+    """Compute a real power of SPD matrices.
+
+    Parameters
+    ----------
+    C : Tensor or ndarray, shape (..., d, d)
+        SPD matrices.
+    p : float
+        Exponent.
+    floor : Floor, default=Floor()
+        Lower bound of eigenvalues.
+
+    Returns
+    -------
+    Tensor or ndarray, shape (..., d, d)
+        Powers.
+
+    See Also
+    --------
+    spectral : Any function of eigenvalues.
+    pyriemann.geometry.base.powm : Without floor, for NumPy arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import powm
+    >>> powm(4 * np.eye(2), -0.5)
+    array([[0.5, 0. ],
+           [0. , 0.5]])
+    """
     return spectral(C, power_function(p), floor=floor)
