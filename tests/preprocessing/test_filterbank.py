@@ -268,13 +268,13 @@ def _twin(X: np.ndarray) -> None:
         (trials()[0][:0], {}, r"got shape \(0, 4, 300\)"),
         (trials()[0] + 0j, {}, "complex128"),
         (np.full((3, 2, 5), "a"), {}, "real numbers"),
-        (trials()[0], {"windows": [(2.5, 4.0)]}, "2.5-4 s does not lie inside .* from 0 to 3 s"),
+        (trials()[0], {"windows": [(2.5, 4.0)]}, "2.5-4 s .* 0 to 3 s"),
         (trials()[0], {"windows": [(1.0, 1.0)]}, "windows"),
         (trials()[0], {"windows": [1.0, 2.0]}, "windows"),
         (trials()[0], {"windows": [(0, 0.04)], "bands": "none"}, "4 samples for 4 channels"),
         (trials()[0], {"bands": [(30, 60)]}, "nothing above 50 Hz"),
         (trials()[0], {"bands": "stimulus"}, "stimulus_hz"),
-        (trials()[0], {"estimator": "best"}, "'best'.*xdawn"),
+        (trials()[0], {"estimator": "best"}, "xdawn.*'best'"),
         (trials()[0], {"filtering": "magic"}, "'magic'"),
         (trials()[0], {"windows": [(0, 0.05)], "bands": "none", "delays": [0.1]}, "for 8 channels"),
         *((trials()[0], {"delays": [late]}, re.escape(f"[{late}]")) for late in (0.001, 3.0, -0.1)),
@@ -290,9 +290,9 @@ def test_other_trials_than_fitted_to_are_refused() -> None:
     with pytest.raises(NotFittedError):
         FilterBankCovariances(SFREQ).transform(X)
     filterbank = FilterBankCovariances(SFREQ).fit(X)
-    with pytest.raises(SignalError, match=r"4 channels and 300 samples, got 3 and 300"):
+    with pytest.raises(SignalError, match=r"4 channels and 300 samples.*got 3 and 300"):
         filterbank.transform(X[:, :3])
-    with pytest.raises(SignalError, match=r"300 samples, got 4 and 200"):
+    with pytest.raises(SignalError, match="got 4 and 200"):
         filterbank.transform(X[..., :200])
     with pytest.raises(SignalError, match="Trial 3"):
         filterbank.transform(spoil(_nan))

@@ -1,7 +1,7 @@
-r"""Means, dispersions and rotations by which sets of SPD matrices are brought together.
+"""Means, dispersions and rotations that align sets of SPD matrices.
 
-All functions take trials of several matrices, shape (n, tokens, d, d), and treat each on its own.
-Whose trials a reference may be made of is decided in ``spdtokens.evaluation.alignment``.
+All functions take several matrices per trial, shape (n, tokens, d, d), and treat each separately.
+``spdtokens.evaluation.alignment`` decides which trials a reference may be computed from.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _eigh(C: Array) -> tuple[Array, Array]:
 
 
 def _step(theta: Array, last: Array, J: Array, logs: Array) -> Array:
-    """Length of the next step of each token, from the last one and its effect."""
+    """Length of the next step for each token, from the last step and its effect."""
     change = last - J
     size = (change * change).sum((-2, -1))
     guess = theta * (last * change).sum((-2, -1)) / np.where(size > 0, size, 1.0)
@@ -111,24 +111,23 @@ def dispersion(C: Array, reference: Array) -> Array:
 
 
 def running_references(C: Array, start: Array, count: int, metric: Metric) -> Array:
-    """The mean as it stood before each trial came.
+    """Compute the running mean before each trial.
 
     Parameters
     ----------
     C : ndarray, shape (n, tokens, d, d)
-        In the order of time.
+        Trials in temporal order.
     start : ndarray, shape (tokens, d, d)
-        The mean before the first trial.
+        Mean before the first trial.
     count : int
-        How many trials the start counts for.
-    metric : str
-        The Riemannian mean is followed by steps along geodesics, which with matrices that do not
-        commute is close to it but not it.
+        Number of trials that the initial mean counts for.
+    metric : {'euclid', 'riemann'}
+        The Riemannian mean is approximated by steps along geodesics.
 
     Returns
     -------
-    references : ndarray, shape (n, tokens, d, d)
-        The i-th knows the start and trials 0 to i - 1.
+    ndarray, shape (n, tokens, d, d)
+        Entry i depends on the initial mean and trials 0 to i - 1.
     """
     references = np.empty_like(C)
     R = start
@@ -140,21 +139,23 @@ def running_references(C: Array, start: Array, count: int, metric: Metric) -> Ar
 
 
 def running_dispersions(C: Array, references: Array, start: Array, count: int) -> Array:
-    """The dispersion as it stood before each trial came (Welford's recurrence on geodesics).
+    """Compute the dispersion before each trial (Welford's recurrence on geodesics).
 
     Parameters
     ----------
     C : ndarray, shape (n, tokens, d, d)
+        Trials in temporal order.
     references : ndarray, shape (n, tokens, d, d)
-        Of :func:`running_references`.
+        Result of :func:`running_references`.
     start : ndarray, shape (tokens,)
-        The dispersion before the first trial.
+        Dispersion before the first trial.
     count : int
-        How many trials the start counts for.
+        Number of trials that the initial dispersion counts for.
 
     Returns
     -------
-    dispersions : ndarray, shape (n, tokens)
+    ndarray, shape (n, tokens)
+        Mean squared distance to the mean.
     """
     from pyriemann.geometry.distance import distance_riemann
 
@@ -167,7 +168,7 @@ def running_dispersions(C: Array, references: Array, start: Array, count: int) -
 
 
 def stretch(C: Array, power: Array) -> Array:
-    """Powers (...) of matrices (..., d, d): distances from the identity times the power."""
+    """Powers (...) of matrices (..., d, d), which multiply distances from the identity."""
     from pyriemann.geometry.base import powm
 
     stretched = powm(C, power[..., None])

@@ -288,7 +288,7 @@ def check_trials(X: NDArray[Any], error: type[Exception] = DecoderError) -> None
     bad = ~np.isfinite(X)
     if bad.any():
         trial, channel, sample = np.argwhere(bad)[0]
-        fault = f"Trial {trial}, channel number {channel}, sample {sample} is not a number"
+        fault = f"Trial {trial}, channel number {channel}, sample {sample} is NaN or infinite"
     else:
         bad = np.ptp(X, axis=-1, keepdims=True) == 0
         if not bad.any():
