@@ -197,7 +197,7 @@ def test_groups_are_not_split_between_the_folds_of_the_temperature() -> None:
     [
         (np.ones(5), r"60.*\(5,\)"),
         (-np.ones(60), "sample_weight"),
-        (np.full(60, np.nan), "or missing"),
+        (np.full(60, np.nan), "nan"),
         ((np.arange(60) % 3 > 0).astype(float), "sample_weight"),
     ],
 )

@@ -27,7 +27,7 @@ def test_an_extra_that_is_installed() -> None:
     row = row_of("tsmnet")
     assert (row["extra"], row["installed"]) == ("baselines", True)
     assert row["parameters"] == {"BCI2a": 5309, "BCIcha": 10327, "MAMEM": 3280}
-    assert "tsmnet comes with the extra baselines" in shown(80)
+    assert "tsmnet requires the extra baselines" in shown(80)
     assert [row["name"] for row in methods_rows() if row["extra"]] == ["tsmnet"]
 
 

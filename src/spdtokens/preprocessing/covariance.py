@@ -28,7 +28,7 @@ def paper_epsilon(unit_in_volts: float | None) -> float:
     """Convert the paper's 1e-6 square microvolts to the squared unit of the signal."""
     if unit_in_volts is None:
         raise SignalError(
-            "estimator='paper' requires unit_in_volts, because it adds 1e-6 square microvolts. Pass "
+            "estimator='paper' adds 1e-6 square microvolts and requires unit_in_volts. Pass "
             "unit_in_volts=1e-6 for microvolts or 1 for volts, or use estimator='sample', which "
             "adds a fraction of the variance."
         )
@@ -115,8 +115,8 @@ def fit_prototype(
     if kind == "erp":
         full = Prototype(np.asarray(ERPCovariances(estimator="oas").fit(Z, y).P_), None, scale)
         return full, full.covariances(X)
-    # Covariance of all trials, concatenated as in Xdawn, for every fold. Shrinkage is negligible for
-    # so many samples, but keeps it invertible if channels are linearly dependent.
+    # Covariance of all trials, concatenated as in Xdawn, for every fold. Shrinkage is negligible
+    # for so many samples, but keeps it invertible if channels are linearly dependent.
     noise = np.asarray(covariances(np.concatenate(Z, axis=1)[None], estimator="oas")[0])
 
     def xdawn(part: Any) -> Prototype:
