@@ -142,7 +142,7 @@ class TestAffineInvariant:
             get_embedding("affine_invariant").to_token(random_spd(4))
         with pytest.raises(ValueError, match=r"\(\.\.\., 4, 4\), got \(5, 5\)"):
             fitted("affine_invariant", 4).to_token(random_spd(5))
-        with pytest.raises(ValueError, match=r"\(n, d, d\) or \(n, tokens, d, d\)"):
+        with pytest.raises(ValueError, match=r"\(n, d, d\) or \(n, m, d, d\)"):
             get_embedding("affine_invariant").fit(random_spd(4))
 
 

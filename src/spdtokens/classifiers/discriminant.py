@@ -21,6 +21,7 @@ from spdtokens.preprocessing.covariance import folds_in_time
 from spdtokens.preprocessing.filterbank import Folds
 from spdtokens.runtime.networks import Discriminant
 from spdtokens.runtime.threads import one_thread
+from spdtokens.runtime.tokens import FILTERED
 
 #: The best of 0.004, 0.012, 0.04 and 0.12 over parts of training sessions and simulated sessions.
 #: Choosing it in folds of the training trials was not better: they do not contain the next session.
@@ -169,8 +170,6 @@ class TokenDiscriminantClassifier(TokenClassifier):
         NotSPDError
             If a matrix is not SPD.
         """
-        from spdtokens.geometry.embeddings import SUPERVISED  # with torch, which takes a second
-
         C, codes = self._checked_for_fit(X, y)
         if sample_weight is not None:
             kept = np.flatnonzero(_shares(sample_weight, codes))
@@ -192,9 +191,7 @@ class TokenDiscriminantClassifier(TokenClassifier):
         drift = None
         if self.embedding_ is not None:
             gains = self._gains(few)
-            again = [
-                name for name in self.embedding_.names if refit is not None or name in SUPERVISED
-            ]
+            again = [n for n in self.embedding_.names if refit is not None or n == FILTERED]
             seen = self.embedding_.scaled(C)
             middle = self.embedding_.reference_
             middle = seen.mean(0) if middle is None else middle

@@ -79,13 +79,13 @@ def riemannian_mean(C: Array, *, tol: float = 1e-7, max_iterations: int = 200) -
         A = back @ A @ back
         last = J
     raise NotSPDError(
-        f"The Riemannian mean of {len(C)} matrices was not found in {max_iterations} steps: they "
-        "are too close to singular. Use a shrinkage estimator (such as 'oas' or 'lwf')."
+        f"The Riemannian mean of {len(C)} matrices did not converge in {max_iterations} steps. "
+        "They are too close to singular. Use a shrinkage estimator (such as 'oas' or 'lwf')."
     )
 
 
 def _eigh(C: Array) -> tuple[Array, Array]:
-    import torch  # a second to import, and a tenth faster than NumPy on one thread
+    import torch  # here, as it takes a second; a tenth faster than NumPy on one thread
 
     from spdtokens.geometry.matrix_functions import eigh
 
@@ -162,7 +162,7 @@ def running_dispersions(C: Array, references: Array, start: Array, count: int) -
     before = count + np.arange(len(C))[:, None]
     # A trial at distance r moves the mean by r / (k + 1) and is then k / (k + 1) r away from it.
     added = distance_riemann(C, references, squared=True) * before / (before + 1)
-    # The past alone is summed: to subtract the trial again would leave its rounding behind.
+    # Only the past is summed: subtracting the trial again would leave its rounding error.
     total = np.cumsum(np.concatenate([count * start[None], added[:-1]]), axis=0)
     return total / before
 
@@ -203,9 +203,9 @@ def procrustes(A: Array, B: Array, *, tol: float = 1e-8, max_iterations: int = 3
     (a, Va), (b, Vb) = np.linalg.eigh(A), np.linalg.eigh(B)
     eye = np.eye(d)
     A, B = A - a[..., :1, None] * eye, B - b[..., :1, None] * eye
-    # The trace to be made great is a quadratic form of the signs. If a rotation fits exactly, its
-    # matrix is nonnegative but for these signs, and by Perron and Frobenius the signs of the
-    # leading eigenvector are they.
+    # The trace to maximise is a quadratic form of the signs. If a rotation fits exactly, its matrix
+    # is nonnegative up to these signs, which by the Perron-Frobenius theorem are the signs of the
+    # leading eigenvector.
     form = sum(
         (Va.swapaxes(-1, -2) @ Ac @ Va) * (Vb.swapaxes(-1, -2) @ Bc @ Vb)
         for Ac, Bc in zip(A, B, strict=True)
@@ -214,7 +214,7 @@ def procrustes(A: Array, B: Array, *, tol: float = 1e-8, max_iterations: int = 3
     for signs in ((Va * Vb).sum(-2), np.linalg.eigh(form)[1][..., -1]):
         starts.append((Va * np.where(signs < 0, -1.0, 1.0)[..., None, :]) @ Vb.swapaxes(-1, -2))
     Q = np.concatenate(starts)
-    # Where the gradient vanishes in some direction the polar factor is arbitrary: stay there.
+    # If the gradient vanishes in some direction the polar factor is arbitrary: stay there.
     stay = 1e-3 * np.einsum("ctij,ctij->t", A, A) ** 0.5 * np.einsum("ctij,ctij->t", B, B) ** 0.5
     for _ in range(max_iterations):
         gradient = sum(Ac @ Q @ Bc for Ac, Bc in zip(A, B, strict=True))

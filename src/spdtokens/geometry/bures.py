@@ -208,7 +208,7 @@ def barycenter_bures_wasserstein(
     w = torch.ones(n) if weights is None else torch.as_tensor(as_tensor(weights))
     if matrices.ndim != 3 or w.shape != (n,) or bool((w < 0).any()) or not bool(w.sum() > 0):
         raise ValueError(
-            f"Expected matrices (n, d, d) and n nonnegative weights with a positive sum, got "
+            "C must be matrices (n, d, d), and weights n numbers >= 0 with a positive sum, got "
             f"shapes {tuple(matrices.shape)} and {tuple(w.shape)}."
         )
     check_spd(matrices)

@@ -81,9 +81,9 @@ class Embedding(ABC):
     floor: Floor = DEFAULT_FLOOR
 
     name: ClassVar[str]
-    #: Whether ``embed`` gives an upper triangular matrix instead of a symmetric one.
+    #: Whether ``embed`` returns upper triangular instead of symmetric matrices.
     triangular: ClassVar[bool] = False
-    #: Whether ``fit`` must see training matrices first.
+    #: Whether ``fit`` must be called first.
     needs_fit: ClassVar[bool] = False
 
     @abstractmethod
@@ -197,7 +197,7 @@ def _training(C: Any) -> Any:
     check_spd(C)
     if C.ndim not in (3, 4):
         raise ValueError(
-            f"Expected training matrices (n, d, d) or (n, tokens, d, d), got {tuple(C.shape)}."
+            f"Training matrices must have shape (n, d, d) or (n, m, d, d), got {tuple(C.shape)}."
         )
     return C.cpu().numpy()
 
@@ -318,7 +318,7 @@ class AtReference(Embedding):
     needs_fit: ClassVar[bool] = True
 
     reference: Tensor | None = field(default=None, compare=False, repr=False)
-    #: What whitens the reference, found once.
+    #: Whitening matrix of the reference.
     _whitener: Tensor | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -451,8 +451,7 @@ class ClassFilters(Embedding):
 
     def unembed(self, M: Tensor) -> Tensor:
         raise NotImplementedError(
-            "Matrices cannot be had back from tokens of 'class_filters': what no filter passes is "
-            "not in them."
+            "Tokens of 'class_filters' have no inverse: they contain only what the filters pass."
         )
 
 
@@ -469,7 +468,7 @@ EMBEDDINGS: dict[str, type[Embedding]] = {
         PrincipalCorrelation,
     )
 }
-#: Those that look at labels, and are not one to one.
+#: Embeddings that use labels and are not one-to-one.
 SUPERVISED: dict[str, type[Embedding]] = {ClassFilters.name: ClassFilters}
 
 

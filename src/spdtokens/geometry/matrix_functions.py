@@ -23,8 +23,8 @@ from torch import Tensor
 from spdtokens.geometry.validation import check_finite, check_square, refuse_indefinite
 from spdtokens.runtime.threads import one_thread, share_out
 
-#: Entries of the part of a batch that one thread works on at a time: 256 kB of float64 in each
-#: temporary array, which stay in the cache between two elementwise steps.
+#: Entries of a part of a batch: 256 kB of float64 in each temporary array, which stay in the cache
+#: between two elementwise steps.
 PART_ENTRIES = 1 << 15
 
 
@@ -47,7 +47,9 @@ def numpy_too(function: Callable[..., Any]) -> Callable[..., Any]:
         if not any(isinstance(x, np.ndarray) for x in given):
             return function(*args, **kwargs)
         if any(isinstance(x, Tensor) for x in given):
-            raise TypeError("Mixing NumPy arrays and torch tensors: convert one to the other.")
+            raise TypeError(
+                "NumPy arrays and torch tensors must not be mixed: convert one to the other."
+            )
         with torch.no_grad(), one_thread():
             out = function(*map(as_tensor, args), **{k: as_tensor(x) for k, x in kwargs.items()})
         return out.numpy() if isinstance(out, Tensor) else out
@@ -144,9 +146,8 @@ def matrix_dim(n_features: int) -> int:
     d = (math.isqrt(8 * n_features + 1) - 1) // 2
     if n_features < 1 or token_dim(d) != n_features:
         raise ValueError(
-            f"A token of {n_features} features does not belong to a square matrix: d(d+1)/2 is "
-            f"{token_dim(d)} for d={d} and {token_dim(d + 1)} for d={d + 1}. "
-            "Pass whole tokens, with the features on the last axis."
+            f"A token must have d(d+1)/2 features, got {n_features} features on the last axis; it is "
+            f"{token_dim(d)} for d={d} and {token_dim(d + 1)} for d={d + 1}."
         )
     return d
 
@@ -471,7 +472,7 @@ def power_function(p: float) -> SpectralFunction:
         gap = large - small
         x = gap / small + _tiny(a)
         log_ratio = x.log1p()
-        if p > 0:  # in terms of the larger one, so that nothing overflows on the way
+        if p > 0:  # in terms of the larger one, to avoid overflow
             y = gap / large + _tiny(a)
             return -(large ** (p - 1)) * torch.expm1(-p * log_ratio) / y
         return small ** (p - 1) * torch.expm1(p * log_ratio) / x
@@ -492,7 +493,7 @@ def power_function(p: float) -> SpectralFunction:
 #
 # Whatever the dtype of the input, eigenvalues are computed in float64: in float32 they carry an
 # error of 1e-7 of the *largest*, which at a condition number of 1e4 is a tenth of a percent of the
-# smallest, and the gradient of the logarithm is made of the smallest. Everything after the
+# smallest, and the gradient of the logarithm is dominated by the smallest. Everything after the
 # decomposition is insensitive and stays in the dtype of the input.
 
 
@@ -502,7 +503,7 @@ class _Plan:
 
     f: SpectralFunction
     floor: Floor
-    #: Precision in which the matrices are known, and dtype of the result.
+    #: Precision of the matrices, and dtype of the result.
     dtype: torch.dtype
 
     @property

@@ -23,18 +23,18 @@ from spdtokens.runtime.tokens import EMBEDDINGS as IN_NUMPY
 if TYPE_CHECKING:
     from spdtokens.geometry.embeddings import Embedding, StackedEmbedding
 
-#: Of EEG, in square microvolts: a signal of 10 microvolts.
+#: Variance of EEG in square microvolts: a signal of 10 microvolts.
 USUAL_VARIANCE = 100.0
-#: Entries of matrices that are embedded at a time.
+#: Entries of matrices that are embedded at once.
 PART_ENTRIES = 1 << 17
-#: The least eigenvalue: relative to the mean one, and absolute.
+#: Lower bounds of eigenvalues: relative to their mean, and absolute.
 FLOORS = {"relative": (1e-12, 0.0), "paper": (0.0, 1e-12)}
-#: A reference whose eigenvalues differ by less than this part has no principal directions.
+#: Relative difference of eigenvalues below which a reference has no principal directions.
 ROUND = 1e-4
-#: Filters per class, where there are channels enough.
+#: Filters per class, if there are enough channels.
 PER_CLASS = 2
-#: Of the mean variance, added to every variance that is compared: along directions that carry
-#: hardly anything, as after an average reference, ratios would be chance.
+#: Fraction of the mean variance that is added to class variances. Along directions with almost no
+#: variance, as after an average reference, ratios would be random.
 SHRINKAGE = 0.003
 Array = NDArray[np.float64]
 
@@ -57,7 +57,7 @@ def principal_axes(R: Array) -> Array:
     """
     w, V = np.linalg.eigh(R)
     w, V = w[..., ::-1], V[..., ::-1]
-    # Which way a direction points is chance too: its largest entry is positive.
+    # The sign of a direction is arbitrary: make its largest entry positive.
     V = V * np.sign(np.take_along_axis(V, np.abs(V).argmax(-2)[..., None, :], axis=-2))
     is_round = (w[..., 0] <= (1 + ROUND) * w[..., -1])[..., None, None]
     V = np.where(is_round, np.eye(R.shape[-1]), V)
@@ -93,13 +93,13 @@ def class_filters(C: Array, y: ArrayLike) -> Array:
     per_class = max(1, min(PER_CLASS, d // len(names)))
     if len(names) == 2:
         means, per_class = means[:1], min(2 * per_class, d)
-    means = means[:d]  # one filter of each of more classes would be more than channels
+    means = means[:d]  # at most one filter per channel
     ratios, V = np.linalg.eigh(whitener @ means @ whitener.swapaxes(-1, -2))
     unlike = np.argsort(-np.abs(np.log(ratios)), axis=-1, kind="stable")[..., None, :per_class]
     found = np.take_along_axis(V, unlike, axis=-1).swapaxes(-1, -2) @ whitener
     # From (classes, ..., filters, d): the first filter of every class, then the second.
     F = np.moveaxis(found, (-2, 0), (-3, -2)).reshape(*C.shape[1:-2], -1, d)[..., :d, :]
-    # Which way a filter points is chance: its largest entry is positive.
+    # The sign of a filter is arbitrary: make its largest entry positive.
     largest = np.take_along_axis(F, np.abs(F).argmax(-1)[..., None], axis=-1)
     return np.asarray(F * np.sign(largest))
 
@@ -112,7 +112,7 @@ def as_real(X: ArrayLike, what: str, error: type[UserError] = UserError) -> NDAr
     try:
         return X if X.dtype.kind in "fiub" else X.astype(np.float64)
     except (TypeError, ValueError) as fault:
-        raise error(f"{what} must be real numbers, got {X.dtype}: {fault}.") from fault
+        raise error(f"The {what} must be real numbers, got {X.dtype}: {fault}.") from fault
 
 
 def as_matrices(X: ArrayLike) -> Array:
@@ -126,7 +126,7 @@ def as_matrices(X: ArrayLike) -> Array:
     C = np.asarray(as_real(X, "matrices"), dtype=np.float64)
     if C.ndim not in (3, 4) or 0 in C.shape:
         raise UserError(
-            f"Expected SPD matrices (n, d, d) or (n, m, d, d), n > 0, got shape {C.shape}. Reshape "
+            f"X must be SPD matrices (n, d, d) or (n, m, d, d), n > 0, got shape {C.shape}. Reshape "
             "your data, or put FilterBankCovariances before the classifier."
         )
     check_spd(C)
@@ -466,8 +466,8 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         C = as_matrices(X)
         if C.shape[1:3] != (self.n_matrices_, self.n_features_in_):
             raise UserError(
-                f"Fitted to {self.n_matrices_} matrices of {self.n_features_in_} rows per trial, "
-                f"got {C.shape[1]} of {C.shape[2]}."
+                f"X must have {self.n_matrices_} matrices of {self.n_features_in_} rows per trial, "
+                f"as in fit, got {C.shape[1]} of {C.shape[2]}."
             )
         return C
 

@@ -32,10 +32,10 @@ def check_square(C: Any) -> None:
         hint = ""
         if len(shape) == 3 and shape[-1] > shape[-2] > 0:
             hint = " It looks like raw trials (n, channels, samples): compute covariances first."
-        raise NotSPDError(f"Expected square matrices (..., d, d), got shape {shape}.{hint}")
+        raise NotSPDError(f"Matrices must be square, (..., d, d), got shape {shape}.{hint}")
     if "float" not in str(C.dtype):
         raise NotSPDError(
-            f"Expected real floating point matrices, got dtype {C.dtype}. Convert them to float64."
+            f"Matrices must be real floating point, got dtype {C.dtype}. Convert them to float64."
         )
 
 
@@ -46,7 +46,7 @@ def check_finite(C: Any) -> None:
         row, column = np.argwhere(bad)[0][-2:]
         raise NotSPDError(
             f"Not finite: {_where(bad.any((-2, -1)))} has NaN or infinity, first at row {row}, "
-            f"column {column}. Look for NaN samples or a constant-zero trial in the recording, and "
+            f"column {column}. Check the recording for NaN samples or a constant trial, and "
             "drop or repair that trial."
         )
 
@@ -104,11 +104,11 @@ def check_spd(C: Any) -> None:
     C = _array(C)
     check_square(C)
     if C.size == 0:
-        raise NotSPDError(f"Got no matrices: the array has shape {C.shape}.")
+        raise NotSPDError(f"There are no matrices: the array has shape {C.shape}.")
     check_finite(C)
     d = C.shape[-1]
     noise = d * float(np.finfo(C.dtype).eps)
-    # The absolute limit of a dtype is no limit at all here: entries may be of any unit.
+    # Relative to the largest entry, as matrices may have any unit.
     asymmetry = np.abs(C - C.swapaxes(-1, -2)).max((-2, -1))
     size = np.abs(C).max((-2, -1))
     bad = np.asarray(asymmetry > 4 * noise * size)
@@ -120,8 +120,8 @@ def check_spd(C: Any) -> None:
             "fault, pass (C + C^T) / 2."
         )
     C = C.astype(np.float64, copy=False)
-    # A Cholesky decomposition proves it ten times faster than eigenvalues do. d times the largest
-    # entry is no less than the largest eigenvalue; scaled by it, nothing over- or underflows.
+    # A Cholesky decomposition is ten times faster than eigenvalues. d times the largest entry bounds
+    # the largest eigenvalue; scaling by it avoids overflow and underflow.
     bound = np.where(size > 0, d * size.astype(np.float64), 1.0)[..., None, None]
     try:
         np.linalg.cholesky(C / bound - noise * np.eye(d))
