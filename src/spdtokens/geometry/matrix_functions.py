@@ -146,7 +146,7 @@ def matrix_dim(n_features: int) -> int:
     d = (math.isqrt(8 * n_features + 1) - 1) // 2
     if n_features < 1 or token_dim(d) != n_features:
         raise ValueError(
-            f"A token must have d(d+1)/2 features, got {n_features} features on the last axis; it is "
+            f"A token must have d(d+1)/2 features, got {n_features} features on the last axis: "
             f"{token_dim(d)} for d={d} and {token_dim(d + 1)} for d={d + 1}."
         )
     return d

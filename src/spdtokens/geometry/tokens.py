@@ -126,8 +126,8 @@ def as_matrices(X: ArrayLike) -> Array:
     C = np.asarray(as_real(X, "matrices"), dtype=np.float64)
     if C.ndim not in (3, 4) or 0 in C.shape:
         raise UserError(
-            f"X must be SPD matrices (n, d, d) or (n, m, d, d), n > 0, got shape {C.shape}. Reshape "
-            "your data, or put FilterBankCovariances before the classifier."
+            f"X must be SPD matrices (n, d, d) or (n, m, d, d), n > 0, got shape {C.shape}. "
+            "Reshape your data, or put FilterBankCovariances before the classifier."
         )
     check_spd(C)
     return C if C.ndim == 4 else C[:, None]

@@ -120,8 +120,8 @@ def check_spd(C: Any) -> None:
             "fault, pass (C + C^T) / 2."
         )
     C = C.astype(np.float64, copy=False)
-    # A Cholesky decomposition is ten times faster than eigenvalues. d times the largest entry bounds
-    # the largest eigenvalue; scaling by it avoids overflow and underflow.
+    # A Cholesky decomposition is ten times faster than eigenvalues. d times the largest entry
+    # bounds the largest eigenvalue; scaling by it avoids overflow and underflow.
     bound = np.where(size > 0, d * size.astype(np.float64), 1.0)[..., None, None]
     try:
         np.linalg.cholesky(C / bound - noise * np.eye(d))
