@@ -38,7 +38,7 @@ def _rotated(root: Tensor, X: Tensor) -> Tensor:
 
 @numpy_too
 def distance_bures_wasserstein(A: Tensor, B: Tensor, *, squared: bool = False) -> Tensor:
-    """Compute the Bures-Wasserstein distance between SPD matrices.
+    """Compute the Bures-Wasserstein distance [1]_ between SPD matrices.
 
     Parameters
     ----------

@@ -475,25 +475,23 @@ SUPERVISED: dict[str, type[Embedding]] = {ClassFilters.name: ClassFilters}
 def get_embedding(name: str, **options: Any) -> Embedding:
     """Make an embedding by name.
 
-    ================================ ============================================= =======
-    name                             matrix whose upper triangle is the token      fitted
-    ================================ ============================================= =======
-    ``'bures_wasserstein'``          square root, the paper's BWSPD                no
-    ``'log_euclidean'``              logarithm [1]_                                no
-    ``'euclidean'``                  the matrix itself                             no
-    ``'cholesky'``                   upper Cholesky factor                         no
-    ``'log_cholesky'``               the same with a logarithmic diagonal [2]_     no
-    ``'affine_invariant'``           logarithm after whitening by the mean [3]_    yes
-    ``'whitened_root'``              square root after whitening by the mean       yes
-    ``'principal_correlation'``      semipartial correlations along the principal  yes
-                                     directions of the mean
-    ``'class_filters'``              logarithm after common spatial patterns [4]_  labels
-    ================================ ============================================= =======
+    A token is the upper triangle of one of these matrices:
+
+    - ``'bures_wasserstein'``: square root, the paper's BWSPD.
+    - ``'log_euclidean'``: logarithm [1]_.
+    - ``'euclidean'``: the matrix itself.
+    - ``'cholesky'``: upper Cholesky factor.
+    - ``'log_cholesky'``: upper Cholesky factor with the logarithm of its diagonal [2]_.
+    - ``'affine_invariant'``: logarithm after whitening by the training mean [3]_.
+    - ``'whitened_root'``: square root after whitening by the training mean.
+    - ``'principal_correlation'``: semipartial correlations along the principal directions of the
+      training mean.
+    - ``'class_filters'``: logarithm after common spatial patterns of the training trials [4]_.
 
     Parameters
     ----------
     name : str
-        Name in the table, or of an embedding added to ``EMBEDDINGS``.
+        Name in the list, or of an embedding added to ``EMBEDDINGS``.
     **options
         Parameters of :class:`Embedding`: ``isometric``, ``floor``.
 
