@@ -124,9 +124,9 @@ def resolve_bands(
     bands : str or sequence of pairs
         Preset ``'none'`` (unfiltered), ``'broadband'`` (4-40 Hz), ``'paper3'`` (4-8, 8-13 and
         13-30 Hz), ``'filterbank'`` (nine bands of 4 Hz from 4 to 40 Hz [1]_), ``'stimulus'``
-        (narrow bands around the stimulus frequencies) or ``'ssvep'`` (bands of two widths around them, and four
-        wide bands); or edges in Hz, as text such as ``'8-13,13-30'`` or as pairs ``(low, high)``
-        with None for no limit.
+        (narrow bands around the stimulus frequencies) or ``'ssvep'`` (bands of two widths around
+        them, and four wide bands); or edges in Hz, as text such as ``'8-13,13-30'`` or as pairs
+        ``(low, high)`` with None for no limit.
     stimulus_hz : sequence of float, default=()
         Stimulus frequencies in Hz, required by ``'stimulus'`` and ``'ssvep'``.
     seconds : float, default=inf
