@@ -287,17 +287,13 @@ def check_trials(X: NDArray[Any], error: type[Exception] = DecoderError) -> None
 
     The message names the first such trial and its channel, and the number of such trials.
     """
-    bad = ~np.isfinite(X)
+    finite = np.isfinite(X)
+    all_finite = finite.all()
+    bad = np.ptp(X, axis=-1, keepdims=True) == 0 if all_finite else ~finite
     if bad.any():
         trial, channel, sample = np.argwhere(bad)[0]
-        fault = f"Trial {trial}, channel number {channel}, sample {sample} is NaN or infinite"
-    else:
-        bad = np.ptp(X, axis=-1, keepdims=True) == 0
-        if not bad.any():
-            return
-        trial, channel, _ = np.argwhere(bad)[0]
-        fault = f"Trial {trial}, channel number {channel} is flat"
-    raise error(
-        f"{fault} (in {int(bad.any((1, 2)).sum())} of {len(X)} trials). Drop these trials, or the "
-        "channel if it is dead."
-    )
+        fault = " is flat" if all_finite else f", sample {sample} is NaN or infinite"
+        raise error(
+            f"Trial {trial}, channel number {channel}{fault} (in {int(bad.any((1, 2)).sum())} of "
+            f"{len(X)} trials). Drop these trials, or the channel if it is dead."
+        )
