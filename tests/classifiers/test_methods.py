@@ -356,7 +356,7 @@ def test_presets_of_the_token_transformer() -> None:
     ("settings", "message"),
     [
         (Settings(preset="best"), "best.*paper"),
-        (Settings(changes={"heads": 3}), "no 'heads'"),
+        (Settings(changes={"heads": 3}), "'heads'"),
         (Settings(changes={"n_heads": 3}), "n_heads=3"),
         (Settings(epochs=0), "epochs"),
     ],

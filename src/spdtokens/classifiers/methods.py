@@ -205,7 +205,7 @@ class Method:
             The reason; None if the method can be used.
         """
         if self.needs_signals and dataset.is_covariance:
-            return f"{self.name} requires signals, but {dataset.name} contains covariance matrices"
+            return f"{self.name} needs signals, but {dataset.name} contains covariance matrices"
         if self.only_for not in (None, dataset.paradigm):
             return f"{self.name} applies only to {self.only_for}, not to {dataset.name}"
         if self.extra is not None and not self.installed:
