@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
-#: Names of embeddings, an embedding, or None for ready tokens.
+#: Names of embeddings, an embedding, or None if the input is tokens.
 EmbeddingSpec = str | list[str] | tuple[str, ...] | TokenEmbedding | None
 
 
@@ -44,7 +44,7 @@ class ProbabilisticClassifier(ClassifierMixin, BaseEstimator):
         ndarray, shape (n,)
             Most probable classes.
         """
-        probabilities = self.predict_proba(X)  # which refuses what is not fitted
+        probabilities = self.predict_proba(X)  # raises an error if not fitted
         return self.classes_[probabilities.argmax(1)]
 
     def decision_function(self, X: ArrayLike) -> Array:
@@ -136,7 +136,7 @@ class TokenClassifier(ProbabilisticClassifier):
         ndarray, shape (n, n_classes)
             Probabilities, in the order of ``classes_``.
         """
-        scores = self.decision_function(X)  # subclasses override this or that
+        scores = self.decision_function(X)  # subclasses override one of both
         return softmax(scores if scores.ndim == 2 else np.stack([0 * scores, scores], 1), axis=1)
 
 
@@ -260,7 +260,7 @@ def held_back(
 
     Groups are never split; without groups, every class is represented.
     """
-    from spdtokens.classifiers.nn.engine import RunPlan  # here, for those without networks
+    from spdtokens.classifiers.nn.engine import RunPlan  # imports torch
 
     everything = np.arange(len(codes))
     groups = as_groups(groups, len(codes), ModelError)

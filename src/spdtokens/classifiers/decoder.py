@@ -102,7 +102,7 @@ def make_decoder(
     >>> decoder.set_params(filterbank__bands="8-13,13-30", classifier__ridge=0.04)["classifier"]
     TokenDiscriminantClassifier(ridge=0.04)
     """
-    from spdtokens.datasets.select import get_paradigm  # here, as data sets import much
+    from spdtokens.datasets.select import get_paradigm  # slow to import
 
     kind = get_paradigm(paradigm)
     if sfreq is not None and not (isinstance(sfreq, int | float | np.number) and sfreq > 0):
@@ -220,7 +220,7 @@ class DecodingPipeline(Pipeline):
         try:
             steps = [get_tags(step) for _, step in self.steps if step not in (None, "passthrough")]
         except (ValueError, AttributeError, TypeError):
-            return tags  # `fit` refuses such steps, as in any pipeline
+            return tags  # `fit` raises an error for such steps
         if steps:
             tags.input_tags = steps[0].input_tags
             tags.target_tags.required = any(step.target_tags.required for step in steps)
@@ -270,7 +270,7 @@ class DecodingPipeline(Pipeline):
         given["domains"] = domains
         if validation is not None:
             held, labels = validation
-            # Transformed when the steps before are fitted.
+            # A function, as it needs the fitted steps before.
             given["validation"] = lambda: (self._before(held), labels)
         (name, first), (_, classifier) = self.steps[0], self.steps[-1]
         if getattr(first, "needs_labels", False) and takes(classifier, "refit"):
@@ -278,7 +278,7 @@ class DecodingPipeline(Pipeline):
             given["refit"] = lambda folds: self._refitted(X, y, folds, together, domains)
         given = {key: value for key, value in given.items() if value is not None}
         if get_config()["enable_metadata_routing"]:
-            params |= given  # scikit-learn hands each to the steps that request it
+            params |= given  # scikit-learn passes them to the steps that request them
         else:
             params |= addressed(self, given)
         super().fit(X, y, **params)
@@ -297,7 +297,7 @@ class DecodingPipeline(Pipeline):
         domains: ArrayLike | None,
     ) -> Iterator[Array]:
         """Input of the last step for the training trials; earlier steps are fitted to each fold."""
-        # The first step is fitted by now, and a cache may have replaced it.
+        # Looked up here: the step is fitted now, and a cache may have replaced it.
         (_, first), *between = self.steps[:-1]
         for C in first.refitted(X, y, folds, groups):
             for _, step in between:

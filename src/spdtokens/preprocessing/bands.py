@@ -56,7 +56,7 @@ PRESETS: dict[str, tuple[Band, ...]] = {
 }
 #: The default.
 DEFAULT = "broadband"
-#: Half the width in Hz of the bands around stimulus frequencies, and the harmonics taken.
+#: Half width in Hz of the bands around stimulus frequencies, and their harmonics.
 STIMULUS_HALF_WIDTH = 0.5
 STIMULUS_HARMONICS = (1, 2)
 #: Bands ``'ssvep'``: half widths in Hz around a stimulus frequency and its harmonic, and wide bands
@@ -108,7 +108,7 @@ def stimulus_bands(
 
 def _ssvep_bands(frequencies: Sequence[float], seconds: float) -> tuple[Band, ...]:
     """Bands of two widths around each stimulus frequency and its harmonic, and four wide bands."""
-    least = 0.5001 / seconds  # a little wider than the window resolves, whatever rounding does
+    least = 0.5001 / seconds  # slightly wider than the window resolves, despite rounding
     widths = dict.fromkeys(max(width, least) for width in SSVEP_HALF_WIDTHS)
     narrow = [stimulus_bands(frequencies, half_width=width) for width in widths]
     return (*(band for bands in narrow for band in bands), *SSVEP_CONTEXT)

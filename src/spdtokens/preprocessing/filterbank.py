@@ -320,7 +320,7 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
             Matrices of all trials, one array per fold: those of ``train`` as from
             :meth:`fit_transform`, all others as from :meth:`transform`.
         """
-        y = np.ravel(y)  # which may be a column
+        y = np.ravel(y)  # may be a column
         pieces = list(self.front_.pieces(as_trials(X)))
         for train, _ in folds:
             part = None if groups is None else np.asarray(groups)[train]

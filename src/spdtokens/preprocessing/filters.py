@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ORDER = 4
-#: What a filter may pass of frequencies that a decimated signal cannot carry.
+#: Largest gain of a filter above the Nyquist frequency of the decimated signal.
 LEAST_GAIN = 1e-4
 FloatArray = NDArray[np.float64]
 
@@ -60,7 +60,7 @@ def decimated_length(band: Band, sfreq: float, length: int) -> int:
     The gain of the band's filter above the new Nyquist frequency is at most :data:`LEAST_GAIN`.
     """
     passed = np.flatnonzero(np.abs(response(butterworth(band, sfreq), length)) ** 2 > LEAST_GAIN)
-    # In steps of sqrt 2, so that neighbouring bands have the same length and go together.
+    # In steps of sqrt(2), so that neighbouring bands have the same length.
     halvings = max(0, int(2 * np.log2(length / (2 * (int(passed[-1]) + 1))))) / 2
     return min(length, int(scipy.fft.next_fast_len(int(np.ceil(length / 2**halvings)), real=True)))
 
@@ -97,7 +97,7 @@ def make_front(
     pad = reach(bands, sfreq, n_samples)
     if filtering == "zero-phase":
         length = transform_length(n_samples, pad)
-    else:  # a causal filter has no samples to continue into: room for the products to end
+    else:  # no extension: length for a linear convolution
         length = int(scipy.fft.next_fast_len(2 * n_samples, real=True))
     return Front(
         n_samples=n_samples,
@@ -241,7 +241,7 @@ class CausalFilter:
         """
         chunk = np.asarray(chunk, dtype=np.float64)
         if self._states is None:
-            # Start as if the first value had always been there, so that an offset does not ring.
+            # Start as if the signal had been constant before, so that an offset does not ring.
             self._states = [
                 scipy.signal.sosfilt_zi(sos).reshape(len(sos), *[1] * (chunk.ndim - 1), 2)
                 * chunk[..., :1]

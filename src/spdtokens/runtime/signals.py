@@ -194,9 +194,8 @@ class Front:
             offset, pad = X[..., :1], 0
             spectrum = np.fft.rfft(X - offset, self.length)
         lengths: Sequence[int] = [self.length] * len(gains)
-        if (
-            self.decimated is not None
-        ):  # shift the trial to the start: it begins with a sample at every rate
+        if self.decimated is not None:
+            # Shift the trial to the start, so that it begins with a sample at every rate.
             shift = np.exp(2j * np.pi * pad / self.length * np.arange(spectrum.shape[-1]))
             spectrum, pad, lengths = spectrum * shift, 0, self.decimated
         for gain, passes, new in zip(gains, self.passes_offset, lengths, strict=True):

@@ -31,17 +31,17 @@ _lock = threading.Lock()
 
 
 class _Local(threading.local):
-    depth = 0  # blocks in which this thread is
-    shares = False  # whether it works at what was shared out
+    depth = 0  # nested blocks of this thread
+    shares = False  # whether it runs inside share_out
 
 
 _local = _Local()
-#: How many threads of the program are inside.
+#: Number of Python threads inside a block.
 _inside = 0
-#: What to restore where it was not 1 (how, to what, whether for all threads), and torch's number.
+#: Settings to restore if they were not 1 (setter, value, whether for the process), and torch's.
 _before: list[tuple[Callable[[int], None], int, bool]] = []
 _torch: int | None = None
-#: Loaded libraries, and how many modules there were when they were looked for.
+#: Loaded libraries, and the number of modules when they were searched for.
 _libraries: list[tuple[Callable[[], int], Callable[[int], None], bool]] = []
 _n_modules = 0
 
@@ -96,13 +96,13 @@ def share_out(work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
         outer, _local.shares = _local.shares, True
         try:
             with ExitStack() as stack:
-                if torch is not None:  # a thread starts with gradients on, outside that mode
+                if torch is not None:  # these modes belong to a thread
                     stack.enter_context(torch.inference_mode(inference))
                     stack.enter_context(torch.no_grad())
                 for i, task in todo:
                     found[i] = work(task)
         except BaseException:
-            list(todo)  # leaves nothing to the others
+            list(todo)  # nothing is left for the others
             raise
         finally:
             _local.shares = outer
@@ -123,7 +123,7 @@ def _enter() -> None:
     global _inside, _before, _torch
     with _lock:
         if _inside == 0:
-            _torch = _torch_threads()  # first: in a new thread torch only now tells OpenMP
+            _torch = _torch_threads()  # first: in a new thread this makes torch set OpenMP
             _before = [
                 (change, before, of_process)
                 for count, change, of_process in _loaded()
@@ -172,7 +172,7 @@ def _loaded() -> list[tuple[Callable[[], int], Callable[[int], None], bool]]:
         _libraries = [
             (
                 library.get_num_threads,
-                # OpenBLAS otherwise listens only to the first thread that ever set it.
+                # Otherwise OpenBLAS accepts changes only from the first thread that set it.
                 getattr(library, "_real_set_num_threads", library.set_num_threads),
                 library.user_api == "blas",
             )
