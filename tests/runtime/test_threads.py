@@ -91,20 +91,16 @@ def test_the_last_thread_to_leave_restores() -> None:
 
 
 def test_many_threads_at_once() -> None:
-    wrong: list[Any] = []
+    x = torch.randn(400, 300)
 
-    def work() -> None:
+    def work(_: int) -> torch.Tensor:
         for _ in range(200):
             with one_thread():
-                if torch.get_num_threads() != 1 or usable_threads() != 2:
-                    wrong.append((torch.get_num_threads(), usable_threads()))
+                assert (torch.get_num_threads(), usable_threads()) == (1, 2)
+        return in_parts(lambda part: (part + 1,), x)[0]
 
-    workers = [threading.Thread(target=work) for _ in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(60)
-    assert wrong == []
+    with ThreadPoolExecutor(4) as pool:
+        assert all(torch.equal(found, x + 1) for found in pool.map(work, range(4)))
     assert counts() == {2}
 
 
@@ -277,30 +273,21 @@ def test_a_helper_that_does_not_come_is_not_waited_for(monkeypatch: pytest.Monke
             end.set()
 
 
-def test_what_is_shared_out_is_not_shared_out_again() -> None:
-    seen: set[tuple[int, int]] = set()
-
-    def work(outer: int) -> None:
-        share_out(lambda inner: seen.add((outer, inner)), range(3))
-
-    share_out(work, range(5))
-    assert len(seen) == 15
+def test_results_are_in_the_order_of_tasks_also_when_nested() -> None:
+    found = share_out(lambda i: share_out(lambda j: 10 * i + j, range(3)), range(5))
+    assert found == [[10 * i + j for j in range(3)] for i in range(5)]
 
 
 @pytest.mark.parametrize("bad", [0, 5, 39])
-def test_an_error_is_raised_and_ends_the_rest(bad: int) -> None:
-    done: list[int] = []
-
-    def work(task: int) -> None:
+def test_an_error_is_raised_and_the_next_call_works(bad: int) -> None:
+    def work(task: int) -> int:
         if task == bad:
             raise ValueError("task five")
-        done.append(task)
+        return task
 
     with pytest.raises(ValueError, match="task five"):
         share_out(work, range(40))
-    done.clear()
-    share_out(work, range(bad))  # and the next call works
-    assert sorted(done) == list(range(bad))
+    assert share_out(work, range(bad)) == list(range(bad))  # the next call works
 
 
 def test_an_error_of_a_helper_is_raised() -> None:
@@ -317,25 +304,8 @@ def test_an_error_of_a_helper_is_raised() -> None:
         share_out(work, range(4))
 
 
-def test_several_user_threads_at_once() -> None:
-    x = torch.randn(400, 300)
-    results: list[torch.Tensor] = []
-    workers = [
-        threading.Thread(target=lambda: results.append(in_parts(lambda p: (p + 1,), x)[0]))
-        for _ in range(4)
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(timeout=60)
-    assert len(results) == 4
-    assert all(torch.equal(r, x + 1) for r in results)
-
-
 def _shared(queue: Any) -> None:
-    found: list[int] = []
-    share_out(found.append, range(9))
-    queue.put(sorted(found))
+    queue.put(share_out(lambda task: task, range(9)))
 
 
 @pytest.mark.parametrize("start", ["spawn", "fork"])
