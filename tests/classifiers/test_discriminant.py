@@ -42,22 +42,26 @@ def scores(head: Head, tokens: np.ndarray) -> np.ndarray:
     return found - found.mean(1, keepdims=True)
 
 
-def directly(
-    tokens: np.ndarray, y: np.ndarray, w: np.ndarray, test: np.ndarray, drift: np.ndarray
+def textbook(
+    X: np.ndarray, y: np.ndarray, w: np.ndarray, test: np.ndarray, drift: np.ndarray
 ) -> np.ndarray:
-    """The textbook, with matrices as large as there are features."""
-    w = w / w.sum()
-    centre = (w[:, None, None] * tokens).sum(0)
-    total = (w[:, None] * ((tokens - centre) ** 2).sum(2)).sum(0)
-    X, T = (((t - centre) / np.sqrt(total)[:, None]).reshape(len(t), -1) for t in (tokens, test))
+    """Scores of the rows ``test``, with matrices as large as there are features."""
     means = np.stack([np.average(X[y == k], axis=0, weights=w[y == k]) for k in range(3)])
     R = X - means[y]
     S = (R * w[:, None]).T @ R
-    S += RIDGE * np.trace(S) * np.eye(len(S))
-    for change in (drift / np.sqrt(total)[:, None]).reshape(-1, len(S)):
-        S += np.outer(change, change)
+    S += RIDGE * np.trace(S) * np.eye(len(S)) + drift.T @ drift
     W = np.linalg.solve(S, means.T)
-    found = T @ W - 0.5 * np.einsum("kf,fk->k", means, W)
+    return test @ W - 0.5 * np.einsum("kf,fk->k", means, W)
+
+
+def directly(
+    tokens: np.ndarray, y: np.ndarray, w: np.ndarray, test: np.ndarray, drift: np.ndarray
+) -> np.ndarray:
+    w = w / w.sum()
+    centre = (w[:, None, None] * tokens).sum(0)
+    unit = np.sqrt((w[:, None] * ((tokens - centre) ** 2).sum(2)).sum(0))[:, None]
+    X, T = (((t - centre) / unit).reshape(len(t), -1) for t in (tokens, test))
+    found = textbook(X, y, w, T, (drift / unit).reshape(-1, X.shape[1]))
     return found - found.mean(1, keepdims=True)
 
 
@@ -166,18 +170,14 @@ def fold_scores(
     drift: np.ndarray,
 ) -> np.ndarray:
     """Scores of a fold: the first token scaled by all trials, the second by those of the fold."""
-    rows = []
-    for token, of in ((tokens[:, 0], np.arange(len(y))), (own[:, 0], train)):
-        centre = token[of].mean(0)
-        rows.append((centre, np.sqrt(((token[of] - centre) ** 2).sum(1).mean())))
-    X = np.hstack([(tokens[:, 0] - rows[0][0]) / rows[0][1], (own[:, 0] - rows[1][0]) / rows[1][1]])
-    D = np.hstack([drift[:, 0] / rows[0][1], drift[:, 1] / rows[1][1]])
-    means = np.stack([X[train][y[train] == k].mean(0) for k in range(3)])
-    R = X[train] - means[y[train]]
-    S = R.T @ R / len(train)
-    S += RIDGE * np.trace(S) * np.eye(len(S)) + D.T @ D
-    W = np.linalg.solve(S, means.T)
-    return X[test] @ W - 0.5 * np.einsum("kf,fk->k", means, W)
+    rows, drifts = [], []
+    for i, (token, of) in enumerate(((tokens[:, 0], np.arange(len(y))), (own[:, 0], train))):
+        centred = token - token[of].mean(0)
+        unit = np.sqrt((centred[of] ** 2).sum(1).mean())
+        rows.append(centred / unit)
+        drifts.append(drift[:, i] / unit)
+    X, w = np.hstack(rows), np.full(len(train), 1 / len(train))
+    return textbook(X[train], y[train], w, X[test], np.hstack(drifts))
 
 
 def test_groups_are_not_split_between_the_folds_of_the_temperature() -> None:
