@@ -576,7 +576,7 @@ def _shares(sample_weight: ArrayLike | None, codes: Codes) -> Array:
         )
     if np.bincount(codes, weight).min() <= 0:
         raise ModelError(
-            "sample_weight must not be 0 for all trials of a class: drop the class instead."
+            "sample_weight must not be zero for all trials of a class: drop the class instead."
         )
     return np.asarray(weight / weight.sum())
 
