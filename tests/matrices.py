@@ -1,4 +1,4 @@
-"""SPD matrices for tests."""
+"""SPD matrices, and trials to make them of, for tests."""
 
 from __future__ import annotations
 
@@ -49,6 +49,17 @@ def spd_matrices(draw: st.DrawFn, max_d: int = 6, max_decades: float = 4.0) -> T
     seed = draw(st.integers(0, 2**31 - 1))
     stack = [with_spectrum([scale * 10**x for x in logs], seed + i) for i in range(n)]
     return torch.stack(stack)
+
+
+def rhythms(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Trials at 128 Hz of two classes that differ in the strength of 10 Hz in one of 5 channels."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    t = np.arange(256) / 128
+    X = rng.standard_normal((n, 5, 256))
+    waves = np.sin(2 * np.pi * 10 * t + rng.uniform(0, 6.3, (n, 1)))
+    X[:, 2] += (0.5 + 1.5 * y[:, None]) * waves
+    return 1e-5 * X, y
 
 
 def relative_error(found: Tensor | np.ndarray, expected: Tensor | np.ndarray) -> float:

@@ -31,21 +31,10 @@ from spdtokens.errors import DataError, ModelError, NotSPDError, SignalError
 from spdtokens.inference import as_decoder
 from spdtokens.preprocessing import Band
 from spdtokens.preprocessing.covariance import folds_in_time
-from tests.matrices import random_spd
+from tests.matrices import random_spd, rhythms
 
 SFREQ = 128.0
 SMALL: dict[str, Any] = {"d_model": 16, "n_layers": 1, "n_heads": 2, "d_ff": 16, "random_state": 0}
-
-
-def rhythms(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Two classes that differ in the strength of 10 Hz in one channel."""
-    rng = np.random.default_rng(seed)
-    y = np.arange(n) % 2
-    t = np.arange(256) / SFREQ
-    X = rng.standard_normal((n, 5, 256))
-    waves = np.sin(2 * np.pi * 10 * t + rng.uniform(0, 6.3, (n, 1)))
-    X[:, 2] += (0.5 + 1.5 * y[:, None]) * waves
-    return 1e-5 * X, y
 
 
 def potentials(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

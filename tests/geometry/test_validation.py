@@ -29,19 +29,19 @@ NAN = random_spd(3).index_fill(0, torch.tensor([1]), float("nan"))
 
 CASES = {
     "vector": (torch.ones(5), r"got shape \(5,\)"),
-    "not square": (torch.ones(2, 5, 3), r"square matrices.*\(2, 5, 3\)"),
+    "not square": (torch.ones(2, 5, 3), r"square.*\(2, 5, 3\)"),
     "raw trials": (torch.ones(10, 3, 250), r"raw trials.*covariances first"),
     "integers": (torch.eye(3, dtype=torch.int64), r"floating point.*int64"),
     "empty": (torch.ones(0, 3, 3), r"no matrices.*\(0, 3, 3\)"),
     "nan": (spoiled((2,), NAN), r"matrix \[2\] \(of 4\).*row 1, column 0"),
-    "not symmetric": (spoiled((1,), LOPSIDED), r"Not symmetric: matrix \[1\].*mirror image by"),
+    "not symmetric": (spoiled((1,), LOPSIDED), r"Not symmetric: matrix \[1\]"),
     "negative": (
         spoiled((3,), with_spectrum([-0.25, 1.0, 2.0])),
-        r"matrix \[3\].*negative eigenvalue \(eigenvalues from -0\.25 to 2\).*shrinkage",
+        r"matrix \[3\].*-0\.25 to 2",
     ),
     "singular": (
         spoiled((0,), SINGULAR),
-        r"matrix \[0\].*singular to rounding.*more samples than channels.*flat",
+        r"matrix \[0\].*singular",
     ),
     "zero": (spoiled((1,), torch.zeros(3, 3, dtype=F64)), r"matrix \[1\].*no positive eigenvalue"),
     "one matrix": (SINGULAR, r"the matrix is singular"),

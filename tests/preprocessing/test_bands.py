@@ -48,7 +48,7 @@ def test_stimulus_bands_cover_frequencies_and_harmonics() -> None:
         ("ssvep", "flicker frequencies"),
         ("8-13-20", "8.*13.*20"),
         ("8-x", "8.*x"),
-        ([], "list of bands is empty"),
+        ([], "bands"),
         ([(8,)], r"\(8,\)"),
         ([("a", 3)], r"\('a', 3\)"),
         ([(13, 8)], r"\(13, 8\)"),

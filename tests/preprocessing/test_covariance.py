@@ -70,27 +70,6 @@ def potentials(n: int = 90, seed: int = 0, size: float = 1.0) -> tuple[np.ndarra
     return X, y
 
 
-def test_without_folds_training_trials_are_transformed_like_others() -> None:
-    X, y = potentials()
-    for kind in ("erp", "xdawn"):
-        made, C = fit_prototype(X, y, kind, 2)
-        np.testing.assert_allclose(C, made.covariances(X), rtol=1e-12)
-
-
-def test_a_training_trial_meets_averages_it_is_not_part_of() -> None:
-    """Where there is nothing to find, all that an average shares with a trial is the trial."""
-    X, y = potentials(150, size=0.0)
-
-    def shared(folds: int) -> float:
-        """Covariance of a trial and its own class's average, summed over filters."""
-        _, C = fit_prototype(X, y, "xdawn", 2, folds)
-        own = np.where(y == 1, 2, 0)
-        return float(np.mean([c[i, 4 + i] + c[i + 1, 5 + i] for c, i in zip(C, own, strict=True)]))
-
-    assert shared(1) > 0.01
-    assert abs(shared(5)) < 0.2 * shared(1)
-
-
 @pytest.mark.parametrize("grouped", [False, True], ids=["neighbours in time", "groups"])
 def test_folds_are_fitted_to_the_others(grouped: bool) -> None:
     X, y = potentials()

@@ -17,7 +17,6 @@ from spdtokens import FilterBankCovariances, StandardTrials
 from spdtokens.errors import SignalError
 from spdtokens.preprocessing import Band, zero_phase
 from spdtokens.preprocessing.covariance import fit_prototype, folds_in_time
-from spdtokens.runtime.signals import with_delays
 
 SFREQ = 100.0
 
@@ -67,13 +66,6 @@ def test_causal_bands_are_those_of_scipy(estimator: str) -> None:
     np.testing.assert_allclose(made.fit_transform(X), expected, rtol=1e-7, atol=1e-10)
 
 
-@pytest.mark.parametrize("estimator", ["sch", "cov", "hub"])
-def test_estimators_of_pyriemann_without_bands(estimator: str) -> None:
-    X, _ = trials(6)
-    found = plain(bands="none", estimator=estimator).fit_transform(X)
-    np.testing.assert_allclose(found, Covariances(estimator).transform(X), rtol=1e-6)
-
-
 def test_matrices_are_bands_times_windows_with_names() -> None:
     X, _ = trials()
     filterbank = FilterBankCovariances(SFREQ, bands="4-8,8-13", windows=[(0.5, 1.5), (1.5, 2.5)])
@@ -89,12 +81,8 @@ def test_matrices_are_bands_times_windows_with_names() -> None:
     assert filterbank.bands_ == (Band(4, 8), Band(8, 13))
     first = clone(filterbank).set_params(windows=[(0.5, 1.5)]).fit_transform(X)
     np.testing.assert_allclose(first, C[:, ::2], rtol=1e-12)
-    # Of one matrix per trial there is no axis.
-    assert clone(filterbank).set_params(bands="4-8", windows=None).fit_transform(X).shape == (
-        24,
-        4,
-        4,
-    )
+    one = clone(filterbank).set_params(bands="4-8", windows=None)  # matrix has no axis
+    assert one.fit_transform(X).shape == (24, 4, 4)
 
 
 def test_windows_by_name() -> None:
@@ -271,23 +259,25 @@ def _twin(X: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("X", "options", "message"),
     [
-        (spoil(_nan), {}, "Trial 3, channel number 1, sample 7 is not a number"),
-        (spoil(_flat), {}, "Flat: channel number 1 in trial 2"),
-        (spoil(_twin), {}, "channels number 0, number 2 carry the same signal"),
-        (spoil(_twin), {"regularisation": 1e-2}, "number 0, number 2"),
+        (spoil(_nan), {}, "Trial 3, channel number 1, sample 7"),
+        (spoil(_flat), {}, "Trial 2, channel number 1"),
+        (spoil(_twin), {}, "number 0 and 2"),
+        (spoil(_twin), {"regularisation": 1e-2}, "number 0 and 2"),
         (trials()[0], {"sfreq": 0.0}, "sfreq must be > 0"),
         (trials()[0][0], {}, r"got shape \(4, 300\)"),
         (trials()[0][:0], {}, r"got shape \(0, 4, 300\)"),
         (trials()[0] + 0j, {}, "complex128"),
         (np.full((3, 2, 5), "a"), {}, "real numbers"),
-        (trials()[0], {"windows": [(2.5, 4.0)]}, "2.5-4 s does not lie inside .* from 0 to 3 s"),
+        (trials()[0], {"windows": [(2.5, 4.0)]}, "2.5-4 s .* 0 to 3 s"),
         (trials()[0], {"windows": [(1.0, 1.0)]}, "windows"),
         (trials()[0], {"windows": [1.0, 2.0]}, "windows"),
         (trials()[0], {"windows": [(0, 0.04)], "bands": "none"}, "4 samples for 4 channels"),
         (trials()[0], {"bands": [(30, 60)]}, "nothing above 50 Hz"),
         (trials()[0], {"bands": "stimulus"}, "stimulus_hz"),
-        (trials()[0], {"estimator": "best"}, "'best'.*xdawn"),
-        (trials()[0], {"filtering": "magic"}, "'zero-phase' or 'causal'"),
+        (trials()[0], {"estimator": "best"}, "xdawn.*'best'"),
+        (trials()[0], {"filtering": "magic"}, "'magic'"),
+        (trials()[0], {"windows": [(0, 0.05)], "bands": "none", "delays": [0.1]}, "for 8 channels"),
+        *((trials()[0], {"delays": [late]}, re.escape(f"[{late}]")) for late in (0.001, 3.0, -0.1)),
     ],
 )
 def test_bad_input(X: np.ndarray, options: dict, message: str) -> None:
@@ -300,9 +290,9 @@ def test_other_trials_than_fitted_to_are_refused() -> None:
     with pytest.raises(NotFittedError):
         FilterBankCovariances(SFREQ).transform(X)
     filterbank = FilterBankCovariances(SFREQ).fit(X)
-    with pytest.raises(SignalError, match=r"4 channels and 300 samples, got 3 and 300"):
+    with pytest.raises(SignalError, match=r"4 channels and 300 samples.*got 3 and 300"):
         filterbank.transform(X[:, :3])
-    with pytest.raises(SignalError, match=r"300 samples, got 4 and 200"):
+    with pytest.raises(SignalError, match="got 4 and 200"):
         filterbank.transform(X[..., :200])
     with pytest.raises(SignalError, match="Trial 3"):
         filterbank.transform(spoil(_nan))
@@ -323,38 +313,13 @@ def test_default_bands_are_cut_at_half_the_sampling_rate() -> None:
         FilterBankCovariances(60, bands="broadband").fit(X)
 
 
-NOISE = np.random.default_rng(0).standard_normal((5, 3, 100))
-
-
-def test_each_delay_adds_the_channels_as_they_were() -> None:
-    late = with_delays(NOISE, (4, 10))
-    assert late.shape == (5, 9, 100)
-    np.testing.assert_array_equal(late[:, :3], NOISE)
-    np.testing.assert_array_equal(late[:, 3:6, 4:], NOISE[..., :-4])
-    np.testing.assert_array_equal(late[:, 6:, 10:], NOISE[..., :-10])
-    assert (late[:, 3:6, :4] == 0).all()
-    assert with_delays(NOISE, ()) is NOISE
-
-
 def test_the_filter_bank_takes_the_past_from_before_the_window() -> None:
     options = {"sfreq": 100.0, "bands": "none", "windows": [(0.3, 0.9)], "regularisation": 0.0}
-    C = FilterBankCovariances(**options, delays=[0.1]).fit_transform(NOISE)
-    both = np.concatenate([NOISE[..., 30:90], NOISE[..., 20:80]], axis=1)
+    X, _ = trials()
+    C = FilterBankCovariances(**options, delays=[0.1]).fit_transform(X)
+    both = np.concatenate([X[..., 30:90], X[..., 20:80]], axis=1)
     expected = np.stack([np.cov(trial) for trial in both])
     np.testing.assert_allclose(C, expected, rtol=1e-6, atol=1e-8)
-
-
-@pytest.mark.parametrize("delay", [0.001, 1.0, -0.1])
-def test_impossible_delays_are_refused(delay: float) -> None:
-    with pytest.raises(SignalError, match=re.escape(f"[{delay}]")):
-        FilterBankCovariances(100.0, delays=[delay]).fit(NOISE)
-
-
-def test_windows_too_short_for_all_rows_are_refused() -> None:
-    short = {"sfreq": 100.0, "bands": "none", "windows": [(0.2, 0.25)]}
-    FilterBankCovariances(**short).fit(NOISE)
-    with pytest.raises(SignalError, match="5 samples for 6 channels"):
-        FilterBankCovariances(**short, delays=[0.1]).fit(NOISE)
 
 
 def offset_trials(n: int = 10) -> np.ndarray:

@@ -41,15 +41,15 @@ def test_a_session_may_look_without_learning() -> None:
 
 @pytest.mark.parametrize("shape", [(2, 3, 150), (2, 4, 149), (4, 150)])
 def test_trials_of_another_shape(shape: tuple[int, ...]) -> None:
-    with pytest.raises(DecoderError, match=r"Expected trials \(n, 4, 150\)"):
+    with pytest.raises(DecoderError, match=r"\(n, 4, 150\)"):
         made("imagery").decoder.predict_proba(np.ones(shape))
 
 
 def test_trials_that_cannot_be_decoded() -> None:
     X, _ = trials(3)
     X[1, 2] = 7.0
-    with pytest.raises(DecoderError, match="Channel number 2 is flat in trial 1"):
+    with pytest.raises(DecoderError, match="Trial 1, channel number 2"):
         made("imagery").decoder.predict_proba(X)
     X[1, 2, 5] = np.nan
-    with pytest.raises(DecoderError, match="Trial 1, channel number 2, sample 5 is not a number"):
+    with pytest.raises(DecoderError, match="Trial 1, channel number 2, sample 5"):
         made("imagery").decoder.predict_proba(X)

@@ -4,6 +4,7 @@ import multiprocessing
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from spdtokens import (
-    DecodingPipeline,
     FilterBankCovariances,
     NetworkClassifier,
     Recentring,
@@ -24,7 +24,7 @@ from spdtokens import (
     make_decoder,
 )
 from spdtokens.classifiers import decoder, networks, transformer
-from spdtokens.geometry import logm, matrix_functions, tokens
+from spdtokens.geometry import matrix_functions, tokens
 from spdtokens.geometry.matrix_functions import in_parts
 from spdtokens.preprocessing import filterbank
 from spdtokens.runtime import signals, threads
@@ -59,20 +59,12 @@ def test_one_thread_inside_and_as_before_outside() -> None:
     assert counts() == {2}
     assert usable_threads() == 2
 
-
-def test_restored_after_an_exception() -> None:
-    with pytest.raises(ZeroDivisionError), one_thread(), one_thread():
-        _ = 1 / 0
-    assert counts() == {2}
-
-
-def test_as_a_decorator() -> None:
     @one_thread()
-    def inside(n: int) -> set[int]:
-        return counts() if n == 0 else inside(n - 1)
+    def fail() -> None:
+        raise ZeroDivisionError(counts())
 
-    assert inside(3) == {1}
-    assert inside.__name__ == "inside"
+    with pytest.raises(ZeroDivisionError, match=r"\{1\}"):
+        fail()
     assert counts() == {2}
 
 
@@ -99,20 +91,16 @@ def test_the_last_thread_to_leave_restores() -> None:
 
 
 def test_many_threads_at_once() -> None:
-    wrong: list[Any] = []
+    x = torch.randn(400, 300)
 
-    def work() -> None:
+    def work(_: int) -> torch.Tensor:
         for _ in range(200):
             with one_thread():
-                if torch.get_num_threads() != 1 or usable_threads() != 2:
-                    wrong.append((torch.get_num_threads(), usable_threads()))
+                assert (torch.get_num_threads(), usable_threads()) == (1, 2)
+        return in_parts(lambda part: (part + 1,), x)[0]
 
-    workers = [threading.Thread(target=work) for _ in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(60)
-    assert wrong == []
+    with ThreadPoolExecutor(4) as pool:
+        assert all(torch.equal(found, x + 1) for found in pool.map(work, range(4)))
     assert counts() == {2}
 
 
@@ -120,63 +108,28 @@ X, Y = trials(12, seed=3)
 C = X @ X.swapaxes(1, 2) / X.shape[-1]
 SFREQ = 100.0
 SMALL: dict[str, Any] = {"epochs": 1, "random_state": 0}
-
-
-def _network() -> NetworkClassifier:
-    return NetworkClassifier("shallownet", sfreq=SFREQ, recipe="common", **SMALL)
-
-
-def _spdnet() -> NetworkClassifier:
-    return NetworkClassifier("spdnet", **SMALL)
-
-
-def _transformer() -> TokenTransformerClassifier:
-    return TokenTransformerClassifier(d_model=8, n_layers=1, n_heads=2, d_ff=8, **SMALL)
-
-
-def _mlp() -> TokenMLPClassifier:
-    return TokenMLPClassifier(width=8, **SMALL)
-
-
-def _decoder() -> DecodingPipeline:
-    return make_decoder("mi", sfreq=SFREQ)
-
-
-CALLS: dict[str, Callable[[], Any]] = {
-    "FilterBankCovariances.fit": lambda: FilterBankCovariances(SFREQ, estimator="erp").fit(X, Y),
-    "FilterBankCovariances.fit_transform": lambda: FilterBankCovariances(SFREQ).fit_transform(X),
-    "StandardTrials.fit": lambda: StandardTrials(SFREQ).fit(X),
-    "TokenEmbedding.fit": lambda: TokenEmbedding("affine_invariant").fit(C),
-    "TokenEmbedding.fit_transform": lambda: TokenEmbedding().fit_transform(C),
-    "Recentring.fit": lambda: Recentring().fit(C),
-    "DecodingPipeline.fit": lambda: _decoder().fit(X, Y),
-    "TokenDiscriminantClassifier.fit": lambda: TokenDiscriminantClassifier().fit(C, Y),
-    "TokenTransformerClassifier.fit": lambda: _transformer().fit(C, Y),
-    "TokenMLPClassifier.fit": lambda: _mlp().fit(C, Y),
-    "NetworkClassifier.fit": lambda: _spdnet().fit(C, Y),
-    "Decoder.predict_proba": lambda: made("imagery").decoder.predict_proba(X),
-    "Decoder.covariances": lambda: made("imagery").decoder.covariances(X),
-    "Session.probabilities": lambda: made("imagery").decoder.session().probabilities(X[0]),
-}
-FITTED: dict[str, tuple[Callable[[], Any], Any, tuple[str, ...]]] = {
-    "FilterBankCovariances": (lambda: FilterBankCovariances(SFREQ).fit(X), X, ("transform",)),
-    "StandardTrials": (lambda: StandardTrials(SFREQ).fit(X), X, ("transform",)),
-    "TokenEmbedding": (lambda: TokenEmbedding().fit(C), C, ("transform", "tokens")),
-    "Recentring": (lambda: Recentring().fit(C), C, ("transform",)),
-    "make_decoder": (lambda: _decoder().fit(X, Y), X, ("predict", "predict_proba")),
-    "TokenDiscriminantClassifier": (
-        lambda: TokenDiscriminantClassifier().fit(C, Y),
+CLASSIFIER = ("predict", "predict_proba", "decision_function")
+#: Estimators, what they are fitted to, and what else they do with it.
+ESTIMATORS: dict[str, tuple[Any, Any, tuple[str, ...]]] = {
+    "filter bank": (FilterBankCovariances(SFREQ), X, ("fit_transform", "transform")),
+    "averages": (FilterBankCovariances(SFREQ, estimator="erp"), X, ("transform",)),
+    "standard trials": (StandardTrials(SFREQ), X, ("transform",)),
+    "tokens": (TokenEmbedding("affine_invariant"), C, ("fit_transform", "transform", "tokens")),
+    "recentring": (Recentring(), C, ("transform",)),
+    "decoder": (make_decoder("mi", sfreq=SFREQ), X, ("predict", "predict_proba")),
+    "discriminant": (TokenDiscriminantClassifier(), C, CLASSIFIER),
+    "transformer": (
+        TokenTransformerClassifier(d_model=8, n_layers=1, n_heads=2, d_ff=8, **SMALL),
         C,
-        ("predict", "predict_proba", "decision_function"),
+        CLASSIFIER,
     ),
-    "TokenTransformerClassifier": (
-        lambda: _transformer().fit(C, Y),
-        C,
-        ("predict", "predict_proba", "decision_function"),
+    "mlp": (TokenMLPClassifier(width=8, **SMALL), C, CLASSIFIER),
+    "spdnet": (NetworkClassifier("spdnet", **SMALL), C, CLASSIFIER),
+    "shallownet": (
+        NetworkClassifier("shallownet", sfreq=SFREQ, recipe="common", **SMALL),
+        X,
+        CLASSIFIER,
     ),
-    "TokenMLPClassifier": (lambda: _mlp().fit(C, Y), C, ("predict", "predict_proba")),
-    "NetworkClassifier": (lambda: _spdnet().fit(C, Y), C, ("predict", "predict_proba")),
-    "NetworkClassifier of trials": (lambda: _network().fit(X, Y), X, ("predict_proba",)),
 }
 
 
@@ -195,7 +148,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
         monkeypatch.setattr(owner, name, noted)
 
     noting(filterbank, "check_trials")
-    noting(signals, "_check")
+    noting(signals, "check_trials")
     noting(decoder, "congruence")
     noting(tokens, "riemannian_mean")
     noting(Tokens, "__call__")
@@ -205,26 +158,30 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[set[int]]:
     return found
 
 
-@pytest.mark.parametrize("call", CALLS)
-def test_work_is_done_with_one_thread(call: str, seen: list[set[int]]) -> None:
-    made("imagery")
-    seen.clear()
-    CALLS[call]()
-    assert seen
-    assert all(found == {1} for found in seen)
-    assert counts() == {2}
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_estimators_use_one_thread(name: str, seen: list[set[int]]) -> None:
+    estimator, trials, methods = ESTIMATORS[name]
+    calls = {"fit": lambda: estimator.fit(trials, Y)}
+    calls |= {method: partial(getattr(estimator, method), trials) for method in methods}
+    _check_calls(calls, seen)
 
 
-@pytest.mark.parametrize("name", FITTED)
-def test_fitted_estimators_use_one_thread(name: str, seen: list[set[int]]) -> None:
-    make, trials, methods = FITTED[name]
-    estimator = make()
-    for method in methods:
+def test_decoders_use_one_thread(seen: list[set[int]]) -> None:
+    decoder = made("imagery").decoder
+    session = decoder.session()
+    calls = {"predict_proba": lambda: decoder.predict_proba(X)}
+    calls |= {"covariances": lambda: decoder.covariances(X)}
+    calls |= {"session": lambda: session.probabilities(X[0])}
+    _check_calls(calls, seen)
+
+
+def _check_calls(calls: dict[str, Callable[[], Any]], seen: list[set[int]]) -> None:
+    for name, call in calls.items():
         seen.clear()
-        getattr(estimator, method)(trials)
-        assert seen
-        assert all(found == {1} for found in seen)
-    assert counts() == {2}
+        call()
+        assert seen, name
+        assert all(found == {1} for found in seen), name
+        assert counts() == {2}
 
 
 def _bits(threads: int, fit: Callable[[], Any], tested: Any) -> Any:
@@ -316,45 +273,21 @@ def test_a_helper_that_does_not_come_is_not_waited_for(monkeypatch: pytest.Monke
             end.set()
 
 
-def test_what_is_shared_out_is_not_shared_out_again() -> None:
-    seen: set[tuple[int, int]] = set()
-
-    def work(outer: int) -> None:
-        share_out(lambda inner: seen.add((outer, inner)), range(3))
-
-    share_out(work, range(5))
-    assert len(seen) == 15
-
-
-def test_parts_do_not_depend_on_threads() -> None:
-    """Else rounding could: BLAS takes another way for a matrix at another place of a batch."""
-    A = torch.randn(170, 22, 44, dtype=torch.float64)
-    C, seen = A @ A.mT, []
-    for n in (1, 2, 3):
-        torch.set_num_threads(n)
-        sizes: list[int] = []
-        in_parts(lambda x, sizes=sizes: (sizes.append(len(x)) or x,), C)
-        seen.append((sorted(sizes), logm(C)))
-    for sizes, logs in seen[1:]:
-        assert len(sizes) > 1
-        assert sizes == seen[0][0]
-        assert torch.equal(logs, seen[0][1])
+def test_results_are_in_the_order_of_tasks_also_when_nested() -> None:
+    found = share_out(lambda i: share_out(lambda j: 10 * i + j, range(3)), range(5))
+    assert found == [[10 * i + j for j in range(3)] for i in range(5)]
 
 
 @pytest.mark.parametrize("bad", [0, 5, 39])
-def test_an_error_is_raised_and_ends_the_rest(bad: int) -> None:
-    done: list[int] = []
-
-    def work(task: int) -> None:
+def test_an_error_is_raised_and_the_next_call_works(bad: int) -> None:
+    def work(task: int) -> int:
         if task == bad:
             raise ValueError("task five")
-        done.append(task)
+        return task
 
     with pytest.raises(ValueError, match="task five"):
         share_out(work, range(40))
-    done.clear()
-    share_out(work, range(bad))  # and the next call works
-    assert sorted(done) == list(range(bad))
+    assert share_out(work, range(bad)) == list(range(bad))  # the next call works
 
 
 def test_an_error_of_a_helper_is_raised() -> None:
@@ -371,25 +304,8 @@ def test_an_error_of_a_helper_is_raised() -> None:
         share_out(work, range(4))
 
 
-def test_several_user_threads_at_once() -> None:
-    x = torch.randn(400, 300)
-    results: list[torch.Tensor] = []
-    workers = [
-        threading.Thread(target=lambda: results.append(in_parts(lambda p: (p + 1,), x)[0]))
-        for _ in range(4)
-    ]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join(timeout=60)
-    assert len(results) == 4
-    assert all(torch.equal(r, x + 1) for r in results)
-
-
 def _shared(queue: Any) -> None:
-    found: list[int] = []
-    share_out(found.append, range(9))
-    queue.put(sorted(found))
+    queue.put(share_out(lambda task: task, range(9)))
 
 
 @pytest.mark.parametrize("start", ["spawn", "fork"])

@@ -30,9 +30,9 @@ def one_thread() -> Iterator[None]:
         yield
 
 
-def token(name: str, C: Any, floor: Floor | None = None, isometric: bool = False) -> Any:
+def token(name: str, C: Any, floor: Floor | None = None) -> Any:
     floor = floor or Floor()
-    made = Tokens((name,), isometric, floor.relative, floor.absolute, 1.0, None)
+    made = Tokens((name,), False, floor.relative, floor.absolute, 1.0, None)
     return made(np.asarray(C)[None, None])[0, 0]
 
 
@@ -68,16 +68,6 @@ def test_geometric_attention() -> None:
         np.testing.assert_allclose(found, expected(model, C), rtol=0, atol=1e-5)
     bias = networks.geometric_bias(C[None].numpy(), 2.0)
     np.testing.assert_allclose(bias, geometric_bias(C[None], 2.0), rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("isometric", [False, True])
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("scale", [1.0, 1e-12])
-def test_tokens(name: str, isometric: bool, scale: float) -> None:
-    embedding = get_embedding(name, isometric=isometric)
-    C = random_spd(7, kappa=1e6, scale=scale)
-    found, wanted = token(name, C, isometric=isometric), embedding.to_token(C).numpy()
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9 * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize("floor", [Floor(), Floor(relative=1e-3), Floor.paper(), Floor(0.0, 0.5)])

@@ -1,4 +1,4 @@
-"""From SPD matrices to classes: token classifiers, networks to compare with, whole decoders."""
+"""Classifiers of SPD matrices: token classifiers, networks for comparison, and whole decoders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the classifiers share: labels, decisions, and what ``fit`` is told of trials."""
+"""Base classes of the classifiers, and helpers for labels, seeds and fit parameters."""
 
 from __future__ import annotations
 
@@ -24,25 +24,27 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Codes = NDArray[np.int64]
-#: Names of embeddings, an embedding, or None for ready tokens.
+#: Names of embeddings, an embedding, or None if the input is tokens.
 EmbeddingSpec = str | list[str] | tuple[str, ...] | TokenEmbedding | None
 
 
 class ProbabilisticClassifier(ClassifierMixin, BaseEstimator):
-    """Base of classifiers that have ``classes_`` and ``predict_proba``."""
+    """Base class of classifiers with ``classes_`` and ``predict_proba``."""
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Predict the most probable class of each trial.
+        """Predict the class of each trial.
 
         Parameters
         ----------
-        X : array, as for ``fit``
+        X : array
+            Trials, as for :meth:`fit`.
 
         Returns
         -------
-        y : ndarray, shape (n,)
+        ndarray, shape (n,)
+            Most probable classes.
         """
-        probabilities = self.predict_proba(X)  # which refuses what is not fitted
+        probabilities = self.predict_proba(X)  # raises an error if not fitted
         return self.classes_[probabilities.argmax(1)]
 
     def decision_function(self, X: ArrayLike) -> Array:
@@ -50,27 +52,31 @@ class ProbabilisticClassifier(ClassifierMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array, as for ``fit``
+        X : array
+            Trials, as for :meth:`fit`.
 
         Returns
         -------
-        values : ndarray, shape (n, classes), or (n,) for two classes
+        ndarray, shape (n, n_classes), or (n,) for two classes
+            Decision values.
         """
         logs = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
         return as_decisions(logs)
 
 
 class TokenClassifier(ProbabilisticClassifier):
-    """Base of the classifiers whose first layer is an embedding.
+    """Base class of classifiers whose first layer is an embedding.
 
-    Subclasses have the parameter ``embedding``: what :class:`TokenEmbedding` takes, one of these
-    itself, or None if the input is tokens (n, features) or (n, tokens, features).
+    Subclasses have the parameter ``embedding``: names of embeddings, a :class:`TokenEmbedding`, or
+    None if the input is tokens, (n, features) or (n, tokens, features). In ``fit`` they call
+    ``_checked_for_fit``, fit ``_embedding()`` as ``embedding_``, and set ``classes_``. They
+    override ``decision_function`` or ``predict_proba``.
     """
 
     embedding: EmbeddingSpec
 
     def __sklearn_tags__(self) -> Tags:
-        """Say that matrices are three-dimensional, unless the input is tokens."""
+        """Declare three-dimensional input, unless the input is tokens."""
         tags = super().__sklearn_tags__()
         return tags if self.embedding is None else matrix_tags(tags)
 
@@ -83,7 +89,7 @@ class TokenClassifier(ProbabilisticClassifier):
         return TokenEmbedding(self.embedding, unit_free=True)
 
     def _checked_for_fit(self, X: ArrayLike, y: ArrayLike) -> tuple[Array, Codes]:
-        """Matrices (n, m, d, d) or tokens (n, tokens, features), and labels coded 0, 1, ..."""
+        """Matrices (n, m, d, d) or tokens (n, tokens, features), and labels encoded as 0, 1, ..."""
         if self.embedding is None:
             tokens, y = validate_data(
                 self, X, y, allow_nd=True, ensure_all_finite=False, dtype=np.float64
@@ -97,7 +103,7 @@ class TokenClassifier(ProbabilisticClassifier):
         return found, codes
 
     def _checked(self, X: ArrayLike) -> Array:
-        """The same of trials to predict, which must be like those of ``fit``."""
+        """Matrices or tokens to predict, checked against those of ``fit``."""
         check_is_fitted(self)
         if self.embedding_ is not None:
             return self.embedding_.checked(X)
@@ -106,13 +112,13 @@ class TokenClassifier(ProbabilisticClassifier):
         )
         if tokens.shape[1:] != self.token_shape_:
             raise ModelError(
-                f"The classifier was fitted to trials of shape {self.token_shape_}, got "
+                f"X must have trials of shape {self.token_shape_}, as in fit, got "
                 f"{tokens.shape[1:]}."
             )
         return _as_tokens(tokens)
 
     def _tokens_of(self, C: Array) -> Array:
-        """Tokens (n, tokens, features) of what :meth:`_checked` gave."""
+        """Tokens (n, tokens, features) of the result of :meth:`_checked`."""
         return C if self.embedding_ is None else self.embedding_.of_matrices(C)
 
     embedding_: TokenEmbedding | None
@@ -122,30 +128,38 @@ class TokenClassifier(ProbabilisticClassifier):
 
         Parameters
         ----------
-        X : array, as for ``fit``
+        X : array
+            Trials, as for :meth:`fit`.
 
         Returns
         -------
-        probabilities : ndarray, shape (n, classes)
-            In the order of ``classes_``.
+        ndarray, shape (n, n_classes)
+            Probabilities, in the order of ``classes_``.
         """
-        scores = self.decision_function(X)  # subclasses override this or that
+        scores = self.decision_function(X)  # subclasses override one of both
         return softmax(scores if scores.ndim == 2 else np.stack([0 * scores, scores], 1), axis=1)
 
 
 def shared_out(pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What the ``fit`` of each step is told of trials, by the name of the step.
+    """Distribute fit parameters to the steps of a pipeline.
 
     Parameters
     ----------
     pipeline : Pipeline
+        The pipeline.
     given : mapping
-        By name, for all steps that take it, or as ``step__name`` for one.
+        Values by name, for all steps whose ``fit`` has this parameter, or by ``step__name`` for
+        one.
+
+    Returns
+    -------
+    dict
+        Fit parameters of each step.
 
     Raises
     ------
     ModelError
-        For what no step takes.
+        If no step has the parameter.
     """
     steps = {name: step for name, step in pipeline.steps if hasattr(step, "fit")}
     told: dict[str, dict[str, Any]] = {name: {} for name in steps}
@@ -153,93 +167,100 @@ def shared_out(pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, dict[s
         step, separator, name = key.partition("__")
         takers = [step] if separator else [s for s in steps if takes(steps[s], key)]
         if not takers or takers[0] not in steps:
-            raise ModelError(f"No step of this decoder takes {key}: leave it out.")
+            raise ModelError(f"No step of this decoder takes {key}. Drop this argument.")
         for taker in takers:
             told[taker][name if separator else key] = value
     return told
 
 
 def addressed(pipeline: Pipeline, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The same as a plain pipeline takes it: as ``step__name``."""
+    """Fit parameters as a plain pipeline takes them: ``step__name``."""
     told = shared_out(pipeline, given)
     return {f"{step}__{name}": value for step, of in told.items() for name, value in of.items()}
 
 
 def takes(step: Any, name: str) -> bool:
-    """Whether the ``fit`` of a step has a parameter; of one that is passed through, nothing."""
+    """Whether the ``fit`` of a step has a parameter; False for a passthrough step."""
     return hasattr(step, "fit") and bool(has_fit_parameter(step, name))
 
 
 def as_decisions(scores: Array) -> Array:
-    """Scores (n, classes) as scikit-learn has them: of two classes their difference (n,)."""
+    """Scores (n, classes) as in scikit-learn: the difference (n,) for two classes."""
     return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
 
 def check_finite(tokens: NDArray[Any]) -> None:
-    """Refuse trials with values that are not numbers."""
+    """Raise an error for trials with NaN or infinite values."""
     bad = np.flatnonzero(~np.isfinite(tokens).all(axis=tuple(range(1, tokens.ndim))))
     if len(bad):
         shown = ", ".join(map(str, bad[:5])) + (", ..." if len(bad) > 5 else "")
         raise ModelError(
             f"Input X contains NaN or infinity in {len(bad)} of {len(tokens)} trials ({shown}). "
-            "Remove these trials, or look where the values come from."
+            "Drop these trials."
         )
 
 
 def _as_tokens(X: NDArray[Any]) -> Array:
     if X.ndim > 3 or 0 in X.shape:
         raise ModelError(
-            f"With embedding=None, expected tokens (n, features) or (n, tokens, features), none of "
-            f"them 0, got shape {X.shape}."
+            "With embedding=None, X must be tokens of shape (n, features) or (n, tokens, "
+            f"features), not empty, got shape {X.shape}."
         )
     check_finite(X)
     return np.asarray(X if X.ndim == 3 else X[:, None, :])
 
 
-# Labels, seeds and the trials held back: what every classifier settles before it trains.
+# Labels, seeds and held-out trials.
 
 
 def encode(y: ArrayLike, n: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Classes, and labels as their numbers (n,).
+    """Encode labels as integers.
+
+    Returns
+    -------
+    classes : ndarray, shape (n_classes,)
+        Sorted classes.
+    codes : ndarray of int, shape (n,)
+        Index of the class of each trial.
 
     Raises
     ------
     ModelError
-        If there are not ``n`` labels, of two or more classes.
+        If there are not ``n`` labels of two or more classes.
     """
     classes, codes = np.unique(as_labels(y, n, ModelError), return_inverse=True)
     return classes, codes.astype(np.int64)
 
 
 def coded(y: ArrayLike, classes: NDArray[Any]) -> NDArray[np.int64]:
-    """Labels of validation trials as numbers of the classes trained on."""
+    """Encode labels of validation trials by the classes of the training trials."""
     y = np.asarray(y)
     known = np.isin(y, classes)
     if not known.all():
         raise ModelError(
-            f"Validation trials are of class {y[~known][0]}, which is not among the classes to "
-            "train on."
+            f"Validation trials must have the classes of the training trials, got class "
+            f"{y[~known][0]}."
         )
     return np.searchsorted(classes, y)
 
 
 def seed_of(random_state: Any) -> int:
-    """An integer itself; else a number drawn from the generator, or from chance."""
+    """Return an integer seed: ``random_state`` itself, or a number drawn from it."""
     if not isinstance(random_state, int | np.integer):
         return int(check_random_state(random_state).randint(2**31 - 1))
     if random_state < 0:
-        raise ModelError(f"random_state is not negative, but {random_state} is.")
+        raise ModelError(f"random_state must be >= 0, got {random_state}.")
     return int(random_state)
 
 
 def held_back(
     seed: int, codes: NDArray[np.int64], groups: ArrayLike | None, share: float | None
 ) -> RunPlan:
-    """A plan that trains on all trials, or holds a share of them back for validation.
+    """Plan a run that trains on all trials, or holds out a fraction for validation.
 
-    Groups are never split; without groups every class is represented.
+    Groups are never split; without groups, every class is represented.
     """
-    from spdtokens.classifiers.nn.engine import RunPlan  # here, for those without networks
+    from spdtokens.classifiers.nn.engine import RunPlan  # imports torch
 
     everything = np.arange(len(codes))
     groups = as_groups(groups, len(codes), ModelError)
@@ -247,11 +268,11 @@ def held_back(
         return RunPlan(seed, everything)
     if not 0 < share < 1:
         raise ModelError(
-            f"validation is the share of trials to hold back, in (0, 1), not {share!r}."
+            f"validation must be the fraction of trials to hold out, in (0, 1), got {share!r}."
         )
     chance = seed % 2**32
     if groups is None:
-        # Of few trials more may be held back than asked: one of every class.
+        # At least one trial of every class, even if that is a larger fraction.
         n = max(math.ceil(share * len(codes)), len(np.unique(codes)))
         split = StratifiedShuffleSplit(1, test_size=n, random_state=chance)
     else:
@@ -260,6 +281,6 @@ def held_back(
         train, validation = next(split.split(everything, codes, groups))
     except ValueError as error:
         raise ModelError(
-            f"Cannot hold back {share:.0%} of {len(codes)} trials for validation: {error}"
+            f"Cannot hold out {share:.0%} of {len(codes)} trials for validation: {error}"
         ) from error
     return RunPlan(seed, train, validation)

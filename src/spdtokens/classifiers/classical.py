@@ -1,8 +1,8 @@
-"""Classical Riemannian classifiers, the ones to beat.
+"""Classical Riemannian classifiers: the baselines of the comparison.
 
-Plain scikit-learn pipelines; the geometry is pyRiemann's. Each is made from the options of
-:class:`~spdtokens.FilterBankCovariances`, or None if its input is covariance matrices. Whatever is
-fitted or chosen is fitted and chosen on training trials.
+They are scikit-learn pipelines on pyRiemann's geometry. Each is made from the options of
+:class:`~spdtokens.FilterBankCovariances`, or None if its input is covariance matrices. All
+hyperparameters are chosen on training trials.
 """
 
 from __future__ import annotations
@@ -28,52 +28,53 @@ from spdtokens.errors import ModelError
 from spdtokens.preprocessing import FilterBankCovariances, StandardTrials
 from spdtokens.runtime.threads import one_thread
 
-#: Folds within the training trials by which settings are chosen. Not shuffled: neighbours in time
-#: resemble each other and stay on one side.
+#: Inner folds of the training trials. Not shuffled: consecutive trials are similar and stay
+#: together.
 INNER_FOLDS = StratifiedKFold(5)
 #: Inverse regularisation, from strong to weak.
 STRENGTHS = (0.001, 0.01, 0.1, 1.0, 10.0)
 Options = Mapping[str, Any] | None
 
 
-# A trial's matrices are a point of a product of manifolds: tangent vectors stand side by side,
-# and squared distances add up. With one matrix a trial everything is exactly pyRiemann's.
+# The matrices of a trial are a point on a product manifold: tangent vectors are concatenated, and
+# squared distances add up. With one matrix per trial the results are those of pyRiemann.
 
 
 class TangentSpaces(TransformerMixin, BaseEstimator):
-    """Every matrix of a trial in the tangent space at its own training mean, side by side."""
+    """Project every matrix of a trial to the tangent space at its own training mean."""
 
     @one_thread()
     def fit(self, C: NDArray[Any], y: ArrayLike | None = None) -> Self:  # noqa: ARG002
-        """Find the Riemannian mean of each of a trial's matrices (n, d, d) or (n, tokens, d, d)."""
+        """Compute the Riemannian means of matrices (n, d, d) or (n, tokens, d, d)."""
         self.spaces_ = [TangentSpace(metric="riemann").fit(part) for part in _parts(C)]
         return self
 
     @one_thread()
     def transform(self, C: NDArray[Any]) -> NDArray[np.float64]:
-        """Tangent vectors (n, tokens * d (d + 1) / 2)."""
+        """Compute tangent vectors (n, tokens * d (d + 1) / 2)."""
         pairs = zip(self.spaces_, _parts(C), strict=True)
         return np.concatenate([space.transform(part) for space, part in pairs], axis=1)
 
     def inverse_transform(self, vectors: NDArray[Any]) -> NDArray[np.float64]:
-        """Matrices (n, tokens, d, d) of tangent vectors."""
+        """Compute matrices (n, tokens, d, d) from tangent vectors."""
         parts = np.split(vectors, len(self.spaces_), axis=1)
         pairs = zip(self.spaces_, parts, strict=True)
         return np.stack([space.inverse_transform(part) for space, part in pairs], axis=1)
 
 
 class NearestMean(ClassifierMixin, BaseEstimator):
-    """The class whose Riemannian mean is nearest.
+    """Minimum distance to the Riemannian mean of a class (MDM).
 
     Parameters
     ----------
-    filtered : bool
-        First keep, of the tangent vectors, only what discriminant analysis finds to tell classes
-        apart (geodesic filtering, Barachant et al. 2010).
+    filtered : bool, default=False
+        Project tangent vectors to the discriminant directions first (geodesic filtering, FgMDM,
+        Barachant et al. 2010).
 
     Attributes
     ----------
-    classes_ : ndarray, shape (classes,)
+    classes_ : ndarray, shape (n_classes,)
+        Sorted classes.
     """
 
     def __init__(self, filtered: bool = False) -> None:
@@ -81,23 +82,22 @@ class NearestMean(ClassifierMixin, BaseEstimator):
 
     @one_thread()
     def fit(self, C: NDArray[Any], y: ArrayLike) -> Self:
-        """Find the means of classes, of matrices (n, d, d) or (n, tokens, d, d)."""
+        """Compute the class means of matrices (n, d, d) or (n, tokens, d, d)."""
         y = as_labels(y, len(C), ModelError)
         self.classes_ = np.unique(y)
         if self.filtered:
             self.spaces_ = TangentSpaces().fit(C)
-            lda = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
-            W = lda.fit(self.spaces_.transform(C), y).coef_
+            W = _lda().fit(self.spaces_.transform(C), y).coef_
             self.filter_ = W.T @ np.linalg.pinv(W @ W.T) @ W
         self.means_ = [MDM(metric="riemann").fit(part, y) for part in _parts(self._filtered(C))]
         return self
 
     def predict(self, C: NDArray[Any]) -> NDArray[Any]:
-        """Nearest class (n,)."""
+        """Predict the class (n,) with the nearest mean."""
         return self.classes_[self._squared(C).argmin(1)]
 
     def predict_proba(self, C: NDArray[Any]) -> NDArray[np.float64]:
-        """Softmax (n, classes) of negative squared distances."""
+        """Compute the softmax (n, classes) of negative squared distances."""
         probabilities: NDArray[np.float64] = softmax(-self._squared(C), axis=1)
         return probabilities
 
@@ -118,17 +118,17 @@ def _parts(C: NDArray[Any]) -> list[NDArray[Any]]:
 
 
 class AugmentedTrials(TransformerMixin, BaseEstimator):
-    """Put delayed copies of a trial beside it, as further channels.
+    """Append delayed copies of a trial as channels.
 
-    The covariance of such a trial holds how channels lead and follow each other, not only how they
-    vary together: the augmented covariance method of Carrara and Papadopoulo (2024).
+    The covariance of such a trial contains lagged covariances between channels: the augmented
+    covariance method of Carrara and Papadopoulo (2024).
 
     Parameters
     ----------
-    order : int
-        Copies in all; 1 leaves trials as they are.
-    lag : int
-        Samples from one copy to the next.
+    order : int, default=2
+        Number of copies, including the trial itself.
+    lag : int, default=4
+        Samples between two copies.
     """
 
     def __init__(self, order: int = 2, lag: int = 4) -> None:
@@ -138,8 +138,6 @@ class AugmentedTrials(TransformerMixin, BaseEstimator):
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:  # noqa: ARG002
         """Check that trials are long enough for the delays."""
         X = np.asarray(X)
-        if self.order < 1 or self.lag < 1:
-            raise ModelError(f"order and lag are at least 1, not {self.order} and {self.lag}.")
         left = X.shape[-1] - (self.order - 1) * self.lag
         if left < 2:
             raise ModelError(
@@ -150,7 +148,7 @@ class AugmentedTrials(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Trials (n, channels, samples) to (n, order * channels, samples - (order - 1) * lag)."""
+        """Augment trials (n, channels, samples) to (n, order * channels, fewer samples)."""
         X = np.asarray(X)
         length = X.shape[-1] - (self.order - 1) * self.lag
         delays = (copy * self.lag for copy in range(self.order))
@@ -166,56 +164,14 @@ def _tangent(options: Options, classifier: BaseEstimator) -> Pipeline:
     return _pipeline(options, tangentspace=TangentSpaces(), classifier=classifier)
 
 
-def mdm(options: Options = None) -> Pipeline:
-    """Minimum distance to the Riemannian mean of a class (Barachant et al. 2012)."""
-    return _pipeline(options, classifier=NearestMean())
-
-
-def fgmdm(options: Options = None) -> Pipeline:
-    """Minimum distance to mean after geodesic filtering (Barachant et al. 2010)."""
-    return _pipeline(options, classifier=NearestMean(filtered=True))
-
-
-def ts_lr(options: Options = None) -> Pipeline:
-    """Tangent space and logistic regression at scikit-learn's default strength."""
-    return _tangent(options, LogisticRegression(max_iter=2000))
-
-
-def ts_svm(options: Options = None) -> Pipeline:
-    """Tangent space and a support vector machine (RBF kernel); strength by inner folds."""
-    return _tangent(options, _chosen_strength(_svm()))
-
-
-def ts_lda(options: Options = None) -> Pipeline:
-    """Tangent space and discriminant analysis with Ledoit and Wolf's shrinkage."""
-    return _tangent(options, LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto"))
-
-
-def fb_ts_lr(options: Options = None) -> Pipeline:
-    """Tangent spaces of several bands side by side; strength by inner folds."""
-    chosen = _chosen_strength(LogisticRegression(max_iter=5000))
-    steps = {"tangentspace": TangentSpaces(), "scaler": StandardScaler(), "classifier": chosen}
-    return _pipeline(options, **steps)
-
-
-def xdawn_ts_lr(options: Options = None) -> Pipeline:
-    """Covariances with Xdawn-filtered class averages, tangent space, logistic regression.
-
-    Classes weigh alike, however rare (Rivet et al. 2009; Barachant and Congedo 2014).
-    """
-    classifier = LogisticRegression(max_iter=2000, class_weight="balanced")
-    return _tangent(None if options is None else {**options, "estimator": "xdawn"}, classifier)
-
-
-def acm_ts_svm(options: Options = None) -> GridSearchCV:
-    """Augmented covariances, tangent space and SVM; delays by inner folds.
+def _acm_ts_svm(options: Options) -> GridSearchCV:
+    """Augmented covariances, tangent space and SVM; delays chosen in inner folds.
 
     The best pipeline of MOABB's within-session table for BCI2a (Carrara and Papadopoulo 2024).
     """
-    if options is None:
-        raise ModelError("acm-ts-svm delays raw trials: it needs them and sfreq, not covariances.")
-    # Delays come after filter and window, which need the signal around. Many channels, few samples:
-    # the sample covariance would be close to singular.
+    assert options is not None  # the method needs signals
+    # Delays are applied after filtering and cutting, which need the signal around the window. With
+    # many channels and few samples, the sample covariance would be close to singular.
     sfreq = options["sfreq"]
     names = StandardTrials(sfreq).get_params()
     pipeline = Pipeline(
@@ -232,10 +188,10 @@ def acm_ts_svm(options: Options = None) -> GridSearchCV:
 
 
 def strongest_within_one_error(results: dict[str, Any]) -> int:
-    """The strongest regularisation whose score is within one standard error of the best.
+    """Select the strongest regularisation whose score is within one standard error of the best.
 
-    Breiman's rule: with few trials many settings score alike, and the first of them would be an
-    accident. Settings are ordered from strong to weak.
+    This is the one-standard-error rule of Breiman et al. (1984). Settings are ordered from strong
+    to weak.
     """
     mean = np.asarray(results["mean_test_score"])
     best = int(mean.argmax())
@@ -244,8 +200,8 @@ def strongest_within_one_error(results: dict[str, Any]) -> int:
 
 
 def _svm() -> SVC:
-    # With ties between pairs broken by confidence the prediction is the class of highest decision
-    # value, so that what is stored of a trial tells what was predicted.
+    # With ties broken by confidence, the prediction is the class of the highest decision value, so
+    # that stored decision values determine the prediction.
     return SVC(break_ties=True)
 
 
@@ -255,14 +211,29 @@ def _chosen_strength(classifier: BaseEstimator) -> GridSearchCV:
     )
 
 
-#: By the name of the method.
+def _xdawn_ts_lr(options: Options) -> Pipeline:
+    """Xdawn covariances, tangent space and logistic regression with balanced classes."""
+    classifier = LogisticRegression(max_iter=2000, class_weight="balanced")
+    return _tangent({**(options or {}), "estimator": "xdawn"}, classifier)
+
+
+def _lda() -> LinearDiscriminantAnalysis:
+    return LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
+
+
+#: By the name of the method, from the options of the filter bank to the pipeline.
 PIPELINES: dict[str, Callable[[Options], BaseEstimator]] = {
-    "mdm": mdm,
-    "fgmdm": fgmdm,
-    "ts-lr": ts_lr,
-    "ts-svm": ts_svm,
-    "ts-lda": ts_lda,
-    "fb-ts-lr": fb_ts_lr,
-    "xdawn-ts-lr": xdawn_ts_lr,
-    "acm-ts-svm": acm_ts_svm,
+    "mdm": lambda options: _pipeline(options, classifier=NearestMean()),
+    "fgmdm": lambda options: _pipeline(options, classifier=NearestMean(filtered=True)),
+    "ts-lr": lambda options: _tangent(options, LogisticRegression(max_iter=2000)),
+    "ts-svm": lambda options: _tangent(options, _chosen_strength(_svm())),
+    "ts-lda": lambda options: _tangent(options, _lda()),
+    "fb-ts-lr": lambda options: _pipeline(
+        options,
+        tangentspace=TangentSpaces(),
+        scaler=StandardScaler(),
+        classifier=_chosen_strength(LogisticRegression(max_iter=5000)),
+    ),
+    "xdawn-ts-lr": _xdawn_ts_lr,
+    "acm-ts-svm": _acm_ts_svm,
 }

@@ -1,4 +1,4 @@
-"""Decoders: filter bank, perhaps recentring, and classifier as one scikit-learn pipeline."""
+"""Decoders: filter bank, optional recentring, and classifier as one scikit-learn pipeline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from spdtokens.classifiers.base import addressed, takes
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
 from spdtokens.errors import ModelError, SignalError
-from spdtokens.geometry.alignment import mean_reference
+from spdtokens.geometry.alignment import riemannian_mean, running_references
 from spdtokens.geometry.tokens import (
     ArrayOutputMixin,
     as_matrices,
@@ -33,18 +33,18 @@ from spdtokens.preprocessing.bands import (
 )
 from spdtokens.preprocessing.filterbank import FilterBankCovariances, Folds
 from spdtokens.runtime.threads import one_thread
-from spdtokens.runtime.tokens import congruence, inverse_root, towards
+from spdtokens.runtime.tokens import congruence, inverse_root
 
 if TYPE_CHECKING:
     from spdtokens.datasets.base import Paradigm
 
 Array = NDArray[np.float64]
-#: Bands of rhythms and of potentials, where nobody asks for others.
+#: Default bands of oscillations and of event-related potentials.
 RHYTHMS, POTENTIALS = [(8.0, 30.0)], [(1.0, 24.0)]
-#: Seconds: about a period of the alpha rhythm, so that spatial filters of the signal and its past
+#: Seconds: about one period of the alpha rhythm, so that filters of the signal and its delayed copy
 #: can cancel it.
 DELAY = 0.1
-#: Folds in which filters and averages are made for training trials they have not seen.
+#: Cross-fitting folds of Xdawn filters and averages.
 CROSS_FIT = 5
 
 
@@ -61,53 +61,62 @@ def make_decoder(
     Parameters
     ----------
     paradigm : {'mi', 'erp', 'ssvep', 'other'}, default='mi'
-        Motor imagery, event-related potentials, steady-state visual evoked potentials, or other
-        (decoded as motor imagery: from rhythms).
+        Motor imagery, event-related potentials, steady-state visual evoked potentials, or other,
+        which is decoded from oscillations like motor imagery.
     sfreq : float, default=None
         Sampling rate in Hz. None if the input is covariance matrices instead of signals.
     tmin : float, default=0.0
-        Time of a trial's first sample in seconds, as in MNE.
+        Time of the first sample of a trial in seconds, as in MNE.
     window : pair of float, default=None
-        Part of a trial to decode, in seconds on the clock of ``tmin``; the whole trial by default.
+        Start and end of the part to decode, in seconds on the time axis of ``tmin``. None for the
+        whole trial.
     stimulus_hz : sequence of float, default=()
-        Flicker frequencies in Hz, needed for ``'ssvep'``.
+        Stimulus frequencies in Hz, required for ``'ssvep'``.
 
     Returns
     -------
     DecodingPipeline
-        Steps ``filterbank`` (:class:`FilterBankCovariances`) and ``classifier``
+        Pipeline with the steps ``filterbank`` (:class:`FilterBankCovariances`) and ``classifier``
         (:class:`TokenDiscriminantClassifier`), not fitted.
 
     Raises
     ------
     ModelError
-        For an unknown paradigm, or SSVEP without its frequencies.
+        If ``sfreq`` or ``window`` is invalid, or the stimulus frequencies of SSVEP are missing.
+    DataError
+        If the paradigm is unknown.
 
     See Also
     --------
-    evaluate : Measure a decoder without leakage.
-    train : Train a decoder on own recordings, and save it.
+    evaluate : Estimate the score of a decoder without leakage.
+    train : Train a decoder on recordings and save it.
 
     Examples
     --------
+    >>> import numpy as np
     >>> from spdtokens import make_decoder
-    >>> decoder = make_decoder("mi", sfreq=250, tmin=-0.5, window=(0.5, 4.0))
+    >>> decoder = make_decoder("mi", sfreq=250, tmin=-0.5, window=(0.5, 2.0))
+    >>> X = np.random.default_rng(0).standard_normal((20, 3, 625))
+    >>> decoder.fit(X, np.arange(20) % 2).predict_proba(X).shape
+    (20, 2)
     >>> decoder.set_params(filterbank__bands="8-13,13-30", classifier__ridge=0.04)["classifier"]
     TokenDiscriminantClassifier(ridge=0.04)
     """
-    from spdtokens.datasets.select import get_paradigm  # here, as data sets import much
+    from spdtokens.datasets.select import get_paradigm  # slow to import
 
     kind = get_paradigm(paradigm)
     if sfreq is not None and not (isinstance(sfreq, int | float | np.number) and sfreq > 0):
-        raise ModelError(f"sfreq must be a rate above 0 Hz, got {sfreq!r}.")
+        raise ModelError(f"sfreq must be > 0 Hz, got {sfreq!r}.")
     if window is not None and np.shape(window) != (2,):
-        raise ModelError(f"window must be a pair in seconds such as (0.5, 4), got {window!r}.")
+        raise ModelError(
+            f"window must be (start, end) in seconds, such as (0.5, 4), got {window!r}."
+        )
     gains: dict[str, Any] = {"gains": None} if kind == "erp" else {}  # rows are not channels
     classifier = TokenDiscriminantClassifier(**gains)
     if sfreq is None:
         return DecodingPipeline([("classifier", classifier)])
     options = filterbank_options(kind, window, stimulus_hz)
-    if options["bands"] != "ssvep":  # which is cut when the window is known
+    if options["bands"] != "ssvep":  # those are restricted in fit, where the window is known
         seconds = 1.0 if window is None else window[1] - window[0]
         options["bands"] = default_bands(options["bands"], sfreq, seconds)
     filterbank = FilterBankCovariances(sfreq, tmin=tmin, stimulus_hz=tuple(stimulus_hz), **options)
@@ -117,16 +126,28 @@ def make_decoder(
 def filterbank_options(
     paradigm: Paradigm, window: Window | None, stimulus_hz: Sequence[float] = ()
 ) -> dict[str, Any]:
-    """Options of :class:`FilterBankCovariances` that the paradigm decides.
+    """Return the options of :class:`FilterBankCovariances` for a paradigm.
 
-    ``docs/recommended.md`` has the reasons, what each is worth, and what was tried besides.
+    ``docs/recommended.md`` explains the choices.
 
     Parameters
     ----------
-    paradigm : str
-    window : pair of float, or None
-    stimulus_hz : sequence of float
-        In Hz, for SSVEP.
+    paradigm : {'motor imagery', 'erp', 'ssvep', 'other'}
+        Paradigm.
+    window : pair of float or None
+        Start and end of the part to decode, in seconds. None for the whole trial.
+    stimulus_hz : sequence of float, default=()
+        Stimulus frequencies in Hz, required for SSVEP.
+
+    Returns
+    -------
+    dict
+        Options ``bands``, ``windows``, ``estimator`` and others.
+
+    Raises
+    ------
+    ModelError
+        If the stimulus frequencies of SSVEP are missing.
     """
     windows: WindowSpec | None = None if window is None else [window]
     if paradigm == "erp":
@@ -141,36 +162,41 @@ def filterbank_options(
     if paradigm == "ssvep":
         if not len(stimulus_hz):
             raise ModelError(
-                "SSVEP is decoded around its flicker frequencies, which are not known: pass them "
-                "in Hz, such as stimulus_hz=(13, 17) or --stimulus-hz 13,17."
+                "SSVEP requires the flicker frequencies in Hz: pass stimulus_hz=(13, 17), or "
+                "--stimulus-hz 13,17."
             )
         bands = "ssvep"
-    # Bands around many stimuli are many, and narrow.
+    # Many stimuli have many narrow bands.
     return {"bands": bands, "windows": windows, "estimator": "oas", "decimate": bands == "ssvep"}
 
 
 class DecodingPipeline(Pipeline):
-    """A scikit-learn pipeline of our steps, which also share what ``fit`` is told of trials.
+    """Pipeline of scikit-learn that passes fit parameters to all steps that take them.
 
-    ``fit(X, y, groups=..., sample_weight=...)`` hands each on to the steps that take it; as in any
-    pipeline ``classifier__sample_weight=...`` addresses one step. With scikit-learn's metadata
-    routing each goes to the steps that request it: ``groups`` and ``domains`` are requested by our
-    estimators, ``sample_weight`` after ``set_fit_request(sample_weight=True)``.
+    ``fit(X, y, groups=..., sample_weight=...)`` passes each parameter to the steps whose ``fit``
+    has it. As in any pipeline, ``classifier__sample_weight=...`` addresses one step. With
+    scikit-learn's metadata routing, parameters go to the steps that request them: our estimators
+    request ``groups`` and ``domains``, and ``sample_weight`` after
+    ``set_fit_request(sample_weight=True)``.
 
-    Where labels take part in making matrices (Xdawn), the classifier's temperature is fitted to
-    trials for which they were made without their labels.
+    If labels are used to compute the matrices (Xdawn), the temperature of the classifier is fitted
+    to trials whose matrices were computed without their labels.
 
     Parameters
     ----------
     steps : list of (str, estimator)
+        Steps of the pipeline, as in scikit-learn.
     transform_input : list of str, default=None
+        Fit parameters that are transformed by the steps before their consumer, as in scikit-learn.
     memory : str or joblib.Memory, default=None
-        To cache the matrices of training trials.
+        Cache of fitted transformers and of the matrices of training trials.
     verbose : bool, default=False
+        Print the time of each step.
 
     See Also
     --------
-    make_decoder : Makes one for a paradigm.
+    make_decoder : Make the recommended pipeline for a paradigm.
+    Recentring : Step between filter bank and classifier, for several sessions or subjects.
 
     Examples
     --------
@@ -189,18 +215,17 @@ class DecodingPipeline(Pipeline):
     )
 
     def __sklearn_tags__(self) -> Tags:
-        """Say what the first step takes, and whether a step needs labels."""
+        """Declare the input of the first step, and whether a step requires labels."""
         tags = super().__sklearn_tags__()
         try:
             steps = [get_tags(step) for _, step in self.steps if step not in (None, "passthrough")]
         except (ValueError, AttributeError, TypeError):
-            return tags  # `fit` refuses such steps, as in any pipeline
+            return tags  # `fit` raises an error for such steps
         if steps:
             tags.input_tags = steps[0].input_tags
             tags.target_tags.required = any(step.target_tags.required for step in steps)
         return tags
 
-    # Of scikit-learn's own, only what is passed on is added.
     def fit(
         self,
         X: ArrayLike,
@@ -216,34 +241,36 @@ class DecodingPipeline(Pipeline):
 
         Parameters
         ----------
-        X : array, shape (n, channels, samples), or what the first step takes
-        y : array, shape (n,)
+        X : array, shape (n, n_channels, n_samples)
+            Training trials, or other input of the first step.
+        y : array, shape (n,), default=None
             Labels.
-        groups : array, shape (n,), optional
-            Trials of one group are never split within the training trials.
-        sample_weight : array, shape (n,), optional
-            How much trials count.
-        domains : array, shape (n,), optional
-            Session or person of each trial, for :class:`Recentring`.
-        validation : tuple of array, optional
-            Trials and labels that a network chooses its epoch by.
-        **params
-            Of single steps, as ``step__name``.
+        groups : array, shape (n,), default=None
+            Trials of a group are never split within the training trials.
+        sample_weight : array, shape (n,), default=None
+            Weights of trials. None for equal weights.
+        domains : array, shape (n,), default=None
+            Session or subject of each trial, for :class:`Recentring`.
+        validation : tuple of array, default=None
+            Trials and labels by which a network selects its epoch.
+        **params : dict
+            Parameters of single steps, as ``step__name``.
 
         Returns
         -------
         self
+            The fitted pipeline.
 
         Raises
         ------
         ModelError
-            If no step takes what is passed.
+            If no step takes a parameter.
         """
         given: dict[str, Any] = {"groups": groups, "sample_weight": sample_weight}
         given["domains"] = domains
         if validation is not None:
             held, labels = validation
-            # Transformed when the steps before are fitted.
+            # A function, as it needs the fitted steps before.
             given["validation"] = lambda: (self._before(held), labels)
         (name, first), (_, classifier) = self.steps[0], self.steps[-1]
         if getattr(first, "needs_labels", False) and takes(classifier, "refit"):
@@ -251,14 +278,14 @@ class DecodingPipeline(Pipeline):
             given["refit"] = lambda folds: self._refitted(X, y, folds, together, domains)
         given = {key: value for key, value in given.items() if value is not None}
         if get_config()["enable_metadata_routing"]:
-            params |= given  # scikit-learn hands each to the steps that request it
+            params |= given  # scikit-learn passes them to the steps that request them
         else:
             params |= addressed(self, given)
         super().fit(X, y, **params)
         return self
 
     def _before(self, X: ArrayLike) -> Any:
-        """What the last step is given of trials."""
+        """Input of the last step for trials ``X``."""
         return self[:-1].transform(X) if len(self.steps) > 1 else X
 
     def _refitted(
@@ -269,8 +296,8 @@ class DecodingPipeline(Pipeline):
         groups: ArrayLike | None,
         domains: ArrayLike | None,
     ) -> Iterator[Array]:
-        """What the last step would be given of the training trials, if fitted to a part of them."""
-        # The first step is fitted by now, and a cache may have replaced it.
+        """Input of the last step for the training trials; earlier steps are fitted to each fold."""
+        # Looked up here: the step is fitted now, and a cache may have replaced it.
         (_, first), *between = self.steps[:-1]
         for C in first.refitted(X, y, folds, groups):
             for _, step in between:
@@ -280,23 +307,49 @@ class DecodingPipeline(Pipeline):
             yield C
 
     def fit_predict(self, X: ArrayLike, y: ArrayLike | None = None, **params: Any) -> Any:
-        """Fit, and predict the training trials."""
+        """Fit all steps and predict the training trials.
+
+        Parameters
+        ----------
+        X : array, shape (n, n_channels, n_samples)
+            Training trials, or other input of the first step.
+        y : array, shape (n,), default=None
+            Labels.
+        **params : dict
+            Parameters of :meth:`fit`.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            Predicted classes.
+        """
         return self.fit(X, y, **params).predict(X)
 
 
 class Recentring(ArrayOutputMixin, BaseEstimator):
-    """Recentre SPD matrices: see every trial from the mean of its own session or person.
+    """Recentre SPD matrices of each session or subject at the identity.
 
-    Training trials are whitened by the Riemannian mean of their domain. A new recording has no mean
-    yet: its trials, in order of time, are whitened by a running mean, which starts at the middle of
-    the training domains and follows the trials along geodesics.
+    Training trials are whitened by the Riemannian mean of their domain (session or subject) [1]_.
+    Trials of a new recording are whitened, in temporal order, by a running mean. It starts at the
+    mean of the training domains and moves along geodesics, so that no trial depends on later ones.
 
     Attributes
     ----------
-    reference_ : ndarray, shape (m, d, d)
-        The middle of the training domains.
+    reference_ : ndarray, shape (n_matrices, d, d)
+        Riemannian mean of the means of the training domains.
     n_features_in_ : int
-        Rows of a matrix.
+        Number of rows of a matrix.
+
+    See Also
+    --------
+    DecodingPipeline : Pass ``domains`` to its ``fit``.
+    pyriemann.transfer.TLCenter : The same for known domains.
+
+    References
+    ----------
+    .. [1] P. Zanini, M. Congedo, C. Jutten, S. Said and Y. Berthoumieu, "Transfer learning: a
+       Riemannian geometry framework with applications to brain-computer interfaces", IEEE Trans.
+       Biomed. Eng. 65, 1107-1116, 2018. https://doi.org/10.1109/TBME.2017.2742541
 
     Examples
     --------
@@ -310,20 +363,27 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
     __metadata_request__fit: ClassVar = {"domains": True}
 
     def __sklearn_tags__(self) -> Tags:
-        """Say that input is three-dimensional."""
+        """Declare three-dimensional input."""
         return matrix_tags(super().__sklearn_tags__())
 
     def fit(
         self, X: ArrayLike, y: ArrayLike | None = None, domains: ArrayLike | None = None
     ) -> Self:
-        """Find the middle of the domains of training matrices.
+        """Compute the mean of the training domains.
 
         Parameters
         ----------
-        X : array, shape (n, d, d) or (n, m, d, d)
-        y : ignored
-        domains : array, shape (n,), optional
-            Session or person of each trial; one for all by default.
+        X : array, shape (n, d, d) or (n, n_matrices, d, d)
+            SPD matrices of training trials.
+        y : object, default=None
+            Ignored.
+        domains : array, shape (n,), default=None
+            Session or subject of each trial. None for a single domain.
+
+        Returns
+        -------
+        self
+            The fitted transformer.
         """
         self.fit_transform(X, y, domains)
         return self
@@ -339,12 +399,17 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
 
         Parameters
         ----------
-        X, y, domains
-            As for :meth:`fit`.
+        X : array, shape (n, d, d) or (n, n_matrices, d, d)
+            SPD matrices of training trials.
+        y : object, default=None
+            Ignored.
+        domains : array, shape (n,), default=None
+            Session or subject of each trial. None for a single domain.
 
         Returns
         -------
-        C : ndarray, of the shape of ``X``
+        ndarray, shape (n, d, d) or (n, n_matrices, d, d)
+            Recentred matrices.
         """
         C = as_matrices(X)
         self.n_features_in_ = C.shape[-1]
@@ -352,39 +417,49 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
         if of.shape != (len(C),):
             raise SignalError(f"domains must have one entry per trial, {len(C)}, got {of.shape}.")
         names = np.unique(of)
-        means = np.stack([mean_reference(C[of == name], "riemann") for name in names])
+        means = np.stack([riemannian_mean(C[of == name]) for name in names])
         moved = np.empty_like(C)
         for name, mean in zip(names, means, strict=True):
             moved[of == name] = congruence(C[of == name], inverse_root(mean))
-        self.reference_ = mean_reference(means, "riemann")
+        self.reference_ = riemannian_mean(means)
         return moved.reshape(np.shape(X))
 
     @one_thread()
     def transform(self, X: ArrayLike) -> Array:
-        """Recentre the trials of one new recording, in order of time.
+        """Recentre the trials of one new recording, in temporal order.
 
         Parameters
         ----------
-        X : array, shape (n, d, d) or (n, m, d, d)
+        X : array, shape (n, d, d) or (n, n_matrices, d, d)
+            SPD matrices of one recording.
 
         Returns
         -------
-        C : ndarray, of the shape of ``X``
-            Each trial is seen from those before it.
+        ndarray, shape (n, d, d) or (n, n_matrices, d, d)
+            Recentred matrices. Each depends only on the trials before it.
         """
         check_is_fitted(self)
         C = as_matrices(X)
         if C.shape[1:] != self.reference_.shape:
             raise SignalError(
-                f"Fitted to matrices of shape {self.reference_.shape} per trial, got {C.shape[1:]}."
+                f"X must have matrices of shape {self.reference_.shape} per trial, as in fit, got "
+                f"{C.shape[1:]}."
             )
-        reference, seen = self.reference_, []
-        for count, trial in enumerate(C, 1):
-            seen.append(congruence(trial, inverse_root(reference)))
-            reference = towards(reference, trial, 1 / (count + 1))
-        return np.stack(seen).reshape(np.shape(X))
+        references = running_references(C, self.reference_, 1, "riemann")
+        return congruence(C, inverse_root(references)).reshape(np.shape(X))
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> NDArray[Any]:
-        """Names of the matrices, which are those of the input; ``'matrix 0'``, ... by default."""
+        """Return the names of the matrices.
+
+        Parameters
+        ----------
+        input_features : sequence of str, default=None
+            Names of the input matrices. None for ``'matrix 0'``, ``'matrix 1'``, ...
+
+        Returns
+        -------
+        ndarray of str, shape (n_matrices,)
+            The same names.
+        """
         check_is_fitted(self)
         return names_of_matrices(input_features, len(self.reference_))

@@ -1,4 +1,4 @@
-"""From tokens to scores in closed form: a regularised linear discriminant."""
+"""Regularised linear discriminant analysis of tokens, in closed form."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from spdtokens.preprocessing.covariance import folds_in_time
 from spdtokens.preprocessing.filterbank import Folds
 from spdtokens.runtime.networks import Discriminant
 from spdtokens.runtime.threads import one_thread
+from spdtokens.runtime.tokens import FILTERED
 
-#: Of 0.004, 0.012, 0.04 and 0.12 the best over parts of training sessions and simulated sessions.
-#: To choose it in folds of the training trials was no better: they do not show the next day.
+#: The best of 0.004, 0.012, 0.04 and 0.12 over parts of training sessions and simulated sessions.
+#: Choosing it in folds of the training trials was not better: they do not contain the next session.
 RIDGE = 0.012
-#: Folds in which the temperature of the scores is fitted.
+#: Folds that fit the temperature of the scores.
 FOLDS = 5
 
-#: Of every matrix: three views from the mean of the training trials, and one through filters of the
-#: classes.
+#: Tokens of every matrix: three relative to the mean of the training trials, one of class filters.
 EMBEDDINGS = ("affine_invariant", "whitened_root", "principal_correlation", "class_filters")
-#: Of few trials.
+#: With few trials.
 WITHOUT_LABELS = EMBEDDINGS[:-1]
-#: How gains change from one recording to the next: those of all channels together, and of each
-#: (standard deviations of logarithms). Twice as much did as well on development data: test scores
-#: of BCI2a took part in this choice, as docs/recommended.md tells.
+#: Change of gains between recordings, of all channels together and of each channel (standard
+#: deviations of logarithms). Twice as much did as well on development data. Test scores of BCI2a
+#: were used in this choice, see docs/recommended.md.
 GAINS = (0.05, 0.03)
 
 Array = NDArray[np.float64]
@@ -43,50 +43,55 @@ Codes = NDArray[np.int64]
 
 
 class TokenDiscriminantClassifier(TokenClassifier):
-    r"""Classify SPD matrices by a regularised linear discriminant of their tokens, in closed form.
+    r"""Classify SPD matrices by regularised linear discriminant analysis of their tokens.
 
-    The classifier of the preset ``recommended``. With the tokens :math:`t` of a trial, each divided
-    by one number so that all count alike, class means :math:`m_k`, and the covariance within
-    classes :math:`S` [1]_, the scores and probabilities are
+    This is the classifier of the preset ``recommended``. It has a closed form. Let :math:`t` be the
+    tokens of a trial, each divided by one number so that all have the same total variance,
+    :math:`m_k` the class means and :math:`S` the covariance within classes [1]_. Scores and
+    probabilities are
 
     .. math:: s_k = m_k^\top W t - \tfrac12 m_k^\top W m_k, \qquad
               W = (S + D + \lambda \operatorname{tr}(S)\, I)^{-1}, \qquad
               p = \operatorname{softmax}(\beta s)
 
-    where :math:`\lambda` is the ridge, :math:`D` the covariance of tokens under a drift of gains,
-    and :math:`\beta` the inverse temperature, fitted to held-out training trials [2]_ so that the
-    probabilities are calibrated. Classes count alike, however rare.
+    with the ridge :math:`\lambda`, the covariance :math:`D` of tokens under changes of channel
+    gains, and the inverse temperature :math:`\beta`. The latter is fitted to held-out training
+    trials, so that the probabilities are calibrated [2]_. All classes have the same weight.
 
     Parameters
     ----------
     embedding : str, sequence of str, TokenEmbedding or None, default='auto'
-        Kinds of tokens: see :class:`TokenEmbedding`. ``'auto'`` takes ``'affine_invariant'``,
+        Embeddings, see :class:`TokenEmbedding`. ``'auto'`` uses ``'affine_invariant'``,
         ``'whitened_root'``, ``'principal_correlation'`` and, if there are more trials than rows of
-        a matrix, ``'class_filters'``; so does ``TokenEmbedding('auto', ...)``, with its other
-        parameters. None if the input is tokens, (n, features) or (n, tokens, features).
+        a matrix, ``'class_filters'``. ``TokenEmbedding('auto', ...)`` does the same with other
+        options. None if the input is tokens, (n, features) or (n, tokens, features).
     ridge : float, default=0.012
-        Added to the covariance within classes: this share of its total variance, in every
+        Fraction of the total variance within classes that is added to the variance in every
         direction.
     gains : 'auto', pair of float or None, default='auto'
-        Expected change, from one recording to the next, of the gain of all channels together and of
-        each channel (standard deviations of logarithms). Directions in which that moves tokens
-        count for less. ``'auto'`` is ``(0.05, 0.03)``, or None if there are no more trials than
-        rows of a matrix. None for no such change, as where rows are not channels.
+        Expected changes between recordings of the common gain of all channels and of the gain of
+        each channel, as standard deviations of logarithms. Directions in which they move tokens get
+        less weight. ``'auto'`` is ``(0.05, 0.03)``, or None if there are no more trials than rows
+        of a matrix. None disables it, for matrices whose rows are not channels.
 
     Attributes
     ----------
-    classes_ : ndarray, shape (classes,)
+    classes_ : ndarray, shape (n_classes,)
+        Sorted classes.
     embedding_ : TokenEmbedding or None
         Fitted first layer.
-    coef_ : ndarray, shape (tokens, features, classes)
-    intercept_ : ndarray, shape (classes,)
+    coef_ : ndarray, shape (n_tokens, n_features, n_classes)
+        Weights of the tokens.
+    intercept_ : ndarray, shape (n_classes,)
+        Intercepts.
     n_features_in_ : int
-        Rows of a matrix.
+        Number of rows of a matrix.
 
     See Also
     --------
-    make_decoder : Puts :class:`FilterBankCovariances` before it.
+    make_decoder : Make a decoder of signals with this classifier.
     TokenTransformerClassifier : The paper's network on the same tokens.
+    pyriemann.classification.TSClassifier : Tangent space and any classifier.
 
     References
     ----------
@@ -138,26 +143,33 @@ class TokenDiscriminantClassifier(TokenClassifier):
 
         Parameters
         ----------
-        X : array, shape (n, d, d) or (n, m, d, d)
+        X : array, shape (n, d, d) or (n, n_matrices, d, d)
+            SPD matrices of training trials.
         y : array, shape (n,)
             Labels.
-        groups : array, shape (n,), optional
-            Trials of one group, such as segments of one long trial, are never split between the
-            folds in which the temperature is fitted.
-        sample_weight : array, shape (n,), optional
-            How much trials count; with 0 as if they were not there. Means over trials that the
-            embedding and the drift of gains are fitted to have no weights.
-        refit : callable, optional
-            If labels took part in making ``X``: from folds (pairs of training and test indices) to
-            the matrices of all trials, made for each fold from the labels of its training part.
-            :class:`DecodingPipeline` passes it.
+        groups : array, shape (n,), default=None
+            Trials of a group, such as segments of one long trial, are never split between the folds
+            that fit the temperature.
+        sample_weight : array, shape (n,), default=None
+            Weights of trials; trials of weight 0 are ignored. The embedding and the gain changes
+            are fitted without weights. None for equal weights.
+        refit : callable, default=None
+            For matrices that were computed with labels: maps folds (pairs of training and test
+            indices) to the matrices of all trials, one array per fold, computed from the labels of
+            its training part. :class:`DecodingPipeline` passes it.
 
         Returns
         -------
         self
-        """
-        from spdtokens.geometry.embeddings import SUPERVISED  # with torch, which takes a second
+            The fitted classifier.
 
+        Raises
+        ------
+        ModelError
+            If labels, weights, groups or a parameter are invalid.
+        NotSPDError
+            If a matrix is not SPD.
+        """
         C, codes = self._checked_for_fit(X, y)
         if sample_weight is not None:
             kept = np.flatnonzero(_shares(sample_weight, codes))
@@ -167,8 +179,8 @@ class TokenDiscriminantClassifier(TokenClassifier):
             groups = None if groups is None else groups[kept]
             if refit is not None:
                 refit = partial(_refit_among, kept, refit)
-        # With no more trials than rows, filters of classes can tell any training trials apart, and
-        # every direction that gains may change is one less to tell classes by.
+        # With no more trials than rows, class filters can separate any training trials, and every
+        # direction of gain changes is one less to separate classes by.
         few = len(C) <= C.shape[-1]
         embedding = self._embedding(few)
         self.embedding_ = None if embedding is None else embedding.fit_matrices(C, codes)
@@ -179,9 +191,7 @@ class TokenDiscriminantClassifier(TokenClassifier):
         drift = None
         if self.embedding_ is not None:
             gains = self._gains(few)
-            again = [
-                name for name in self.embedding_.names if refit is not None or name in SUPERVISED
-            ]
+            again = [n for n in self.embedding_.names if refit is not None or n == FILTERED]
             seen = self.embedding_.scaled(C)
             middle = self.embedding_.reference_
             middle = seen.mean(0) if middle is None else middle
@@ -231,7 +241,7 @@ class TokenDiscriminantClassifier(TokenClassifier):
         middle: Array,
         gains: tuple[float, float] | None,
     ) -> Iterator[Refit]:
-        """Tokens that have seen the labels of the training part of a fold only, for every fold."""
+        """Tokens that depend only on labels of the training part of a fold, for every fold."""
         assert self.embedding_ is not None
         options = self.embedding_.get_params() | {"embedding": names, "unit_free": False}
         folds = folds_in_time(codes, FOLDS, groups)
@@ -247,34 +257,37 @@ class TokenDiscriminantClassifier(TokenClassifier):
 
         Parameters
         ----------
-        X : array, shape (n, d, d) or (n, m, d, d)
+        X : array, shape (n, d, d) or (n, n_matrices, d, d)
+            SPD matrices.
 
         Returns
         -------
-        probabilities : ndarray, shape (n, classes)
-            In the order of ``classes_``.
+        ndarray, shape (n, n_classes)
+            Probabilities, in the order of ``classes_``.
         """
         C = self._checked(X)
         return self.network_.probabilities(self._tokens_of(C), C)
 
     @one_thread()
     def decision_function(self, X: ArrayLike) -> Array:
-        """Compute scores that are linear in the tokens.
+        """Compute scores, which are linear in the tokens.
 
         Parameters
         ----------
-        X : array, shape (n, d, d) or (n, m, d, d)
+        X : array, shape (n, d, d) or (n, n_matrices, d, d)
+            SPD matrices.
 
         Returns
         -------
-        scores : ndarray, shape (n, classes), or (n,) for two classes
+        ndarray, shape (n, n_classes), or (n,) for two classes
+            Scores; their softmax is :meth:`predict_proba`.
         """
         tokens = self._tokens_of(self._checked(X))
         return as_decisions(self.network_.scores(tokens))
 
     @property
     def network_(self) -> Discriminant:
-        """The computation itself, in NumPy; it is what a model file contains."""
+        """The computation in NumPy, as saved in model files."""
         return Discriminant(self.coef_, self.intercept_)
 
 
@@ -286,20 +299,21 @@ def _refit_among(
 
 
 def gain_drift(embedding: TokenEmbedding, middle: Array, gain: float, channel_gain: float) -> Array:
-    """How tokens change when gains do.
+    """Compute the change of tokens under a change of gains.
 
     Parameters
     ----------
     embedding : TokenEmbedding
-        Fitted.
-    middle : ndarray, shape (matrices, d, d)
-        The matrices to start from, as the embedding sees them.
+        Fitted embedding.
+    middle : ndarray, shape (n_matrices, d, d)
+        Reference matrices, scaled as the embedding expects.
     gain, channel_gain : float
-        Changes of the logarithms of all gains together, and of the gain of each row.
+        Change of the logarithm of all gains, and of the gain of each row.
 
     Returns
     -------
-    drift : ndarray, shape (1 + d, tokens, features)
+    ndarray, shape (1 + d, n_tokens, n_features)
+        Changes of the tokens.
     """
     d = middle.shape[-1]
     logs = np.vstack([np.full(d, gain), channel_gain * np.eye(d)])
@@ -320,46 +334,63 @@ def fit_discriminant(
     refitted: NDArray[np.bool_] | None = None,
     refits: Iterable[Refit] = (),
 ) -> tuple[Array, Array]:
-    """Linear discriminant analysis of tokens, with a ridge.
+    """Fit a ridge-regularised linear discriminant to tokens.
 
-    Every token counts alike: it is divided by one number, so that its variance over trials, summed
-    over features, is 1. Features within a token keep their proportions, which are those of the
-    geometry: to standardise each would raise what is mostly noise. Classes count alike, however
-    rare. Scores are multiplied by one number, the inverse temperature, fitted to scores of held-out
-    training trials, so that the probabilities are calibrated.
+    Each token is divided by one number, so that its total variance is 1. Features within a token
+    keep their proportions, which are those of the geometry; standardising each feature would
+    amplify noise. All classes have the same weight. Scores are multiplied by the inverse
+    temperature, which is fitted to held-out training trials, so that probabilities are calibrated.
 
     Parameters
     ----------
-    tokens : ndarray, shape (n, tokens, features)
+    tokens : ndarray, shape (n, n_tokens, n_features)
+        Tokens of the training trials.
     codes : ndarray of int, shape (n,)
-        Classes 0, 1, ..., each with trials.
-    sample_weight : array, shape (n,), optional
-        How much trials count.
+        Classes 0, 1, ..., each with at least one trial.
+    sample_weight : array, shape (n,), default=None
+        Weights of trials. None for equal weights.
     ridge : float, default=0.012
-        Added to the covariance within classes: this share of its total variance, in every
+        Fraction of the total variance within classes that is added to the variance in every
         direction.
-    drift : ndarray, shape (k, tokens, features), optional
-        Changes of tokens that a new recording may bring, each about as large as it is to be
-        expected: their products with themselves are added to the covariance within classes too.
-    groups : array, shape (n,), optional
-        Trials of one group are never split between the folds in which the temperature is fitted:
-        five folds of neighbours in time.
-    refitted : ndarray of bool, shape (tokens,), optional
-        Which tokens labels took part in making; none by default.
-    refits : iterable of Refit
-        If there are such tokens: the folds, with these tokens made without the labels of the test
+    drift : ndarray, shape (k, n_tokens, n_features), default=None
+        Expected changes of tokens in new recordings. Their outer products are added to the
+        covariance within classes.
+    groups : array, shape (n,), default=None
+        Trials of a group are never split between the five folds that fit the temperature.
+    refitted : ndarray of bool, shape (n_tokens,), default=None
+        Tokens that depend on labels. None for no such token.
+    refits : iterable of Refit, default=()
+        If there are such tokens: the folds, with these tokens computed without labels of the test
         part.
 
     Returns
     -------
-    weight : ndarray, shape (tokens, features, classes)
-    bias : ndarray, shape (classes,)
+    weight : ndarray, shape (n_tokens, n_features, n_classes)
+        Weights of the tokens.
+    bias : ndarray, shape (n_classes,)
+        Intercepts.
 
     Raises
     ------
     ModelError
-        For a ridge that is not positive, weights that are not one per trial, or weights that leave
-        a class without trials.
+        If the ridge is not positive, there is not one weight per trial, or the weights of a class
+        are all 0.
+
+    See Also
+    --------
+    spdtokens.TokenDiscriminantClassifier : Classifier of SPD matrices.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.classifiers.discriminant import fit_discriminant
+    >>> rng = np.random.default_rng(0)
+    >>> codes = np.arange(40) % 2
+    >>> tokens = rng.standard_normal((40, 1, 6)) + 2 * codes[:, None, None]
+    >>> weight, bias = fit_discriminant(tokens, codes)
+    >>> scores = np.tensordot(tokens, weight, 2) + bias
+    >>> bool((scores.argmax(1) == codes).mean() > 0.9)
+    True
     """
     if not ridge > 0:
         raise ModelError(f"ridge must be > 0, got {ridge!r}.")
@@ -397,15 +428,16 @@ def fit_discriminant(
 
 
 class Refit(NamedTuple):
-    """A fold of the training trials, with all that labels took part in fitted to its larger part.
+    """Fold of the training trials, with label-dependent tokens fitted to its training part.
 
     Attributes
     ----------
     train, test : ndarray of int
-        Trials that are fitted to, and trials that are scored.
-    tokens : ndarray, shape (n, refitted tokens, features)
-        Of all trials, as fitted to ``train``.
-    drift : ndarray, shape (k, refitted tokens, features), or None
+        Indices of the training and the test part.
+    tokens : ndarray, shape (n, n_refitted, n_features)
+        Label-dependent tokens of all trials, fitted to ``train``.
+    drift : ndarray, shape (k, n_refitted, n_features), or None
+        Their expected changes in new recordings.
     """
 
     train: Codes
@@ -415,12 +447,12 @@ class Refit(NamedTuple):
 
 
 class _Scaled:
-    """Tokens and drift as rows, every token centred and of unit variance.
+    """Tokens and drift as rows, every token centred and with unit total variance.
 
     Attributes
     ----------
-    rows : ndarray, shape (n + k, used features)
-        Features that never change are left out.
+    rows : ndarray, shape (n + k, n_used)
+        Rows without constant features.
     """
 
     def __init__(self, tokens: Array, drift: Array | None, share: Array) -> None:
@@ -432,7 +464,7 @@ class _Scaled:
         if drift is not None:
             rows[n:] = drift
         spread = np.sqrt(np.einsum("n,ntf,ntf->t", share, rows[:n], rows[:n]))
-        # A token that changes by rounding errors only carries no information.
+        # A token that varies by rounding errors only carries no information.
         still = spread <= 1e-12 * np.linalg.norm(centre, axis=1)
         unit = np.where(still, np.inf, spread)
         rows /= unit[:, None]
@@ -449,22 +481,24 @@ class _Scaled:
 
 
 class _Problem:
-    """Discriminants of subsets of trials; products of their rows are computed once.
+    """Discriminants of subsets of trials, with products of rows computed once.
 
     Parameters
     ----------
-    fixed : ndarray, shape (n + k, features)
-        Features of trials that are the same in every fold, then of drift.
+    fixed : ndarray, shape (n + k, n_features)
+        Features that are the same in every fold, of trials and then of drift.
     codes, share : ndarray, shape (n,)
+        Classes and normalised weights of trials.
     ridge : float
+        Ridge.
     n_own : int
-        Features that come besides, about.
+        Approximate number of further features.
     """
 
     def __init__(self, fixed: Array, codes: Codes, share: Array, ridge: float, n_own: int) -> None:
         self.fixed, self.codes, self.share, self.ridge = fixed, codes, share, ridge
         n = len(codes)
-        # The smaller side: products of trials (the Gram matrix), or of features (the scatter).
+        # The smaller of the Gram matrix of trials and the scatter matrix of features.
         self.dual = len(fixed) <= fixed.shape[1] + n_own
         trials = fixed[:n]
         self.products = fixed @ fixed.T if self.dual else (trials * share[:, None]).T @ trials
@@ -476,7 +510,8 @@ class _Problem:
         ----------
         train, test : ndarray of int
             Trials; together all that ``train`` was taken from.
-        own : ndarray, shape (n + k, more features)
+        own : ndarray, shape (n + k, n_own)
+            Features of this fold.
         """
         n = len(self.codes)
         share = self.share[train] / self.share[train].sum()
@@ -508,7 +543,7 @@ class _Problem:
         return W, -0.5 * (means.T * W).sum(0)
 
     def _by_trials(self, gram: Array, codes: Codes, share: Array, P: Array) -> tuple[Array, Array]:
-        """The same from products: weights are these coefficients of the rows, times the rows."""
+        """The dual solution: weights are these coefficients of the rows, times the rows."""
         n, root = len(codes), np.sqrt(share)[:, None]
 
         def within(M: Array) -> Array:
@@ -525,33 +560,35 @@ class _Problem:
         return coefficients, -0.5 * (to_means * coefficients).sum(0)
 
     def _added(self, within: float, total: float) -> float:
-        # Trials that all equal their class mean have no covariance: any ridge gives the nearest
+        # If all trials equal their class mean there is no covariance: any ridge gives the nearest
         # mean.
         return self.ridge * float(within) if within > 1e-12 * total else 1.0
 
 
 def _shares(sample_weight: ArrayLike | None, codes: Codes) -> Array:
-    """Weights (n,) that add up to 1."""
+    """Normalise weights (n,) to a sum of 1."""
     n = len(codes)
     weight = np.ones(n) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     if weight.shape != (n,) or not np.isfinite(weight).all() or weight.min() < 0:
         raise ModelError(
-            f"sample_weight has one number for each of {n} trials, none of them negative or "
-            f"missing; got an array of shape {weight.shape}."
+            f"sample_weight must be {n} finite numbers >= 0, one per trial, got an array of shape "
+            f"{weight.shape} with minimum {weight.min(initial=0):g}."
         )
     if np.bincount(codes, weight).min() <= 0:
-        raise ModelError("sample_weight is zero for all trials of a class: leave the class out.")
+        raise ModelError(
+            "sample_weight must not be zero for all trials of a class: drop the class instead."
+        )
     return np.asarray(weight / weight.sum())
 
 
 def _inverse_temperature(scores: Array, codes: Codes, share: Array) -> float:
-    """The factor of held-out scores (n, classes) with the least log loss; NaN rows are left out."""
+    """Factor of held-out scores (n, classes) with the least log loss; NaN rows are ignored."""
     known = np.isfinite(scores).all(1)
     scores, codes, share = scores[known], codes[known], share[known]
     if not len(scores):
         return 1.0
-    # Classes count alike here too. That all trials were right does not make the next one certain:
-    # as if two more of each class had been there, one right and one wrong (Platt 1999).
+    # Classes have the same weight here too. Smoothed targets, as if each class had two more trials,
+    # one right and one wrong (Platt 1999), because no trial is certain.
     counts = np.bincount(codes, minlength=scores.shape[1])
     weight = share / np.bincount(codes, share)[codes]
     wrong = 1 / (counts + 2) / (len(counts) - 1)

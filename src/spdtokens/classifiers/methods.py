@@ -1,6 +1,6 @@
-"""Every method of the comparison, by name: a function from a data set to an estimator.
+"""Methods of the comparison by name: functions from a data set to an estimator.
 
-The registry is plain values: what a method needs is imported when it is made.
+The registry is plain values: libraries are imported when a method is made.
 """
 
 from __future__ import annotations
@@ -12,34 +12,31 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from spdtokens._extras import how_to_install, is_installed
 from spdtokens._tables import table
-from spdtokens.classifiers.nn.networks import NETWORKS, SHAPES, SPD, Input, TrialShape
+from spdtokens.classifiers.nn.networks import NETWORKS, SHAPES, SPD, Input
 from spdtokens.errors import MethodError
 
 if TYPE_CHECKING:
     from rich.table import Table
     from sklearn.base import BaseEstimator
-    from torch import nn
 
     from spdtokens.classifiers.decoder import DecodingPipeline
-    from spdtokens.classifiers.nn.transformer import TransformerConfig
     from spdtokens.datasets import Dataset
     from spdtokens.preprocessing.bands import BandSpec
 
 RecipeName = Literal["published", "common"]
 RECOMMENDED = "recommended"
-#: By name, parameters of the token transformer that replace its defaults: the paper's for BCI2a and
-#: BCIcha, and for MAMEM.
+#: Parameters of the token transformer by preset: the paper's for BCI2a and BCIcha, and for MAMEM.
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {},
     "paper-small": {"d_model": 64, "n_layers": 4, "n_heads": 4, "d_ff": 128, "batch_size": 32},
 }
-#: Share of training trials held back where a recipe needs validation and the protocol has none.
+#: Fraction of training trials held out if a recipe needs validation and the protocol has none.
 HELD_BACK = 0.125
-#: What can be changed of ``recommended``: on the way to matrices, and after.
+#: Parameters of ``recommended`` that can be changed, of the filter bank and of the classifier.
 FILTERBANK_CHANGES = ("windows", "delays", "cross_fit", "decimate", "n_filters", "filtering")
 CLASSIFIER_CHANGES = ("embedding", "isometric", "ridge", "gains")
 CHANGES = (*FILTERBANK_CHANGES, *CLASSIFIER_CHANGES)
-#: Embeddings of which there are token transformers; a test compares them with the registry.
+#: Embeddings of the token transformers; a test compares them with the registry.
 EMBEDDINGS = (
     "bures_wasserstein",
     "log_euclidean",
@@ -54,25 +51,38 @@ EMBEDDINGS = (
 
 @dataclass(frozen=True)
 class Settings:
-    """What may be changed of methods by those who only name them.
+    """Settings of methods that are selected by name.
 
-    Attributes
+    Parameters
     ----------
-    bands : str or sequence of pairs
-        ``'auto'`` for the method's own or what suits the paradigm; anything else replaces them.
-    estimator : str
-        Estimator, as in :class:`spdtokens.FilterBankCovariances`; ``'auto'`` for the sample
-        covariance of networks and OAS shrinkage, or Xdawn for potentials, of classical methods.
-    preset : str
-        Of the token transformers: one of ``PRESETS``.
-    changes : mapping
-        Parameters of the token transformer: ``{"n_layers": 2}``; of ``recommended`` any of
-        ``CHANGES``.
-    recipe : {'published', 'common'}
-        Of the other networks.
-    epochs : int, optional
-        Instead of those of preset and recipe.
-    device : str
+    bands : str or sequence of pairs, default='auto'
+        Frequency bands, as in :class:`spdtokens.FilterBankCovariances`. ``'auto'`` for the bands of
+        the method or of the paradigm.
+    estimator : str, default='auto'
+        Covariance estimator, as in :class:`spdtokens.FilterBankCovariances`. ``'auto'`` for the
+        sample covariance with networks, and for OAS shrinkage, or Xdawn with event-related
+        potentials, with classical methods.
+    preset : {'paper', 'paper-small'}, default='paper'
+        Preset of the token transformers.
+    changes : mapping, default={}
+        Parameters of the token transformer, such as ``{"n_layers": 2}``, or of ``recommended``: any
+        of ``spdtokens.classifiers.methods.CHANGES``.
+    recipe : {'published', 'common'}, default='published'
+        Training recipe of the other networks.
+    epochs : int, default=None
+        Number of epochs. None for those of preset and recipe.
+    device : str, default='auto'
+        Device of networks, such as ``'cpu'`` or ``'cuda'``.
+
+    See Also
+    --------
+    Method.make : Make the estimator with these settings.
+
+    Examples
+    --------
+    >>> from spdtokens.classifiers.methods import Settings
+    >>> Settings(preset="paper-small", epochs=10).transformer()["n_layers"]
+    4
     """
 
     bands: BandSpec = "auto"
@@ -84,12 +94,18 @@ class Settings:
     device: str = "auto"
 
     def transformer(self) -> dict[str, Any]:
-        """Parameters of the token transformer, checked.
+        """Return the parameters of the token transformer.
+
+        Returns
+        -------
+        dict
+            Parameters that differ from the defaults of
+            :class:`spdtokens.TokenTransformerClassifier`.
 
         Raises
         ------
         UserError
-            For an unknown preset or parameter, or a value out of range.
+            If the preset or a parameter is unknown, or a value is out of range.
         """
         from spdtokens.classifiers.transformer import TokenTransformerClassifier
 
@@ -103,7 +119,8 @@ class Settings:
         unknown = [name for name in given if name not in known]
         if unknown:
             raise MethodError(
-                f"The token transformer has no {unknown[0]!r}. It has: {', '.join(known)}."
+                f"The token transformer has no parameter {unknown[0]!r}. It has: "
+                f"{', '.join(known)}."
             )
         model = TokenTransformerClassifier(**given)
         model._config()
@@ -116,34 +133,43 @@ class Settings:
 class Method:
     """A method of the comparison.
 
-    Attributes
+    Parameters
     ----------
     name, family, reference : str
+        Name, group in tables, and publication.
     input : {'raw', 'covariance', 'tokens'}
-        What its classifier works on, in the end.
+        Input of the classifier.
     steps : callable
-        From the options of the first step (None for a data set of matrices) and the settings to the
+        Maps the options of the first step (None for a data set of matrices) and the settings to the
         estimator.
-    has_seed : bool
-        Whether chance plays a part.
-    needs_signals : bool
-        Whether covariance matrices are not enough.
-    only_for : str, optional
-        The one paradigm it is made for.
-    bands : str, optional
-        Its own where the user names none, for all paradigms but SSVEP, whose bands are around the
-        stimuli.
-    own_covariances : bool
-        Whether it makes covariances of its own kind from signals.
-    takes_minutes : bool
-        Whether a run without chance in it is so long that it is stored by itself.
-    extra : str, optional
-        Ours, without which it does not run.
-    module : callable, optional
-        From the shape of trials, and the configuration of token transformers, to a network.
-    counts : dict of str to int, optional
-        Number of parameters at the shapes of the paper's data sets, ``SHAPES``: with the paper's
-        network for each, one token per trial. None where there is no fixed number.
+    has_seed : bool, default=False
+        Whether the result depends on a random seed.
+    needs_signals : bool, default=False
+        Whether covariance matrices are not sufficient as input.
+    only_for : str, default=None
+        The only paradigm it applies to.
+    bands : str, default=None
+        Default bands for all paradigms but SSVEP, where bands are around the stimulus frequencies.
+        None for those of the paradigm.
+    own_covariances : bool, default=False
+        Whether it computes covariances of its own kind from signals.
+    takes_minutes : bool, default=False
+        Whether a deterministic run takes so long that it is stored separately.
+    extra : str, default=None
+        Optional dependency of spdtokens that it requires.
+    counts : tuple of int, default=None
+        Number of parameters at ``SHAPES``, the shapes of the paper's data sets, with the paper's
+        network for each and one token per trial. None if there is no fixed number.
+
+    See Also
+    --------
+    get_method : Get a method by name.
+
+    Examples
+    --------
+    >>> from spdtokens.classifiers.methods import get_method
+    >>> get_method("ts-lr").family
+    'classical'
     """
 
     name: str
@@ -158,44 +184,54 @@ class Method:
     own_covariances: bool = False
     takes_minutes: bool = False
     extra: str | None = None
-    module: Callable[[TrialShape, TransformerConfig], nn.Module] | None = None
-    counts: dict[str, int] | None = field(default=None, compare=False)
+    counts: tuple[int, ...] | None = None
 
     @property
     def installed(self) -> bool:
-        """Whether all that it needs is installed."""
+        """Whether its optional dependency is installed."""
         return is_installed(self.extra)
 
-    def parameters(self, shape: TrialShape, config: TransformerConfig) -> int | None:
-        """Count the weights at a shape of trials; None where there is no fixed number.
+    def why_not(self, dataset: Dataset) -> str | None:
+        """Return the reason why the method cannot be used with a data set.
 
         Parameters
         ----------
-        shape : TrialShape
-        config : TransformerConfig
-            For token transformers.
-        """
-        if self.module is None:
-            return None
-        return sum(p.numel() for p in self.module(shape, config).parameters())
+        dataset : Dataset
+            The data set.
 
-    def why_not(self, dataset: Dataset) -> str | None:
-        """Why the method does not apply to a data set, or is not there; None if it can be used."""
+        Returns
+        -------
+        str or None
+            The reason; None if the method can be used.
+        """
         if self.needs_signals and dataset.is_covariance:
-            return f"{self.name} needs signals, and {dataset.name} holds covariance matrices"
+            return f"{self.name} needs signals, but {dataset.name} contains covariance matrices"
         if self.only_for not in (None, dataset.paradigm):
-            return f"{self.name} is made for {self.only_for}, and {dataset.name} is not"
+            return f"{self.name} applies only to {self.only_for}, not to {dataset.name}"
         if self.extra is not None and not self.installed:
-            return f"{self.name} is not installed (it comes with {how_to_install(self.extra)})"
+            return f"{self.name} is not installed (run {how_to_install(self.extra)})"
         return None
 
     def make(self, dataset: Dataset, settings: Settings | None = None) -> BaseEstimator:
-        """The estimator for the trials of a data set, not fitted.
+        """Make the estimator for the trials of a data set.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            The data set.
+        settings : Settings, default=None
+            Settings. None for the defaults.
+
+        Returns
+        -------
+        BaseEstimator
+            The estimator, not fitted.
 
         Raises
         ------
         MethodError
-            If the method does not apply, or its extra is not installed.
+            If the method does not apply to the data set, or its optional dependency is not
+            installed.
         """
         settings = settings or Settings()
         reason = self.why_not(dataset)
@@ -204,7 +240,20 @@ class Method:
         return self.steps(self._options(dataset, settings), settings)
 
     def bands_cut(self, dataset: Dataset, settings: Settings) -> list[str]:
-        """What the sampling rate cuts of bands that nobody asked for, in words."""
+        """Return the changes of default bands that the sampling rate requires.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            The data set.
+        settings : Settings
+            Settings.
+
+        Returns
+        -------
+        list of str
+            Changes such as ``'4-40 Hz cut to above 4 Hz'``.
+        """
         return [] if dataset.is_covariance else self._bands(dataset, settings)[1]
 
     def _options(self, dataset: Dataset, settings: Settings) -> dict[str, Any] | None:
@@ -215,7 +264,9 @@ class Method:
         recommended = self.name == RECOMMENDED
         unknown = [name for name in settings.changes if name not in CHANGES]
         if recommended and unknown:
-            raise MethodError(f"{self.name} has no {unknown[0]!r}. It has: {', '.join(CHANGES)}.")
+            raise MethodError(
+                f"{self.name} has no parameter {unknown[0]!r}. It has: {', '.join(CHANGES)}."
+            )
         if dataset.is_covariance:
             return None
         bands = self._bands(dataset, settings)[0]
@@ -235,15 +286,15 @@ class Method:
         return options
 
     def _estimator(self, dataset: Dataset, settings: Settings, own: str | None) -> str:
-        """The user's; else its own; else what users of pyRiemann would choose; else the paper's."""
+        """Covariance estimator: the user's, else the method's, else the default of its family."""
         from spdtokens.preprocessing.covariance import ESTIMATORS, PROTOTYPES
 
         if settings.estimator != "auto":
             known = (*ESTIMATORS, *PROTOTYPES)
             if settings.estimator not in known:
                 raise MethodError(
-                    f"There is no estimator {settings.estimator!r}. There are: auto, "
-                    f"{', '.join(known)}."
+                    f"estimator must be one of auto, {', '.join(known)}, got "
+                    f"{settings.estimator!r}."
                 )
             return settings.estimator
         if own is not None:
@@ -253,7 +304,7 @@ class Method:
         return "xdawn" if dataset.paradigm == "erp" and self.bands is None else "oas"
 
     def _bands(self, dataset: Dataset, settings: Settings) -> tuple[BandSpec, list[str]]:
-        """The user's bands; else the default ones, as far as the sampling rate carries them."""
+        """The user's bands, else the default ones restricted to the sampling rate."""
         from spdtokens.preprocessing.bands import cut_bands, resolve_bands
 
         begin, end = dataset.window
@@ -265,12 +316,12 @@ class Method:
         return cut_bands(bands, dataset.sfreq, end - begin, dataset.stimulus_hz)
 
     def _default_bands(self, dataset: Dataset) -> BandSpec:
-        """Bands where the user names none.
+        """Bands if the user specifies none.
 
-        The method's own, around the stimuli for SSVEP; else those of the paradigm: for potentials
-        1-24 Hz (nothing, if already filtered); for classical methods 8-30 Hz of motor imagery, or
-        where the paradigm is not known, and the stimuli of SSVEP; for ``recommended`` those of
-        :func:`make_decoder`; for networks, one token per trial, 4-40 Hz.
+        These are the method's own (around the stimuli for SSVEP), or else those of the paradigm:
+        1-24 Hz for event-related potentials (unfiltered if the data already are filtered); for
+        classical methods 8-30 Hz for motor imagery or an unknown paradigm, and the stimuli for
+        SSVEP; for ``recommended`` those of :func:`make_decoder`; for networks 4-40 Hz.
         """
         from spdtokens.classifiers.decoder import POTENTIALS, RHYTHMS, filterbank_options
         from spdtokens.preprocessing.bands import DEFAULT
@@ -287,17 +338,39 @@ class Method:
         if self.family == "classical" and stimulus and not self.own_covariances:
             return "stimulus"
         if self.family == "classical" and dataset.paradigm in ("motor imagery", "other"):
-            return RHYTHMS  # where nothing is known, rhythms, as recommended takes it
+            return RHYTHMS  # for an unknown paradigm as in recommended
         return DEFAULT
 
 
 def get_method(name: str) -> Method:
-    """A method by name.
+    """Get a method by name.
+
+    Parameters
+    ----------
+    name : str
+        Name, such as ``'recommended'``, ``'ts-lr'`` or ``'token-log-euclidean'``;
+        ``spdtokens methods`` lists all.
+
+    Returns
+    -------
+    Method
+        The method.
 
     Raises
     ------
     MethodError
-        Listing all names.
+        If there is no such method. The message lists all names.
+
+    See Also
+    --------
+    spdtokens.evaluate : Compare methods by name.
+
+    Examples
+    --------
+    >>> from spdtokens import load_dataset
+    >>> from spdtokens.classifiers.methods import get_method
+    >>> get_method("ts-lr").make(load_dataset("sim-mi"))["classifier"]
+    LogisticRegression(max_iter=2000)
     """
     if name not in METHODS and name.startswith("token-"):
         _enter_new_embeddings()
@@ -309,7 +382,7 @@ def get_method(name: str) -> Method:
 
 
 def _enter_new_embeddings() -> None:
-    """Methods of embeddings that somebody entered in the registry."""
+    """Add methods for embeddings that were added to the registry."""
     from spdtokens.geometry.embeddings import EMBEDDINGS as REGISTERED
 
     for embedding in REGISTERED.keys() - {*EMBEDDINGS}:
@@ -318,15 +391,20 @@ def _enter_new_embeddings() -> None:
             METHODS[method.name] = method
 
 
-# From the options of the first step (None for matrices) and the settings to estimators.
+# Estimators from the options of the first step (None for matrices) and the settings.
 
 
-def _decoder(options: dict[str, Any] | None, classifier: BaseEstimator) -> DecodingPipeline:
+def _decoder(
+    options: dict[str, Any] | None, classifier: BaseEstimator, raw: bool = False
+) -> DecodingPipeline:
     from spdtokens.classifiers.decoder import DecodingPipeline
-    from spdtokens.preprocessing import FilterBankCovariances
+    from spdtokens.preprocessing import FilterBankCovariances, StandardTrials
 
-    first = [] if options is None else [("filterbank", FilterBankCovariances(**options))]
-    return DecodingPipeline([*first, ("classifier", classifier)])
+    steps: list[tuple[str, BaseEstimator]] = []
+    if options is not None:
+        name, first = ("trials", StandardTrials) if raw else ("filterbank", FilterBankCovariances)
+        steps.append((name, first(**options)))
+    return DecodingPipeline([*steps, ("classifier", classifier)])
 
 
 def _recommended(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
@@ -350,14 +428,6 @@ def _transformer(embedding: str, bands: str | None) -> Method:
         more = settings.transformer() | {"device": settings.device}
         return _decoder(options, TokenTransformerClassifier(embedding, **more))
 
-    def module(shape: TrialShape, config: TransformerConfig) -> nn.Module:
-        from spdtokens.classifiers.nn.transformer import SPDTokenTransformer
-        from spdtokens.geometry import token_dim
-
-        return SPDTokenTransformer(
-            token_dim(shape.n_chans), shape.n_tokens, shape.n_outputs, config
-        )
-
     return Method(
         f"token-{embedding.replace('_', '-')}{'-multiband' if bands else ''}",
         "token transformer",
@@ -367,9 +437,15 @@ def _transformer(embedding: str, bands: str | None) -> Method:
         has_seed=True,
         needs_signals=bands is not None,
         bands=bands,
-        module=module,
-        counts=_counts(828292, 999938, 136773),
+        counts=(828292, 999938, 136773),
     )
+
+
+def _mlp(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
+    from spdtokens.classifiers.transformer import TokenMLPClassifier
+
+    more: dict[str, Any] = {} if settings.epochs is None else {"epochs": settings.epochs}
+    return _decoder(options, TokenMLPClassifier(device=settings.device, **more))
 
 
 def _classical(name: str, reference: str, **more: Any) -> Method:
@@ -383,23 +459,19 @@ def _classical(name: str, reference: str, **more: Any) -> Method:
 
 def _network(name: str) -> Method:
     network = NETWORKS[name]
+    raw = network.input == "raw"
 
     def steps(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
-        from spdtokens.classifiers.decoder import DecodingPipeline
         from spdtokens.classifiers.networks import NetworkClassifier
-        from spdtokens.preprocessing import StandardTrials
 
-        raw = network.input == "raw"
         classifier = NetworkClassifier(
             name,
-            sfreq=options["sfreq"] if raw and options is not None else None,
+            sfreq=options["sfreq"] if raw and options else None,
             recipe=settings.recipe,
             epochs=settings.epochs,
             device=settings.device,
         )
-        if not raw or options is None:  # raw networks need signals
-            return _decoder(options, classifier)
-        return DecodingPipeline([("trials", StandardTrials(**options)), ("classifier", classifier)])
+        return _decoder(options, classifier, raw)
 
     return Method(
         name,
@@ -408,41 +480,10 @@ def _network(name: str) -> Method:
         network.input,
         steps,
         has_seed=True,
-        needs_signals=network.input == "raw",
+        needs_signals=raw,
         extra=network.extra,
-        module=lambda shape, _config: network.build(shape),
-        counts=None if network.counts is None else _counts(*network.counts),
+        counts=network.counts,
     )
-
-
-def _mlp() -> Method:
-    def steps(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
-        from spdtokens.classifiers.transformer import TokenMLPClassifier
-
-        more: dict[str, Any] = {} if settings.epochs is None else {"epochs": settings.epochs}
-        return _decoder(options, TokenMLPClassifier(device=settings.device, **more))
-
-    def module(shape: TrialShape, _config: TransformerConfig) -> nn.Module:
-        from spdtokens.classifiers.transformer import TokenMLPClassifier
-        from spdtokens.geometry import token_dim
-
-        features = token_dim(shape.n_chans)
-        return TokenMLPClassifier()._module(features, shape.n_tokens, shape.n_outputs)
-
-    return Method(
-        "spd-token-mlp",
-        SPD,
-        "the paper's ablation",
-        "tokens",
-        steps,
-        has_seed=True,
-        module=module,
-        counts=_counts(827084, 998321, 799805),
-    )
-
-
-def _counts(*numbers: int) -> dict[str, int]:
-    return dict(zip(SHAPES, numbers, strict=True))
 
 
 _BARACHANT = "Barachant et al. 2012"
@@ -478,36 +519,47 @@ METHODS: dict[str, Method] = {
             takes_minutes=True,
         ),
         *map(_network, _SPD_NETWORKS),
-        _mlp(),
+        Method(
+            "spd-token-mlp",
+            SPD,
+            "the paper's ablation",
+            "tokens",
+            _mlp,
+            has_seed=True,
+            counts=(827084, 998321, 799805),
+        ),
         *(_network(name) for name in NETWORKS if name not in _SPD_NETWORKS),
     )
 }
 
 
-#: Characters of a terminal from which there is room for references.
+#: Width of a terminal, in characters, that leaves room for references.
 WIDE = 120
 
 
 def methods_rows() -> list[dict[str, Any]]:
-    """What is known of every method; no number of parameters where there is no fixed one."""
+    """One row per method; parameter counts are None where there is no fixed number."""
     names = ("name", "family", "input", "only_for", "needs_signals", "reference", "extra")
     return [
         {name: getattr(method, name) for name in names}
-        | {"parameters": method.counts or dict.fromkeys(SHAPES), "installed": method.installed}
+        | {
+            "parameters": dict(zip(SHAPES, method.counts or (None,) * 3, strict=True)),
+            "installed": method.installed,
+        }
         for method in METHODS.values()
     ]
 
 
 def methods_table(rows: list[dict[str, Any]], width: int) -> Table:
-    """The methods for a terminal of so many characters."""
+    """Table of methods for a terminal of a given width."""
     from rich.text import Text
 
-    caption = "Parameters at the shapes of the paper's data sets; - where there is no fixed number."
+    caption = "Number of parameters for the shapes of the paper's data sets; - if it is not fixed."
     for row in rows:
         if row["extra"]:
             how = f"not installed: {how_to_install(row['extra'])}"
             state = "installed" if row["installed"] else how
-            caption += f" {row['name']} comes with the extra {row['extra']}, which is {state}."
+            caption += f" {row['name']} requires the extra {row['extra']}, which is {state}."
     columns = ["name", "input", *(f">{name}" for name in SHAPES)]
     if width >= WIDE:
         columns.append("reference~")

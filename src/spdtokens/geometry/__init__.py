@@ -1,19 +1,20 @@
 """Mathematics of symmetric positive definite (SPD) matrices as tokens. Knows nothing of EEG."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from spdtokens.geometry.tokens import TokenEmbedding
-from spdtokens.geometry.validation import check_spd
+from spdtokens.geometry.tokens import TokenEmbedding  # noqa: F401
+from spdtokens.geometry.validation import check_spd  # noqa: F401
 
 if TYPE_CHECKING:
-    from spdtokens.geometry.bures import (
+    from spdtokens.geometry.bures import (  # noqa: F401
         Barycenter,
         barycenter_bures_wasserstein,
         distance_bures_wasserstein,
         geodesic_bures_wasserstein,
     )
-    from spdtokens.geometry.embeddings import EMBEDDINGS, Embedding, get_embedding
-    from spdtokens.geometry.matrix_functions import (
+    from spdtokens.geometry.embeddings import EMBEDDINGS, Embedding, get_embedding  # noqa: F401
+    from spdtokens.geometry.matrix_functions import (  # noqa: F401
         EXP,
         INV_SQRT,
         LOG,
@@ -34,44 +35,19 @@ if TYPE_CHECKING:
         vech,
     )
 
-__all__ = [
-    "EMBEDDINGS",
-    "EXP",
-    "INV_SQRT",
-    "LOG",
-    "SQRT",
-    "Barycenter",
-    "Embedding",
-    "Floor",
-    "SpectralFunction",
-    "TokenEmbedding",
-    "barycenter_bures_wasserstein",
-    "check_spd",
-    "distance_bures_wasserstein",
-    "expm",
+_NAMES = {
+    "bures": "Barycenter barycenter_bures_wasserstein distance_bures_wasserstein "
     "geodesic_bures_wasserstein",
-    "get_embedding",
-    "invsqrtm",
-    "logm",
-    "matrix_dim",
-    "power_function",
-    "powm",
-    "spectral",
-    "spectral_token",
-    "sqrtm",
-    "token_dim",
-    "unvech",
-    "vech",
-]
+    "embeddings": "EMBEDDINGS Embedding get_embedding",
+    "matrix_functions": "EXP INV_SQRT LOG SQRT Floor SpectralFunction expm invsqrtm logm "
+    "matrix_dim power_function powm spectral spectral_token sqrtm token_dim unvech vech",
+}
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = sorted([*_HOMES, "TokenEmbedding", "check_spd"])
 
 
 def __getattr__(name: str) -> Any:
     # These need torch, which takes a second to import, and tokens do not.
-    if name in __all__:
-        from importlib import import_module
-
-        for module in ("matrix_functions", "embeddings", "bures"):
-            found = vars(import_module(f"spdtokens.geometry.{module}"))
-            if name in found:
-                return found[name]
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

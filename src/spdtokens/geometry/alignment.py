@@ -1,7 +1,7 @@
-r"""Means, dispersions and rotations by which sets of SPD matrices are brought together.
+"""Means, dispersions and rotations that align sets of SPD matrices.
 
-All functions take trials of several matrices, shape (n, tokens, d, d), and treat each on its own.
-Whose trials a reference may be made of is decided in ``spdtokens.evaluation.alignment``.
+All functions take several matrices per trial, shape (n, tokens, d, d), and treat each separately.
+``spdtokens.evaluation.alignment`` decides which trials a reference may be computed from.
 """
 
 from __future__ import annotations
@@ -79,13 +79,13 @@ def riemannian_mean(C: Array, *, tol: float = 1e-7, max_iterations: int = 200) -
         A = back @ A @ back
         last = J
     raise NotSPDError(
-        f"The Riemannian mean of {len(C)} matrices was not found in {max_iterations} steps: they "
-        "are too close to singular. Use a shrinkage estimator (such as 'oas' or 'lwf')."
+        f"The Riemannian mean of {len(C)} matrices did not converge in {max_iterations} steps. "
+        "They are too close to singular. Use a shrinkage estimator (such as 'oas' or 'lwf')."
     )
 
 
 def _eigh(C: Array) -> tuple[Array, Array]:
-    import torch  # a second to import, and a tenth faster than NumPy on one thread
+    import torch  # here, as it takes a second; a tenth faster than NumPy on one thread
 
     from spdtokens.geometry.matrix_functions import eigh
 
@@ -94,7 +94,7 @@ def _eigh(C: Array) -> tuple[Array, Array]:
 
 
 def _step(theta: Array, last: Array, J: Array, logs: Array) -> Array:
-    """Length of the next step of each token, from the last one and its effect."""
+    """Length of the next step for each token, from the last step and its effect."""
     change = last - J
     size = (change * change).sum((-2, -1))
     guess = theta * (last * change).sum((-2, -1)) / np.where(size > 0, size, 1.0)
@@ -111,24 +111,23 @@ def dispersion(C: Array, reference: Array) -> Array:
 
 
 def running_references(C: Array, start: Array, count: int, metric: Metric) -> Array:
-    """The mean as it stood before each trial came.
+    """Compute the running mean before each trial.
 
     Parameters
     ----------
     C : ndarray, shape (n, tokens, d, d)
-        In the order of time.
+        Trials in temporal order.
     start : ndarray, shape (tokens, d, d)
-        The mean before the first trial.
+        Mean before the first trial.
     count : int
-        How many trials the start counts for.
-    metric : str
-        The Riemannian mean is followed by steps along geodesics, which with matrices that do not
-        commute is close to it but not it.
+        Number of trials that the initial mean counts for.
+    metric : {'euclid', 'riemann'}
+        The Riemannian mean is approximated by steps along geodesics.
 
     Returns
     -------
-    references : ndarray, shape (n, tokens, d, d)
-        The i-th knows the start and trials 0 to i - 1.
+    ndarray, shape (n, tokens, d, d)
+        Entry i depends on the initial mean and trials 0 to i - 1.
     """
     references = np.empty_like(C)
     R = start
@@ -140,34 +139,36 @@ def running_references(C: Array, start: Array, count: int, metric: Metric) -> Ar
 
 
 def running_dispersions(C: Array, references: Array, start: Array, count: int) -> Array:
-    """The dispersion as it stood before each trial came (Welford's recurrence on geodesics).
+    """Compute the dispersion before each trial (Welford's recurrence on geodesics).
 
     Parameters
     ----------
     C : ndarray, shape (n, tokens, d, d)
+        Trials in temporal order.
     references : ndarray, shape (n, tokens, d, d)
-        Of :func:`running_references`.
+        Result of :func:`running_references`.
     start : ndarray, shape (tokens,)
-        The dispersion before the first trial.
+        Dispersion before the first trial.
     count : int
-        How many trials the start counts for.
+        Number of trials that the initial dispersion counts for.
 
     Returns
     -------
-    dispersions : ndarray, shape (n, tokens)
+    ndarray, shape (n, tokens)
+        Mean squared distance to the mean.
     """
     from pyriemann.geometry.distance import distance_riemann
 
     before = count + np.arange(len(C))[:, None]
     # A trial at distance r moves the mean by r / (k + 1) and is then k / (k + 1) r away from it.
     added = distance_riemann(C, references, squared=True) * before / (before + 1)
-    # The past alone is summed: to subtract the trial again would leave its rounding behind.
+    # Only the past is summed: subtracting the trial again would leave its rounding error.
     total = np.cumsum(np.concatenate([count * start[None], added[:-1]]), axis=0)
     return total / before
 
 
 def stretch(C: Array, power: Array) -> Array:
-    """Powers (...) of matrices (..., d, d): distances from the identity times the power."""
+    """Powers (...) of matrices (..., d, d), which multiply distances from the identity."""
     from pyriemann.geometry.base import powm
 
     stretched = powm(C, power[..., None])
@@ -202,9 +203,9 @@ def procrustes(A: Array, B: Array, *, tol: float = 1e-8, max_iterations: int = 3
     (a, Va), (b, Vb) = np.linalg.eigh(A), np.linalg.eigh(B)
     eye = np.eye(d)
     A, B = A - a[..., :1, None] * eye, B - b[..., :1, None] * eye
-    # The trace to be made great is a quadratic form of the signs. If a rotation fits exactly, its
-    # matrix is nonnegative but for these signs, and by Perron and Frobenius the signs of the
-    # leading eigenvector are they.
+    # The trace to maximise is a quadratic form of the signs. If a rotation fits exactly, its matrix
+    # is nonnegative up to these signs, which by the Perron-Frobenius theorem are the signs of the
+    # leading eigenvector.
     form = sum(
         (Va.swapaxes(-1, -2) @ Ac @ Va) * (Vb.swapaxes(-1, -2) @ Bc @ Vb)
         for Ac, Bc in zip(A, B, strict=True)
@@ -213,7 +214,7 @@ def procrustes(A: Array, B: Array, *, tol: float = 1e-8, max_iterations: int = 3
     for signs in ((Va * Vb).sum(-2), np.linalg.eigh(form)[1][..., -1]):
         starts.append((Va * np.where(signs < 0, -1.0, 1.0)[..., None, :]) @ Vb.swapaxes(-1, -2))
     Q = np.concatenate(starts)
-    # Where the gradient vanishes in some direction the polar factor is arbitrary: stay there.
+    # If the gradient vanishes in some direction the polar factor is arbitrary: stay there.
     stay = 1e-3 * np.einsum("ctij,ctij->t", A, A) ** 0.5 * np.einsum("ctij,ctij->t", B, B) ** 0.5
     for _ in range(max_iterations):
         gradient = sum(Ac @ Q @ Bc for Ac, Bc in zip(A, B, strict=True))

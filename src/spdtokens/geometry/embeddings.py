@@ -1,13 +1,12 @@
 """Embeddings of SPD matrices into tokens, in torch, by name.
 
-To add one: a subclass of :class:`Embedding` in any file, and its class in ``EMBEDDINGS``. The
-command line and the contract tests pick it up.
+To add one, write a subclass of :class:`Embedding` and enter its class in ``EMBEDDINGS``. The
+command line and the contract tests then find it.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -27,10 +26,8 @@ from spdtokens.geometry.matrix_functions import (
     as_tensor,
     expm,
     logm,
-    matrix_dim,
     numpy_too,
     spectral,
-    spectral_token,
     sqrtm,
     unvech,
     vech,
@@ -42,76 +39,144 @@ from spdtokens.runtime.tokens import inverse_root
 
 @dataclass(frozen=True)
 class Embedding(ABC):
-    """A one-to-one map from SPD matrices (..., d, d) to tokens (..., d (d + 1) / 2).
+    """Base class of embeddings, which map SPD matrices to tokens.
 
-    A token lists, in row-major order, the upper triangle of a matrix ``embed(C)``. Matrices may be
-    torch tensors, through which gradients flow, or NumPy arrays.
+    A token is the upper triangle, in row-major order, of a matrix function ``embed(C)``. All
+    embeddings but ``'class_filters'`` are one-to-one. Matrices are torch tensors, with gradients,
+    or NumPy arrays.
 
     Parameters
     ----------
-    isometric : bool
-        Make the Euclidean distance of two tokens equal to the Frobenius distance of the two
-        embedded matrices: off-diagonal entries of a symmetric matrix are multiplied by sqrt 2,
-        since they stand in it twice. (Entries of a triangular matrix stand in it once and are
-        left alone.) Off by default, as in the paper.
-    floor : Floor
-        Least eigenvalue allowed, for the embeddings that decompose.
+    isometric : bool, default=False
+        Multiply off-diagonal entries of symmetric matrices by sqrt(2), so that the Euclidean
+        distance of two tokens is the Frobenius distance of the embedded matrices. Entries of
+        triangular matrices occur once and are not changed.
+    floor : Floor, default=Floor()
+        Lower bound of eigenvalues, for embeddings that decompose the matrix.
+
+    See Also
+    --------
+    get_embedding : Make an embedding by name.
+    spdtokens.TokenEmbedding : Embeddings as a scikit-learn transformer.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> import numpy as np
+    >>> from spdtokens.geometry import Embedding, powm
+    >>> @dataclass(frozen=True)
+    ... class FourthRoot(Embedding):
+    ...     name = "fourth_root"
+    ...
+    ...     def embed(self, C):
+    ...         return powm(C, 0.25)
+    ...
+    ...     def unembed(self, M):
+    ...         return powm(M, 4.0)
+    >>> FourthRoot().to_token(16 * np.eye(2))
+    array([2., 0., 2.])
     """
 
     isometric: bool = False
     floor: Floor = DEFAULT_FLOOR
 
     name: ClassVar[str]
-    #: Whether ``embed`` gives an upper triangular matrix instead of a symmetric one.
+    #: Whether ``embed`` returns upper triangular instead of symmetric matrices.
     triangular: ClassVar[bool] = False
-    #: Whether ``fit`` must see training matrices first.
+    #: Whether ``fit`` must be called first.
     needs_fit: ClassVar[bool] = False
-    #: Whether it must see their labels too.
-    needs_labels: ClassVar[bool] = False
 
     @abstractmethod
     def embed(self, C: Tensor) -> Tensor:
-        """SPD matrices to the matrices whose upper triangle is the token."""
+        """Map SPD matrices to the matrices whose upper triangles are the tokens.
 
-    def embed_token(self, C: Tensor) -> Tensor:
-        """SPD matrices to tokens; spectral embeddings do it in one step."""
-        M = self.embed(C)
-        if self.triangular:  # a symmetric matrix with the same upper triangle
-            return vech(M + M.triu(1).mT)
-        return vech(M, isometric=self.isometric)
+        Parameters
+        ----------
+        C : Tensor, shape (..., d, d)
+            SPD matrices.
+
+        Returns
+        -------
+        Tensor, shape (..., d, d)
+            Symmetric matrices, or upper triangular ones if ``triangular`` is True.
+        """
 
     @abstractmethod
     def unembed(self, M: Tensor) -> Tensor:
-        """Inverse of :meth:`embed`."""
+        """Invert :meth:`embed`.
+
+        Parameters
+        ----------
+        M : Tensor, shape (..., d, d)
+            Embedded matrices.
+
+        Returns
+        -------
+        Tensor, shape (..., d, d)
+            SPD matrices.
+        """
 
     def fit(self, C: Any, y: ArrayLike | None = None) -> Self:  # noqa: ARG002
-        """Return an embedding fitted to training matrices (n, d, d) or (n, tokens, d, d).
+        """Fit the embedding to training matrices.
 
-        Most embeddings have nothing to fit and return themselves; few look at labels ``y`` (n,).
-        With tokens, each token gets a reference, or filters, of its own.
+        Most embeddings have nothing to fit and return themselves. With several matrices per trial,
+        each of them has its own reference or filters.
+
+        Parameters
+        ----------
+        C : Tensor or ndarray, shape (n, d, d) or (n, m, d, d)
+            SPD matrices of training trials.
+        y : array, shape (n,), default=None
+            Labels, for embeddings that use them.
+
+        Returns
+        -------
+        Embedding
+            Fitted copy. The embedding itself is not changed.
         """
         return self
 
     @numpy_too
     def to_token(self, C: Tensor) -> Tensor:
-        """Tokens (..., d (d + 1) / 2) of SPD matrices (..., d, d)."""
+        """Compute the tokens of SPD matrices.
+
+        Parameters
+        ----------
+        C : Tensor or ndarray, shape (..., d, d)
+            SPD matrices.
+
+        Returns
+        -------
+        Tensor or ndarray, shape (..., d (d + 1) / 2)
+            Tokens.
+        """
         check_square(C)
-        return self.embed_token(C)
+        M = self.embed(C)
+        if self.triangular:  # a symmetric matrix with the same upper triangle
+            return vech(M + M.triu(1).mT)
+        return vech(M, isometric=self.isometric)
 
     @numpy_too
     def from_token(self, token: Tensor) -> Tensor:
-        """SPD matrices (..., d, d) of tokens: exact inverse of :meth:`to_token` on its image.
+        """Compute SPD matrices from their tokens.
 
-        A vector outside the image, which no SPD matrix has as its token, gives a matrix too, but
-        not one whose token it is.
+        Parameters
+        ----------
+        token : Tensor or ndarray, shape (..., d (d + 1) / 2)
+            Tokens as computed by :meth:`to_token`.
+
+        Returns
+        -------
+        Tensor or ndarray, shape (..., d, d)
+            SPD matrices. For a vector that is not the token of an SPD matrix, the result is a
+            matrix with another token.
         """
-        matrix_dim(token.shape[-1])
         if self.triangular:
             return self.unembed(unvech(token).triu())
         return self.unembed(unvech(token, isometric=self.isometric))
 
     def _fitted(self, found: Tensor | None, C: Tensor) -> Tensor:
-        """What was found by ``fit``, (..., d) or (tokens, ..., d), if it fits matrices ``C``."""
+        """Fitted array (..., d) or (m, ..., d), if it matches the matrices ``C``."""
         if found is None:
             raise RuntimeError(
                 f"The {self.name} embedding is not fitted: call `fit` with training matrices "
@@ -132,14 +197,14 @@ def _training(C: Any) -> Any:
     check_spd(C)
     if C.ndim not in (3, 4):
         raise ValueError(
-            f"Expected training matrices (n, d, d) or (n, tokens, d, d), got {tuple(C.shape)}."
+            f"Training matrices must have shape (n, d, d) or (n, m, d, d), got {tuple(C.shape)}."
         )
     return C.cpu().numpy()
 
 
 @dataclass(frozen=True)
 class Euclidean(Embedding):
-    """``triu(C)``: the paper's Euclidean baseline. Isometric tokens carry the Frobenius distance.
+    """``triu(C)``, the paper's Euclidean baseline. Isometric tokens have the Frobenius distance.
 
     Scale law: ``to_token(s C) = s to_token(C)``.
     """
@@ -167,16 +232,13 @@ class BuresWasserstein(Embedding):
     def embed(self, C: Tensor) -> Tensor:
         return sqrtm(C, floor=self.floor)
 
-    def embed_token(self, C: Tensor) -> Tensor:
-        return spectral_token(C, SQRT, isometric=self.isometric, floor=self.floor)
-
     def unembed(self, M: Tensor) -> Tensor:
         return (M.double() @ M.double()).to(M.dtype)
 
 
 @dataclass(frozen=True)
 class LogEuclidean(Embedding):
-    """``triu(log C)``. Isometric tokens carry the log-Euclidean distance exactly.
+    """``triu(log C)``. Isometric tokens have the log-Euclidean distance.
 
     Scale law: ``to_token(s C) = to_token(C) + log(s) to_token(e I)``.
     """
@@ -185,9 +247,6 @@ class LogEuclidean(Embedding):
 
     def embed(self, C: Tensor) -> Tensor:
         return logm(C, floor=self.floor)
-
-    def embed_token(self, C: Tensor) -> Tensor:
-        return spectral_token(C, LOG, isometric=self.isometric, floor=self.floor)
 
     def unembed(self, M: Tensor) -> Tensor:
         return expm(M)
@@ -210,7 +269,7 @@ def _with_diagonal(M: Tensor, diagonal: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Cholesky(Embedding):
-    """``U``, the upper Cholesky factor. Needs no eigendecomposition, depends on channel order.
+    """Upper Cholesky factor ``U``. Needs no eigendecomposition; depends on the channel order.
 
     Scale law: ``to_token(s C) = sqrt(s) to_token(C)``.
     """
@@ -228,7 +287,7 @@ class Cholesky(Embedding):
 
 @dataclass(frozen=True)
 class LogCholesky(Embedding):
-    """The upper Cholesky factor with the logarithm of its diagonal (Lin 2019).
+    """Upper Cholesky factor with the logarithm of its diagonal (Lin 2019).
 
     The token distance is the log-Cholesky distance, a Riemannian metric with closed-form means.
     Every vector is the token of an SPD matrix.
@@ -251,15 +310,15 @@ class LogCholesky(Embedding):
 
 @dataclass(frozen=True)
 class AtReference(Embedding):
-    """A function of ``W C W'`` with ``W R W' = I``, the Riemannian mean ``R`` of training matrices.
+    """A function of ``W C W'`` with ``W R W' = I``, ``R`` the Riemannian mean of training matrices.
 
-    The reference never changes with gradients.
+    The reference is constant in gradients.
     """
 
     needs_fit: ClassVar[bool] = True
 
     reference: Tensor | None = field(default=None, compare=False, repr=False)
-    #: What whitens the reference, found once.
+    #: Whitening matrix of the reference.
     _whitener: Tensor | None = field(default=None, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -268,7 +327,7 @@ class AtReference(Embedding):
             object.__setattr__(self, "_whitener", torch.from_numpy(W).to(self.reference.device))
 
     def whitening(self, R: Any) -> Any:
-        """A matrix ``W`` with ``W R W' = I``: the inverse square root."""
+        """Compute ``W`` with ``W R W' = I``: the inverse square root."""
         return inverse_root(R)
 
     def whitened(self, C: Tensor) -> Tensor:
@@ -290,11 +349,11 @@ class AtReference(Embedding):
 class AffineInvariant(AtReference):
     """``triu(log(R^-1/2 C R^-1/2))``: the tangent space of the affine-invariant metric at ``R``.
 
-    The token of the reference ``R`` itself is zero. Isometric tokens have the affine-invariant
-    distance to ``R`` as their norm (pyRiemann's ``TangentSpace`` gives the same vectors).
+    The token of the reference ``R`` is zero. The norm of an isometric token is the affine-invariant
+    distance to ``R``; pyRiemann's ``TangentSpace`` computes the same vectors.
 
-    Scale law: ``to_token(s C) = to_token(C) + log(s) I`` at a fixed reference; no change at all
-    when the reference is fitted to the scaled matrices.
+    Scale law: ``to_token(s C) = to_token(C) + log(s) I`` at a fixed reference; no change if the
+    reference is fitted to the scaled matrices.
     """
 
     name: ClassVar[str] = "affine_invariant"
@@ -308,14 +367,14 @@ class AffineInvariant(AtReference):
 
 @dataclass(frozen=True)
 class WhitenedRoot(AtReference):
-    """``triu(sqrt(R^-1/2 C R^-1/2))``: square roots as seen from ``R``.
+    """``triu(sqrt(R^-1/2 C R^-1/2))``: the square root after whitening by ``R``.
 
-    Near ``R`` it is ``I`` plus half the token of :class:`AffineInvariant`, to first order. Farther
-    away it grows as a square root instead of a logarithm: small eigenvalues, which noise and the
-    number of samples decide, weigh less.
+    Near ``R`` it equals ``I`` plus half the token of :class:`AffineInvariant`, to first order.
+    Farther away it grows as a square root instead of a logarithm, so small eigenvalues, which are
+    dominated by noise and the number of samples, have less influence.
 
-    Scale law: ``to_token(s C) = sqrt(s) to_token(C)`` at a fixed reference; no change at all when
-    the reference is fitted to the scaled matrices.
+    Scale law: ``to_token(s C) = sqrt(s) to_token(C)`` at a fixed reference; no change if the
+    reference is fitted to the scaled matrices.
     """
 
     name: ClassVar[str] = "whitened_root"
@@ -329,19 +388,19 @@ class WhitenedRoot(AtReference):
 
 @dataclass(frozen=True)
 class PrincipalCorrelation(AtReference):
-    """How each principal direction goes with the stronger ones, and the logarithm of what is left.
+    """Semipartial correlations along the principal directions of the reference.
 
     Along the principal directions of the reference, strongest first, a matrix is ``U' U`` with
-    ``U`` upper triangular. Column ``i`` tells the ``i``-th direction from those before it: on the
-    diagonal the logarithm of the deviation that these do not explain, above it the parts that
-    they do, over the deviation of the direction (semipartial correlations).
+    ``U`` upper triangular. Column ``i`` regresses direction ``i`` on the stronger ones: the
+    diagonal entry is the logarithm of the residual standard deviation, the entries above it are
+    semipartial correlations (explained parts divided by the standard deviation of the direction).
 
-    What leaks from strong directions into weak ones, as when the cap sits a degree farther,
-    changes the columns of the weak ones only. In the logarithm of the matrix it changes all
+    Leakage from strong directions into weak ones, for example after a small shift of the cap,
+    changes only the columns of the weak ones. In the logarithm of the matrix it changes all
     entries.
 
     Scale law: diagonal entries plus ``log(s) / 2`` at a fixed reference, the rest unchanged; no
-    change at all when the reference is fitted to the scaled matrices.
+    change if the reference is fitted to the scaled matrices.
     """
 
     name: ClassVar[str] = "principal_correlation"
@@ -365,19 +424,18 @@ class PrincipalCorrelation(AtReference):
 
 @dataclass(frozen=True)
 class ClassFilters(Embedding):
-    """``triu(log(F C F'))`` with spatial filters ``F`` of the classes, fitted on training trials.
+    """``triu(log(F C F'))`` with spatial filters ``F`` of the classes, fitted to training trials.
 
-    The ``k`` filters are common spatial patterns of each class against all. The token is as long
-    as that of any other embedding, with zeros for what is beyond the ``k x k`` matrix; with fewer
-    filters than channels no matrix can be had back from it.
+    The ``k`` filters are common spatial patterns of each class against all. The token has the usual
+    length, with zeros outside the ``k x k`` matrix; it has no inverse if there are fewer filters
+    than channels.
 
     Scale law: ``to_token(s C) = to_token(C) + log(s) I`` within the ``k x k`` matrix, at fixed
-    filters, which do not depend on the scale of trials.
+    filters. The filters do not depend on the scale of trials.
     """
 
     name: ClassVar[str] = "class_filters"
     needs_fit: ClassVar[bool] = True
-    needs_labels: ClassVar[bool] = True
 
     filters: Tensor | None = field(default=None, compare=False, repr=False)
 
@@ -393,8 +451,7 @@ class ClassFilters(Embedding):
 
     def unembed(self, M: Tensor) -> Tensor:
         raise NotImplementedError(
-            "Matrices cannot be had back from tokens of 'class_filters': what no filter passes is "
-            "not in them."
+            "Tokens of 'class_filters' have no inverse: they contain only what the filters pass."
         )
 
 
@@ -411,24 +468,68 @@ EMBEDDINGS: dict[str, type[Embedding]] = {
         PrincipalCorrelation,
     )
 }
-#: Those that look at labels, and are not one to one.
+#: Embeddings that use labels and are not one-to-one.
 SUPERVISED: dict[str, type[Embedding]] = {ClassFilters.name: ClassFilters}
 
 
 def get_embedding(name: str, **options: Any) -> Embedding:
-    """Embedding of a given name.
+    """Make an embedding by name.
+
+    A token is the upper triangle of one of these matrices:
+
+    - ``'bures_wasserstein'``: square root, the paper's BWSPD.
+    - ``'log_euclidean'``: logarithm [1]_.
+    - ``'euclidean'``: the matrix itself.
+    - ``'cholesky'``: upper Cholesky factor.
+    - ``'log_cholesky'``: upper Cholesky factor with the logarithm of its diagonal [2]_.
+    - ``'affine_invariant'``: logarithm after whitening by the training mean [3]_.
+    - ``'whitened_root'``: square root after whitening by the training mean.
+    - ``'principal_correlation'``: semipartial correlations along the principal directions of the
+      training mean.
+    - ``'class_filters'``: logarithm after common spatial patterns of the training trials [4]_.
 
     Parameters
     ----------
     name : str
-        A key of ``EMBEDDINGS`` or ``SUPERVISED``.
+        Name in the list, or of an embedding added to ``EMBEDDINGS``.
     **options
-        Passed to the embedding: ``isometric``, ``floor``, ...
+        Parameters of :class:`Embedding`: ``isometric``, ``floor``.
+
+    Returns
+    -------
+    Embedding
+        The embedding, not fitted.
 
     Raises
     ------
-    ValueError
-        If there is no such embedding; the message lists those there are.
+    UserError
+        If there is no such embedding. The message lists all names.
+
+    See Also
+    --------
+    spdtokens.TokenEmbedding : Embeddings as a scikit-learn transformer.
+
+    References
+    ----------
+    .. [1] V. Arsigny, P. Fillard, X. Pennec and N. Ayache, "Geometric means in a novel vector space
+       structure on symmetric positive-definite matrices", SIAM J. Matrix Anal. Appl. 29, 328-347,
+       2007. https://doi.org/10.1137/050637996
+    .. [2] Z. Lin, "Riemannian geometry of symmetric positive definite matrices via Cholesky
+       decomposition", SIAM J. Matrix Anal. Appl. 40, 1353-1370, 2019.
+       https://doi.org/10.1137/18M1221084
+    .. [3] A. Barachant, S. Bonnet, M. Congedo and C. Jutten, "Multiclass brain-computer interface
+       classification by Riemannian geometry", IEEE Trans. Biomed. Eng. 59, 920-928, 2012.
+       https://doi.org/10.1109/TBME.2011.2172210
+    .. [4] B. Blankertz, R. Tomioka, S. Lemm, M. Kawanabe and K.-R. Mueller, "Optimizing spatial
+       filters for robust EEG single-trial analysis", IEEE Signal Process. Mag. 25, 41-56, 2008.
+       https://doi.org/10.1109/MSP.2008.4408441
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import get_embedding
+    >>> get_embedding("bures_wasserstein").to_token(4 * np.eye(2))
+    array([2., 0., 2.])
     """
     known = EMBEDDINGS | SUPERVISED
     if name not in known:
@@ -438,36 +539,21 @@ def get_embedding(name: str, **options: Any) -> Embedding:
 
 @dataclass(frozen=True)
 class StackedEmbedding:
-    """Tokens of the first embedding for all of a trial's matrices, then of the second, and so on.
+    """Tokens of the first embedding for all matrices of a trial, then of the second, and so on.
 
     Parameters
     ----------
     members : tuple of Embedding
+        Embeddings in the order of their tokens.
     """
 
     members: tuple[Embedding, ...]
 
     def fit(self, C: Any, y: ArrayLike | None = None) -> Self:
-        """Return a copy fitted to training matrices (n, tokens, d, d) and labels (n,)."""
+        """Return a copy fitted to training matrices (n, m, d, d) and labels (n,)."""
         return replace(self, members=tuple(member.fit(C, y) for member in self.members))
 
     @numpy_too
     def to_token(self, C: Tensor) -> Tensor:
-        """Tokens (..., members * tokens, d (d + 1) / 2) of SPD matrices (..., tokens, d, d)."""
+        """Compute tokens (..., members * m, d (d + 1) / 2) of SPD matrices (..., m, d, d)."""
         return torch.cat([member.to_token(C) for member in self.members], dim=-2)
-
-
-def get_embeddings(names: str | Sequence[str], **options: Any) -> Embedding | StackedEmbedding:
-    """The embedding of a name, or :class:`StackedEmbedding` of a sequence of names.
-
-    Parameters
-    ----------
-    names : str or sequence of str
-    **options
-        Passed to each.
-    """
-    if isinstance(names, str):
-        return get_embedding(names, **options)
-    if not names:
-        raise UserError("The list of embeddings is empty.")
-    return StackedEmbedding(tuple(get_embedding(name, **options) for name in names))

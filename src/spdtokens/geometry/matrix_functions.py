@@ -1,19 +1,19 @@
 """Functions of symmetric matrices for torch's autograd, with exact gradients.
 
 One primitive, :func:`spectral`, applies a scalar function to the eigenvalues; the named matrix
-functions stand on it. :func:`vech` lists the upper triangle of a matrix, its token, in row-major
-order: ``M[0, 0], M[0, 1], ..., M[0, d-1], M[1, 1], ...``, as ``numpy.triu_indices`` does. (Entry
-``(i, j)`` with ``1 <= i <= j <= d``, the paper's one-based counting, lands at
-``k = (i - 1) (2 d - i) / 2 + j``; the paper prints ``i (i - 1) / 2 + j``, which sends several
-entries to one place.) All functions take NumPy arrays too, and then return arrays.
+functions call it. :func:`vech` lists the upper triangle of a matrix, its token, in row-major
+order: ``M[0, 0], M[0, 1], ..., M[0, d-1], M[1, 1], ...``, as ``numpy.triu_indices`` does. With the
+paper's one-based indices ``1 <= i <= j <= d``, entry ``(i, j)`` is number
+``(i - 1) (2 d - i) / 2 + j``; the paper prints ``i (i - 1) / 2 + j``, which maps several entries
+to the same number. All functions also accept NumPy arrays and then return arrays.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import lru_cache, wraps
+from dataclasses import dataclass
+from functools import lru_cache, partial, wraps
 from typing import Any
 
 import numpy as np
@@ -23,13 +23,13 @@ from torch import Tensor
 from spdtokens.geometry.validation import check_finite, check_square, refuse_indefinite
 from spdtokens.runtime.threads import one_thread, share_out
 
-#: Entries of the part of a batch that one thread works on at a time: 256 kB of float64 in each
-#: temporary array, which stay in the cache between two elementwise steps.
+#: Entries of a part of a batch: 256 kB of float64 in each temporary array, which stay in the cache
+#: between two elementwise steps.
 PART_ENTRIES = 1 << 15
 
 
 def as_tensor(x: Any) -> Any:
-    """A tensor that shares memory with the array where it can; anything else unchanged."""
+    """Convert an array to a tensor that shares its memory if possible; return others unchanged."""
     if not isinstance(x, np.ndarray):
         return x
     if not x.dtype.isnative:
@@ -39,7 +39,7 @@ def as_tensor(x: Any) -> Any:
 
 
 def numpy_too(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function of tensors take NumPy arrays, and then return NumPy arrays."""
+    """Let a function of tensors accept NumPy arrays and return NumPy arrays."""
 
     @wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
@@ -47,7 +47,9 @@ def numpy_too(function: Callable[..., Any]) -> Callable[..., Any]:
         if not any(isinstance(x, np.ndarray) for x in given):
             return function(*args, **kwargs)
         if any(isinstance(x, Tensor) for x in given):
-            raise TypeError("Mixing NumPy arrays and torch tensors: convert one to the other.")
+            raise TypeError(
+                "NumPy arrays and torch tensors must not be mixed: convert one to the other."
+            )
         with torch.no_grad(), one_thread():
             out = function(*map(as_tensor, args), **{k: as_tensor(x) for k, x in kwargs.items()})
         return out.numpy() if isinstance(out, Tensor) else out
@@ -57,53 +59,95 @@ def numpy_too(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @one_thread()
 def in_parts(kernel: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
-    """``kernel(*inputs)``, computed part by part along the first axis, several at a time.
+    """Compute ``kernel(*inputs)`` in parts along the first axis, on several threads.
 
-    LAPACK decomposes a batch of small matrices one after another, on one core. The parts are the
-    same for any number of threads, and so is every bit of the result.
+    LAPACK decomposes a batch of small matrices one after another, on one core. The parts do not
+    depend on the number of threads, so the result is the same to the last bit.
 
     Parameters
     ----------
     kernel : callable
-        From tensors (m, ...) to a tuple of tensors (m, ...), each row on its own.
-    *inputs : Tensor, shapes (n, ...)
+        Maps tensors (m, ...) to a tuple of tensors (m, ...), row by row.
+    *inputs : Tensor, shape (n, ...)
+        Arguments of the kernel.
+
+    Returns
+    -------
+    tuple of Tensor, shape (n, ...)
+        Results of all parts, concatenated.
     """
     n, entries = len(inputs[0]), max(x.numel() for x in inputs)
     if entries <= PART_ENTRIES or not inputs[0].is_cpu:
         return kernel(*inputs)
     size = max(1, PART_ENTRIES * n // entries)
-    found: dict[int, tuple[Tensor, ...]] = {}
-
-    def work(start: int) -> None:
-        found[start] = kernel(*(x[start : start + size] for x in inputs))
-
-    starts = range(0, n, size)
-    share_out(work, starts)
-    return tuple(torch.cat(parts) for parts in zip(*(found[i] for i in starts), strict=True))
+    parts = share_out(
+        lambda start: kernel(*(x[start : start + size] for x in inputs)), range(0, n, size)
+    )
+    return tuple(map(torch.cat, zip(*parts, strict=True)))
 
 
 # Symmetric matrix <-> vector of its upper triangle.
 
 
 def token_dim(d: int) -> int:
-    """Length ``d (d + 1) / 2`` of the token of a ``d x d`` matrix."""
+    """Compute the length of the token of a ``d x d`` matrix.
+
+    Parameters
+    ----------
+    d : int
+        Number of rows of the matrix.
+
+    Returns
+    -------
+    int
+        Number of entries of the upper triangle, ``d (d + 1) / 2``.
+
+    See Also
+    --------
+    matrix_dim : Inverse function.
+
+    Examples
+    --------
+    >>> from spdtokens.geometry import token_dim
+    >>> token_dim(22)
+    253
+    """
     return d * (d + 1) // 2
 
 
 def matrix_dim(n_features: int) -> int:
-    """Size ``d`` of the matrix whose token has ``n_features`` entries.
+    """Compute the number of rows of a matrix from the length of its token.
+
+    Parameters
+    ----------
+    n_features : int
+        Length of the token.
+
+    Returns
+    -------
+    int
+        Number of rows ``d``, with ``d (d + 1) / 2 = n_features``.
 
     Raises
     ------
     ValueError
         If ``n_features`` is not a triangular number.
+
+    See Also
+    --------
+    token_dim : Inverse function.
+
+    Examples
+    --------
+    >>> from spdtokens.geometry import matrix_dim
+    >>> matrix_dim(253)
+    22
     """
     d = (math.isqrt(8 * n_features + 1) - 1) // 2
     if n_features < 1 or token_dim(d) != n_features:
         raise ValueError(
-            f"A token of {n_features} features does not belong to a square matrix: d(d+1)/2 is "
-            f"{token_dim(d)} for d={d} and {token_dim(d + 1)} for d={d + 1}. "
-            "Pass whole tokens, with the features on the last axis."
+            f"A token must have d(d+1)/2 features, got {n_features} features on the last axis: "
+            f"{token_dim(d)} for d={d} and {token_dim(d + 1)} for d={d + 1}."
         )
     return d
 
@@ -112,7 +156,7 @@ def matrix_dim(n_features: int) -> int:
 def _triangle(
     d: int, weight: float, dtype: torch.dtype, device: torch.device
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Places of token entries in the flat matrix, the reverse, and weights of token entries."""
+    """Indices of token entries in the flat matrix, their inverse, and weights of token entries."""
     row, column = torch.triu_indices(d, d, device=device)
     order = torch.arange(len(row), device=device)
     places = torch.empty(d, d, dtype=torch.long, device=device)
@@ -136,69 +180,28 @@ def _gather(M: Tensor, weight: float) -> Tensor:
 
 
 def _scatter(token: Tensor, weight: float) -> Tensor:
-    """Symmetric matrices of tokens, off-diagonal entries times ``weight``."""
+    """Symmetric matrices from tokens, off-diagonal entries times ``weight``."""
     d = matrix_dim(token.shape[-1])
     _, give, weights = _triangle(d, weight, token.dtype, token.device)
     flat = _pick(token if weight == 1.0 else token * weights, give)
     return flat.reshape(*token.shape[:-1], d, d)
 
 
-def _batch_first(x: Tensor, dim: int | None) -> Tensor:
-    """Bring the axis that vmap maps over to the front: our functions broadcast over it."""
-    return x.unsqueeze(0) if dim is None else x.movedim(dim, 0)
-
-
 class _Vech(torch.autograd.Function):
     """Upper triangle of symmetric matrices; the gradient is spread over both triangles.
 
-    PyTorch's own indexing has the slow scatter-add as its backward, and would put the gradient in
-    the upper triangle only. The vech of a *symmetric* matrix has a symmetric gradient.
+    PyTorch's own indexing would put the gradient in the upper triangle only. The vech of a
+    *symmetric* matrix has a symmetric gradient.
     """
 
     @staticmethod
-    def forward(M: Tensor, weight: float) -> Tensor:
+    def forward(ctx: Any, M: Tensor, weight: float) -> Tensor:
+        ctx.weight = weight
         return _gather(M, weight)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
-        ctx.weight = inputs[1]
-
-    @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        return _Unvech.apply(grad, 0.5 * ctx.weight), None
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
-        return _Vech.apply(0.5 * (tangent + tangent.mT), ctx.weight)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, M: Tensor, weight: float) -> tuple[Tensor, int]:
-        return _Vech.apply(_batch_first(M, in_dims[0]), weight), 0
-
-
-class _Unvech(torch.autograd.Function):
-    """Symmetric matrix of a token, off-diagonal entries times ``weight``."""
-
-    @staticmethod
-    def forward(token: Tensor, weight: float) -> Tensor:
-        return _scatter(token, weight)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, float], output: Tensor) -> None:
-        ctx.weight = inputs[1]
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        # Each off-diagonal token entry stands twice in the matrix.
-        return _Vech.apply(0.5 * (grad + grad.mT), 2.0 * ctx.weight), None
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
-        return _Unvech.apply(tangent, ctx.weight)
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, token: Tensor, weight: float) -> tuple[Tensor, int]:
-        return _Unvech.apply(_batch_first(token, in_dims[0]), weight), 0
+        return _scatter(grad, 0.5 * ctx.weight), None
 
 
 def _off_diagonal(isometric: bool) -> float:
@@ -207,54 +210,98 @@ def _off_diagonal(isometric: bool) -> float:
 
 @numpy_too
 def vech(M: Tensor, *, isometric: bool = False) -> Tensor:
-    """Upper triangle of symmetric matrices as vectors.
+    """Vectorise the upper triangle of symmetric matrices.
 
     Parameters
     ----------
     M : Tensor or ndarray, shape (..., d, d)
         Symmetric matrices; only the upper triangle is read.
-    isometric : bool
-        Multiply off-diagonal entries by sqrt 2, so that the Euclidean norm of the vector is the
+    isometric : bool, default=False
+        Multiply off-diagonal entries by sqrt(2), so that the Euclidean norm of the vector is the
         Frobenius norm of the matrix. The paper's ``vech`` does not.
 
     Returns
     -------
-    token : Tensor or ndarray, shape (..., d (d + 1) / 2)
+    Tensor or ndarray, shape (..., d (d + 1) / 2)
+        Upper triangles in row-major order. The gradient is symmetric.
+
+    See Also
+    --------
+    unvech : Inverse function.
+    pyriemann.geometry.tangentspace.upper : The isometric version for NumPy arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import vech
+    >>> vech(np.array([[1.0, 2.0], [2.0, 3.0]]))
+    array([1., 2., 3.])
     """
     return _Vech.apply(M, _off_diagonal(isometric))
 
 
 @numpy_too
 def unvech(token: Tensor, *, isometric: bool = False) -> Tensor:
-    """Inverse of :func:`vech`.
+    """Build symmetric matrices from the vectors of their upper triangles.
 
     Parameters
     ----------
     token : Tensor or ndarray, shape (..., d (d + 1) / 2)
-    isometric : bool
-        Whether the token was made with ``isometric=True``.
+        Upper triangles in row-major order.
+    isometric : bool, default=False
+        Whether the token was computed with ``isometric=True``.
 
     Returns
     -------
-    M : Tensor or ndarray, shape (..., d, d)
+    Tensor or ndarray, shape (..., d, d)
         Symmetric matrices.
+
+    Raises
+    ------
+    ValueError
+        If the length of the token is not a triangular number.
+
+    See Also
+    --------
+    vech : Inverse function.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import unvech
+    >>> unvech(np.array([1.0, 2.0, 3.0]))
+    array([[1., 2.],
+           [2., 3.]])
     """
-    return _Unvech.apply(token, 1.0 / _off_diagonal(isometric))
+    return _scatter(token, 1.0 / _off_diagonal(isometric))
 
 
 @dataclass(frozen=True)
 class Floor:
-    """The least eigenvalue allowed; smaller ones are raised to it.
+    """Lower bound of eigenvalues; smaller eigenvalues are raised to it.
 
-    Attributes
+    The bound of a matrix is the larger of both.
+
+    Parameters
     ----------
-    relative : float
-        Times the mean absolute eigenvalue (trace / d) of the matrix. A multiple of the matrix's
-        own scale does not depend on the unit of the signal, and the trace is smooth where the
-        largest eigenvalue is not. Never less than the rounding noise of the input's dtype.
-    absolute : float
-        In the unit of the matrix. The paper clips at 1e-12, which presumes microvolts: in volts,
-        covariances of EEG are near 1e-10 and clipping at 1e-12 distorts them.
+    relative : float, default=1e-12
+        Bound relative to the mean absolute eigenvalue of the matrix, never below the rounding error
+        of its dtype. It does not depend on the unit of the signal.
+    absolute : float, default=0.0
+        Bound in the unit of the matrix. The paper clips at 1e-12, which assumes microvolts: in
+        volts, covariances of EEG are near 1e-10, and clipping at 1e-12 distorts them.
+
+    See Also
+    --------
+    logm : Matrix logarithm, with a floor.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import Floor, logm
+    >>> logm(np.diag([1.0, 1e-20]), floor=Floor.paper()).round(1)
+    array([[  0. ,   0. ],
+           [  0. , -27.6]])
     """
 
     relative: float = 1e-12
@@ -262,23 +309,14 @@ class Floor:
 
     @classmethod
     def paper(cls) -> Floor:
-        """The paper's clipping at 1e-12, whatever the unit."""
+        """Return the paper's floor: 1e-12 in whatever unit.
+
+        Returns
+        -------
+        Floor
+            The floor with ``relative=0`` and ``absolute=1e-12``.
+        """
         return cls(relative=0.0, absolute=1e-12)
-
-    def slope(self, dtype: torch.dtype) -> float:
-        """Derivative of the floor with respect to the mean absolute eigenvalue."""
-        return max(self.relative, torch.finfo(dtype).eps) if self.relative else 0.0
-
-    def level(self, eigenvalues: Tensor, dtype: torch.dtype) -> Tensor:
-        """The floor of each matrix: shape (..., 1) for eigenvalues of shape (..., d)."""
-        scale = eigenvalues.abs().mean(-1, keepdim=True)
-        return (self.slope(dtype) * scale).clamp(min=self.absolute)
-
-    def clears(self, eigenvalues: Tensor, dtype: torch.dtype) -> bool:
-        """Whether all ascending eigenvalues (..., d) stand clear of the floor; quick, cautious."""
-        smallest, largest = eigenvalues[..., 0], eigenvalues[..., -1]
-        level = (self.slope(dtype) * largest).clamp_(min=max(self.absolute, 0.0))
-        return bool((smallest > level).all())
 
 
 DEFAULT_FLOOR = Floor()
@@ -339,19 +377,33 @@ def _tiny(x: Tensor) -> float:
 
 @dataclass(frozen=True)
 class SpectralFunction:
-    """A scalar function to apply to the eigenvalues of a symmetric matrix.
+    """Scalar function to apply to the eigenvalues of a symmetric matrix.
 
-    Attributes
+    Parameters
     ----------
     name : str
-        Shown in messages.
+        Name, shown in error messages.
     value : callable
-        ``f(a)``, elementwise.
+        Elementwise function ``f(a)`` of a tensor.
     divided_difference : callable
-        ``f[a, b]`` for tensors that broadcast, symmetric in its arguments, equal to ``f'(a)``
-        where ``a == b``.
-    positive_domain : bool
-        Whether ``f`` needs positive eigenvalues; then the eigenvalue floor applies.
+        First divided difference ``f[a, b] = (f(a) - f(b)) / (a - b)`` of two tensors that
+        broadcast, equal to the derivative ``f'(a)`` where ``a == b``. It must be symmetric in its
+        arguments.
+    positive_domain : bool, default=True
+        Whether ``f`` requires positive eigenvalues. If so, the eigenvalue floor applies.
+
+    See Also
+    --------
+    spectral : Apply the function to matrices.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import SpectralFunction, spectral
+    >>> square = SpectralFunction("square", lambda a: a**2, lambda a, b: a + b)
+    >>> spectral(np.diag([1.0, 3.0]), square)
+    array([[1., 0.],
+           [0., 9.]])
     """
 
     name: str
@@ -392,14 +444,35 @@ EXP = SpectralFunction("exp", torch.exp, _exp_difference, positive_domain=False)
 
 
 def power_function(p: float) -> SpectralFunction:
-    """The function ``a -> a ** p`` for any real ``p``."""
+    """Make the spectral function ``a -> a ** p``.
+
+    Parameters
+    ----------
+    p : float
+        Exponent.
+
+    Returns
+    -------
+    SpectralFunction
+        The power, for positive eigenvalues.
+
+    See Also
+    --------
+    powm : Apply it to matrices.
+
+    Examples
+    --------
+    >>> from spdtokens.geometry import power_function
+    >>> power_function(0.25).name
+    'power 0.25'
+    """
 
     def difference(a: Tensor, b: Tensor) -> Tensor:
         large, small = _larger_smaller(a, b)
         gap = large - small
         x = gap / small + _tiny(a)
         log_ratio = x.log1p()
-        if p > 0:  # in terms of the larger one, so that nothing overflows on the way
+        if p > 0:  # in terms of the larger one, to avoid overflow
             y = gap / large + _tiny(a)
             return -(large ** (p - 1)) * torch.expm1(-p * log_ratio) / y
         return small ** (p - 1) * torch.expm1(p * log_ratio) / x
@@ -416,60 +489,60 @@ def power_function(p: float) -> SpectralFunction:
 #     K_{ij} = f[\lambda_i, \lambda_j].
 #
 # ``K`` already carries :math:`f'` on its diagonal; the paper's formula adds it a second time. The
-# derivative is self-adjoint, so that it serves backward and forward mode alike (but for the floor,
-# see below).
+# derivative is self-adjoint, so that it also maps gradients backwards.
 #
 # Whatever the dtype of the input, eigenvalues are computed in float64: in float32 they carry an
 # error of 1e-7 of the *largest*, which at a condition number of 1e4 is a tenth of a percent of the
-# smallest, and the gradient of the logarithm is made of the smallest. Everything after the
+# smallest, and the gradient of the logarithm is dominated by the smallest. Everything after the
 # decomposition is insensitive and stays in the dtype of the input.
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """What to compute, apart from the matrices."""
+    """Everything that defines a matrix function, apart from the matrices."""
 
     f: SpectralFunction
     floor: Floor
-    #: Precision in which the matrices are known, and dtype of the result.
+    #: Precision of the matrices, and dtype of the result.
     dtype: torch.dtype
-    #: None for matrices; else tokens, with off-diagonal entries times this.
-    weight: float | None = None
+
+    @property
+    def slope(self) -> float:
+        """Derivative of the floor with respect to the mean absolute eigenvalue."""
+        relative = self.floor.relative
+        return max(relative, torch.finfo(self.dtype).eps) if relative else 0.0
 
     def floor_level(self, eigenvalues: Tensor) -> Tensor | None:
-        """Floor of each matrix, shape (m, 1); None if no eigenvalue is near it."""
-        if not self.f.positive_domain or self.floor.clears(eigenvalues, self.dtype):
+        """Floor of each matrix, shape (m, 1); None if all ascending eigenvalues are clear of it."""
+        if not self.f.positive_domain:
             return None
-        return self.floor.level(eigenvalues, self.dtype)
+        smallest, largest = eigenvalues[..., 0], eigenvalues[..., -1]
+        above = (self.slope * largest).clamp_(min=max(self.floor.absolute, 0.0))
+        if bool((smallest > above).all()):  # quick, and cautious: the mean is below the largest
+            return None
+        scale = eigenvalues.abs().mean(-1, keepdim=True)
+        return (self.slope * scale).clamp(min=self.floor.absolute)
 
 
 def _value(C: Tensor, plan: _Plan) -> tuple[Tensor, Tensor, Tensor]:
-    """Value (m, d, d) or tokens, eigenvalues (m, d) not raised to the floor, and eigenvectors."""
+    """Values (m, d, d), eigenvalues (m, d) before the floor is applied, and eigenvectors."""
     eigenvalues, V = _eigh(C)
     V = V.to(torch.float64 if plan.dtype == torch.float64 else torch.float32)
     level = plan.floor_level(eigenvalues)
     raised = eigenvalues if level is None else eigenvalues.maximum(level)
     value = (V * plan.f.value(raised).to(V.dtype).unsqueeze(-2)) @ V.mT
-    if plan.weight is not None:
-        value = _gather(value, plan.weight)
     return value.to(plan.dtype), eigenvalues, V
 
 
-def _derivative(
-    eigenvalues: Tensor, V: Tensor, G: Tensor, plan: _Plan, adjoint: bool
-) -> tuple[Tensor]:
-    """Derivative (m, d, d) in direction ``G``, or its adjoint: the backward of a gradient ``G``."""
+def _gradient(eigenvalues: Tensor, V: Tensor, G: Tensor, plan: _Plan) -> tuple[Tensor]:
+    """Gradient (m, d, d) with respect to the matrices, given the gradient ``G`` of the values."""
     work = V.dtype
-    if plan.weight is None:
-        S = torch.lerp(G.to(work), G.to(work).mT, 0.5)
-    else:  # half to each of the two places of an off-diagonal entry
-        S = _scatter(G.to(work), 0.5 * plan.weight)
-    H = V.mT @ S @ V
+    H = V.mT @ torch.lerp(G.to(work), G.to(work).mT, 0.5) @ V
     level = plan.floor_level(eigenvalues)
     if level is None:
         H *= _pairwise(plan.f, eigenvalues.to(work))
     else:
-        H = _derivative_above_floor(eigenvalues, level, H, plan, adjoint)
+        H = _gradient_above_floor(eigenvalues, level, H, plan)
     return ((V @ H @ V.mT).to(G.dtype),)
 
 
@@ -478,23 +551,20 @@ def _pairwise(f: SpectralFunction, eigenvalues: Tensor) -> Tensor:
     return f.divided_difference(eigenvalues.unsqueeze(-1), eigenvalues.unsqueeze(-2))
 
 
-def _derivative_above_floor(
-    eigenvalues: Tensor, level: Tensor, H: Tensor, plan: _Plan, adjoint: bool
-) -> Tensor:
-    """``K * H`` where some eigenvalues are raised to the floor.
+def _gradient_above_floor(eigenvalues: Tensor, level: Tensor, H: Tensor, plan: _Plan) -> Tensor:
+    """``K * H`` if some eigenvalues are raised to the floor.
 
-    The function is then ``f`` composed with ``max(., floor)``, whose divided differences multiply:
-    1 above, 0 below, between for mixed pairs. And the floor follows the mean eigenvalue: a change
-    of any eigenvalue moves all raised ones.
+    The function is then ``f`` composed with ``max(., floor)``, and divided differences multiply:
+    the second factor is 1 above the floor, 0 below, and in between for mixed pairs. The floor also
+    depends on the mean eigenvalue: a change of any eigenvalue moves all raised ones.
     """
     raised = eigenvalues.maximum(level)
     clipped = eigenvalues < level
     K = _pairwise(plan.f, raised.to(H.dtype))
-    slope = torch.where(level > plan.floor.absolute, plan.floor.slope(plan.dtype), 0.0)
+    slope = torch.where(level > plan.floor.absolute, plan.slope, 0.0)
     moves_floor = slope * eigenvalues.sign() / eigenvalues.shape[-1]
     moved = K.diagonal(dim1=-2, dim2=-1) * clipped
-    source, target = (moved, moves_floor) if adjoint else (moves_floor, moved)
-    through_floor = (source * H.diagonal(dim1=-2, dim2=-1)).sum(-1, keepdim=True) * target
+    through_floor = (moved * H.diagonal(dim1=-2, dim2=-1)).sum(-1, keepdim=True) * moves_floor
     gap, raised_gap = (x.unsqueeze(-1) - x.unsqueeze(-2) for x in (eigenvalues, raised))
     equal = gap == 0
     above = (~clipped).double().unsqueeze(-1)
@@ -502,83 +572,29 @@ def _derivative_above_floor(
     return (K * H + torch.diag_embed(through_floor)).to(H.dtype)
 
 
-class _Derivative(torch.autograd.Function):
-    """The derivative as a function of its own: maps over batches, refuses to be derived again.
-
-    ``C`` is an argument although only its decomposition is used: were it not, a second derivative
-    would silently lack the part that comes from the eigenvectors.
-    """
-
-    @staticmethod
-    def forward(
-        C: Tensor, eigenvalues: Tensor, V: Tensor, G: Tensor, plan: _Plan, adjoint: bool
-    ) -> Tensor:
-        d = V.shape[-1]
-        core = G.shape[-1:] if plan.weight is not None else G.shape[-2:]
-        # Leading axes differ only where vmap maps over some of the arguments.
-        batch = torch.broadcast_shapes(V.shape[:-2], G.shape[: G.ndim - len(core)])
-        (out,) = in_parts(
-            lambda lam, V, G: _derivative(lam, V, G, plan, adjoint),
-            eigenvalues.expand(*batch, d).reshape(-1, d),
-            V.expand(*batch, d, d).reshape(-1, d, d),
-            G.expand(*batch, *core).reshape(-1, *core),
-        )
-        return out.reshape(*batch, d, d)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple, output: Tensor) -> None:
-        ctx.name = inputs[4].f.name
-
-    @staticmethod
-    def backward(ctx: Any, *_: Any) -> Any:
-        raise RuntimeError(
-            f"Second derivatives of the matrix {ctx.name} are not available: the exact gradient "
-            "of a spectral function can be taken once. Detach the gradient before using it in a "
-            "loss, or use finite differences of the gradient for a Hessian."
-        )
-
-    jvp = backward
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, *args: Any) -> tuple[Tensor, int]:
-        tensors = [_batch_first(x, dim) for x, dim in zip(args[:4], in_dims[:4], strict=True)]
-        return _Derivative.apply(*tensors, *args[4:]), 0
-
-
 class _Spectral(torch.autograd.Function):
     @staticmethod
-    def forward(C: Tensor, plan: _Plan) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, C: Tensor, plan: _Plan) -> Tensor:
         d, batch = C.shape[-1], C.shape[:-2]
-        found = in_parts(lambda part: _value(part, plan), C.reshape(-1, d, d))
-        value, eigenvalues, V = (x.reshape(*batch, *x.shape[1:]) for x in found)
-        if plan.f.positive_domain and not bool((eigenvalues[..., 0] > 0).all()):
-            refuse_indefinite(eigenvalues, d * torch.finfo(plan.dtype).eps)
-        return value, eigenvalues, V
+        value, eigenvalues, V = in_parts(partial(_value, plan=plan), C.reshape(-1, d, d))
+        if plan.f.positive_domain and not bool((eigenvalues[:, 0] > 0).all()):
+            tolerance = d * torch.finfo(plan.dtype).eps
+            refuse_indefinite(eigenvalues.reshape(*batch, d), tolerance)
+        ctx.plan, ctx.dtype = plan, C.dtype
+        ctx.save_for_backward(eigenvalues, V)
+        return value.reshape(C.shape)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, _Plan], output: tuple[Tensor, ...]) -> None:
-        C, ctx.plan = inputs
-        _, eigenvalues, V = output
-        ctx.mark_non_differentiable(eigenvalues, V)
-        ctx.save_for_backward(C, eigenvalues, V)
-        ctx.save_for_forward(C, eigenvalues, V)
-
-    @staticmethod
-    def backward(ctx: Any, G: Tensor, *_: Any) -> tuple[Tensor, None]:
-        C, eigenvalues, V = ctx.saved_tensors
-        return _Derivative.apply(C, eigenvalues, V, G, ctx.plan, True).to(C.dtype), None
-
-    @staticmethod
-    def jvp(ctx: Any, dC: Tensor, *_: Any) -> tuple[Tensor, None, None]:
-        C, eigenvalues, V = ctx.saved_tensors
-        out = _Derivative.apply(C, eigenvalues, V, dC, replace(ctx.plan, weight=None), False)
-        if ctx.plan.weight is not None:
-            out = _Vech.apply(out, ctx.plan.weight)
-        return out.to(ctx.plan.dtype), None, None
-
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple, C: Tensor, plan: _Plan) -> tuple:
-        return _Spectral.apply(_batch_first(C, in_dims[0]), plan), (0, 0, 0)
+    def backward(ctx: Any, G: Tensor) -> tuple[Tensor, None]:
+        if torch.is_grad_enabled():  # create_graph=True; autograd would take V for a constant
+            raise RuntimeError(
+                f"Second derivatives of the matrix {ctx.plan.f.name} are not available: call "
+                "backward or grad without create_graph=True."
+            )
+        eigenvalues, V = ctx.saved_tensors
+        kernel = partial(_gradient, plan=ctx.plan)
+        (gradient,) = in_parts(kernel, eigenvalues, V, G.reshape(V.shape))
+        return gradient.reshape(G.shape).to(ctx.dtype), None
 
 
 @numpy_too
@@ -594,29 +610,42 @@ def spectral(
     Parameters
     ----------
     C : Tensor or ndarray, shape (..., d, d)
-        Symmetric matrices; the symmetric part of the input is used. Where ``f`` has a positive
-        domain, positive definite.
+        Symmetric matrices; the symmetric part is used. They must be positive definite if ``f`` has
+        a positive domain.
     f : SpectralFunction
-        For example :data:`~spdtokens.geometry.matrix_functions.LOG`.
-    floor : Floor
-        The least eigenvalue allowed, for functions with a positive domain.
-    dtype : torch.dtype, optional
-        Precision in which the entries of ``C`` are known, and dtype of the result; that of ``C``
-        by default. Say float32 where ``C`` was computed in float64 from float32 data.
+        Scalar function, such as :data:`~spdtokens.geometry.matrix_functions.LOG`.
+    floor : Floor, default=Floor()
+        Lower bound of eigenvalues, for functions with a positive domain.
+    dtype : torch.dtype, default=None
+        Precision of the entries of ``C``, and dtype of the result. None for the dtype of ``C``. Use
+        float32 if ``C`` was computed in float64 from float32 data.
 
     Returns
     -------
-    fC : Tensor or ndarray, shape (..., d, d)
-        Differentiable once, in backward and forward mode, exact at repeated eigenvalues.
+    Tensor or ndarray, shape (..., d, d)
+        Matrix function. Its first derivative is exact, also for repeated eigenvalues; second
+        derivatives raise an error.
 
     Raises
     ------
     NotSPDError
-        If ``f`` needs positive eigenvalues and one is negative beyond rounding noise, or if an
-        entry is not finite.
+        If an entry is not finite, or if ``f`` requires positive eigenvalues and one is negative
+        beyond rounding error.
+
+    See Also
+    --------
+    sqrtm, invsqrtm, logm, expm, powm : Named matrix functions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import LOG, spectral
+    >>> spectral(np.diag([1.0, np.e]), LOG)
+    array([[0., 0.],
+           [0., 1.]])
     """
     check_square(C)
-    return _Spectral.apply(C, _Plan(f, floor, dtype or C.dtype))[0]
+    return _Spectral.apply(C, _Plan(f, floor, dtype or C.dtype))
 
 
 @numpy_too
@@ -628,42 +657,196 @@ def spectral_token(
     floor: Floor = DEFAULT_FLOOR,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """``vech(spectral(C, f), isometric=isometric)`` in one step, without the matrix between.
+    """Compute the tokens of a matrix function: ``vech(spectral(C, f))``.
+
+    Parameters
+    ----------
+    C : Tensor or ndarray, shape (..., d, d)
+        Symmetric matrices.
+    f : SpectralFunction
+        Scalar function of eigenvalues.
+    isometric : bool, default=False
+        Multiply off-diagonal entries by sqrt(2).
+    floor : Floor, default=Floor()
+        Lower bound of eigenvalues, for functions with a positive domain.
+    dtype : torch.dtype, default=None
+        Precision of the entries of ``C``, and dtype of the result. None for the dtype of ``C``.
 
     Returns
     -------
-    token : Tensor or ndarray, shape (..., d (d + 1) / 2)
+    Tensor or ndarray, shape (..., d (d + 1) / 2)
+        Tokens.
+
+    See Also
+    --------
+    spectral : Matrix function.
+    vech : Upper triangle.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import SQRT, spectral_token
+    >>> spectral_token(4 * np.eye(2), SQRT)
+    array([2., 0., 2.])
     """
-    check_square(C)
-    plan = _Plan(f, floor, dtype or C.dtype, _off_diagonal(isometric))
-    return _Spectral.apply(C, plan)[0]
+    return vech(spectral(C, f, floor=floor, dtype=dtype), isometric=isometric)
 
 
 @numpy_too
 def sqrtm(C: Tensor, *, floor: Floor = DEFAULT_FLOOR) -> Tensor:
-    """Matrix square root of SPD matrices, shape (..., d, d)."""
+    """Compute the square root of SPD matrices.
+
+    Parameters
+    ----------
+    C : Tensor or ndarray, shape (..., d, d)
+        SPD matrices.
+    floor : Floor, default=Floor()
+        Lower bound of eigenvalues.
+
+    Returns
+    -------
+    Tensor or ndarray, shape (..., d, d)
+        Square roots.
+
+    See Also
+    --------
+    spectral : Any function of eigenvalues.
+    pyriemann.geometry.base.sqrtm : Without floor, for NumPy arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import sqrtm
+    >>> sqrtm(4 * np.eye(2))
+    array([[2., 0.],
+           [0., 2.]])
+    """
     return spectral(C, SQRT, floor=floor)
 
 
 @numpy_too
 def invsqrtm(C: Tensor, *, floor: Floor = DEFAULT_FLOOR) -> Tensor:
-    """Inverse matrix square root of SPD matrices, shape (..., d, d)."""
+    """Compute the inverse square root of SPD matrices.
+
+    Parameters
+    ----------
+    C : Tensor or ndarray, shape (..., d, d)
+        SPD matrices.
+    floor : Floor, default=Floor()
+        Lower bound of eigenvalues.
+
+    Returns
+    -------
+    Tensor or ndarray, shape (..., d, d)
+        Inverse square roots.
+
+    See Also
+    --------
+    spectral : Any function of eigenvalues.
+    pyriemann.geometry.base.invsqrtm : Without floor, for NumPy arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import invsqrtm
+    >>> invsqrtm(4 * np.eye(2))
+    array([[0.5, 0. ],
+           [0. , 0.5]])
+    """
     return spectral(C, INV_SQRT, floor=floor)
 
 
 @numpy_too
 def logm(C: Tensor, *, floor: Floor = DEFAULT_FLOOR) -> Tensor:
-    """Matrix logarithm of SPD matrices, shape (..., d, d)."""
+    """Compute the logarithm of SPD matrices.
+
+    Parameters
+    ----------
+    C : Tensor or ndarray, shape (..., d, d)
+        SPD matrices.
+    floor : Floor, default=Floor()
+        Lower bound of eigenvalues.
+
+    Returns
+    -------
+    Tensor or ndarray, shape (..., d, d)
+        Logarithms, which are symmetric matrices.
+
+    See Also
+    --------
+    expm : Inverse function.
+    pyriemann.geometry.base.logm : Without floor, for NumPy arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import logm
+    >>> logm(np.diag([1.0, np.e]))
+    array([[0., 0.],
+           [0., 1.]])
+    """
     return spectral(C, LOG, floor=floor)
 
 
 @numpy_too
 def expm(S: Tensor) -> Tensor:
-    """Matrix exponential of symmetric matrices, shape (..., d, d)."""
+    """Compute the exponential of symmetric matrices.
+
+    Parameters
+    ----------
+    S : Tensor or ndarray, shape (..., d, d)
+        Symmetric matrices.
+
+    Returns
+    -------
+    Tensor or ndarray, shape (..., d, d)
+        Exponentials, which are SPD matrices.
+
+    See Also
+    --------
+    logm : Inverse function.
+    pyriemann.geometry.base.expm : For NumPy arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import expm
+    >>> expm(np.zeros((2, 2)))
+    array([[1., 0.],
+           [0., 1.]])
+    """
     return spectral(S, EXP)
 
 
 @numpy_too
 def powm(C: Tensor, p: float, *, floor: Floor = DEFAULT_FLOOR) -> Tensor:
-    """Real power of SPD matrices, shape (..., d, d)."""
+    """Compute a real power of SPD matrices.
+
+    Parameters
+    ----------
+    C : Tensor or ndarray, shape (..., d, d)
+        SPD matrices.
+    p : float
+        Exponent.
+    floor : Floor, default=Floor()
+        Lower bound of eigenvalues.
+
+    Returns
+    -------
+    Tensor or ndarray, shape (..., d, d)
+        Powers.
+
+    See Also
+    --------
+    spectral : Any function of eigenvalues.
+    pyriemann.geometry.base.powm : Without floor, for NumPy arrays.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import powm
+    >>> powm(4 * np.eye(2), -0.5)
+    array([[0.5, 0. ],
+           [0. , 0.5]])
+    """
     return spectral(C, power_function(p), floor=floor)

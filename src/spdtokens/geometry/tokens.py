@@ -23,40 +23,41 @@ from spdtokens.runtime.tokens import EMBEDDINGS as IN_NUMPY
 if TYPE_CHECKING:
     from spdtokens.geometry.embeddings import Embedding, StackedEmbedding
 
-#: Of EEG, in square microvolts: a signal of 10 microvolts.
+#: Variance of EEG in square microvolts: a signal of 10 microvolts.
 USUAL_VARIANCE = 100.0
-#: Entries of matrices that are embedded at a time.
+#: Entries of matrices that are embedded at once.
 PART_ENTRIES = 1 << 17
-#: The least eigenvalue: relative to the mean one, and absolute.
+#: Lower bounds of eigenvalues: relative to their mean, and absolute.
 FLOORS = {"relative": (1e-12, 0.0), "paper": (0.0, 1e-12)}
-#: A reference whose eigenvalues differ by less than this part has no principal directions.
+#: Relative difference of eigenvalues below which a reference has no principal directions.
 ROUND = 1e-4
-#: Filters per class, where there are channels enough.
+#: Filters per class, if there are enough channels.
 PER_CLASS = 2
-#: Of the mean variance, added to every variance that is compared: along directions that carry
-#: hardly anything, as after an average reference, ratios would be chance.
+#: Fraction of the mean variance that is added to class variances. Along directions with almost no
+#: variance, as after an average reference, ratios would be random.
 SHRINKAGE = 0.003
 Array = NDArray[np.float64]
 
 
 def principal_axes(R: Array) -> Array:
-    """Rows that whiten ``R``: its principal directions, strongest first, over their deviations.
+    """Compute rows that whiten ``R``: its principal directions, strongest first, scaled.
 
-    Where ``R`` is round, as the mean of recentred matrices is, rounding errors would choose the
-    directions: there the channels are taken as they come.
+    If ``R`` is a multiple of the identity to within 1e-4, as the mean of recentred matrices is, its
+    directions would be rounding errors: the channels are used in their order instead.
 
     Parameters
     ----------
     R : ndarray, shape (..., d, d)
+        SPD matrices.
 
     Returns
     -------
-    P : ndarray, shape (..., d, d)
-        ``P R P' = I``.
+    ndarray, shape (..., d, d)
+        Matrices ``P`` with ``P R P' = I``.
     """
     w, V = np.linalg.eigh(R)
     w, V = w[..., ::-1], V[..., ::-1]
-    # Which way a direction points is chance too: its largest entry is positive.
+    # The sign of a direction is arbitrary: make its largest entry positive.
     V = V * np.sign(np.take_along_axis(V, np.abs(V).argmax(-2)[..., None, :], axis=-2))
     is_round = (w[..., 0] <= (1 + ROUND) * w[..., -1])[..., None, None]
     V = np.where(is_round, np.eye(R.shape[-1]), V)
@@ -64,21 +65,23 @@ def principal_axes(R: Array) -> Array:
 
 
 def class_filters(C: Array, y: ArrayLike) -> Array:
-    """Directions along which the variance of a class differs most from that of all.
+    """Compute common spatial patterns of each class against all classes.
 
-    Common spatial patterns of each class against all of them (of two classes those of one, which
-    are those of the other). Every trial counts alike, however strong, and so does every class.
+    With two classes, the patterns of the first are also those of the second. All trials have the
+    same weight, whatever their power, and so have all classes.
 
     Parameters
     ----------
-    C : ndarray, shape (n, d, d) or (n, tokens, d, d)
+    C : ndarray, shape (n, d, d) or (n, m, d, d)
+        SPD matrices.
     y : array, shape (n,)
+        Labels.
 
     Returns
     -------
-    F : ndarray, shape (k, d) or (tokens, k, d)
-        Two of each class where there are channels enough, else one, and never more than ``d``;
-        those that differ most of each class come first.
+    ndarray, shape (k, d) or (m, k, d)
+        Two filters per class if there are enough channels, else one, and never more than ``d``. The
+        best filter of every class comes first.
     """
     y = np.asarray(y)
     names = np.unique(y)
@@ -90,120 +93,129 @@ def class_filters(C: Array, y: ArrayLike) -> Array:
     per_class = max(1, min(PER_CLASS, d // len(names)))
     if len(names) == 2:
         means, per_class = means[:1], min(2 * per_class, d)
-    means = means[:d]  # one filter of each of more classes would be more than channels
+    means = means[:d]  # at most one filter per channel
     ratios, V = np.linalg.eigh(whitener @ means @ whitener.swapaxes(-1, -2))
     unlike = np.argsort(-np.abs(np.log(ratios)), axis=-1, kind="stable")[..., None, :per_class]
     found = np.take_along_axis(V, unlike, axis=-1).swapaxes(-1, -2) @ whitener
     # From (classes, ..., filters, d): the first filter of every class, then the second.
     F = np.moveaxis(found, (-2, 0), (-3, -2)).reshape(*C.shape[1:-2], -1, d)[..., :d, :]
-    # Which way a filter points is chance: its largest entry is positive.
+    # The sign of a filter is arbitrary: make its largest entry positive.
     largest = np.take_along_axis(F, np.abs(F).argmax(-1)[..., None], axis=-1)
     return np.asarray(F * np.sign(largest))
 
 
+def as_real(X: ArrayLike, what: str, error: type[UserError] = UserError) -> NDArray[Any]:
+    """Convert ``X`` to an array of real numbers; errors name it ``what``."""
+    X = np.asarray(X)
+    if X.dtype.kind == "c":
+        raise error(f"Complex data not supported: {what} must be real, got {X.dtype}.")
+    try:
+        return X if X.dtype.kind in "fiub" else X.astype(np.float64)
+    except (TypeError, ValueError) as fault:
+        raise error(f"The {what} must be real numbers, got {X.dtype}: {fault}.") from fault
+
+
 def as_matrices(X: ArrayLike) -> Array:
-    """SPD matrices (n, m, d, d) from (n, d, d), (n, m, d, d) or nested lists of either.
+    """Convert ``X`` to SPD matrices (n, m, d, d), from (n, d, d), (n, m, d, d) or nested lists.
 
     Raises
     ------
     UserError
         For another shape, no trials, or matrices that are not symmetric positive definite.
     """
-    X = np.asarray(X)
-    if X.dtype.kind == "c":
-        raise UserError(f"Complex data not supported: matrices must be real, got {X.dtype}.")
-    try:
-        C = np.asarray(X, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise UserError(f"Matrices must be real numbers, got {X.dtype}: {error}.") from error
+    C = np.asarray(as_real(X, "matrices"), dtype=np.float64)
     if C.ndim not in (3, 4) or 0 in C.shape:
         raise UserError(
-            f"Expected SPD matrices (n, d, d) or (n, m, d, d), n > 0, got shape {X.shape}. Reshape "
-            "your data, or put FilterBankCovariances before the classifier."
+            f"X must be SPD matrices (n, d, d) or (n, m, d, d), n > 0, got shape {C.shape}. "
+            "Reshape your data, or put FilterBankCovariances before the classifier."
         )
     check_spd(C)
     return C if C.ndim == 4 else C[:, None]
 
 
 def names_of_matrices(given: Sequence[str] | None, n: int) -> NDArray[Any]:
-    """Names of a trial's ``n`` matrices: those given, if they are as many."""
+    """Names of the ``n`` matrices of a trial: those given if their number is right."""
     names = given if given is not None and len(given) == n else [f"matrix {i}" for i in range(n)]
     return np.array(names, dtype=object)
 
 
 def matrix_tags(tags: Tags) -> Tags:
-    """Say that input is three-dimensional and positive."""
+    """Declare that input is three-dimensional."""
     tags.input_tags.two_d_array = False
     tags.input_tags.three_d_array = True
     return tags
 
 
 class ArrayOutputMixin(TransformerMixin, auto_wrap_output_keys=None):  # type: ignore[call-arg]
-    """A transformer whose output is trials or matrices, not a table with named columns.
+    """Mixin of transformers that return trials or matrices, not a table with named columns.
 
-    It stays an array where ``set_output`` or scikit-learn's configuration ask for data frames, so
-    that these can be asked for in a pipeline whose later steps make tables.
+    Their output stays an array if ``set_output`` or scikit-learn's configuration asks for data
+    frames, so that a later step of the pipeline can return one.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(auto_wrap_output_keys=None, **kwargs)
 
     def set_output(self, *, transform: str | None = None) -> Self:  # noqa: ARG002
-        """Do nothing: the output is an array of three or more dimensions, whatever is asked for.
+        """Do nothing: the output is always an array of three or more dimensions.
 
         Parameters
         ----------
-        transform : str, optional
+        transform : str, default=None
             Ignored.
 
         Returns
         -------
         self
+            The transformer.
         """
         return self
 
 
 class TokenEmbedding(TransformerMixin, BaseEstimator):
-    """Turn SPD matrices into tokens: the upper triangle of a function of the matrix.
+    """Embed SPD matrices as tokens: the upper triangle of a function of the matrix.
 
-    The first layer of the token classifiers. By itself it puts tokens in front of any classifier.
+    It is the first layer of the token classifiers. Used as a transformer, it puts tokens in front
+    of any scikit-learn classifier.
 
     Parameters
     ----------
     embedding : str or sequence of str, default='log_euclidean'
-        ``'log_euclidean'``, ``'bures_wasserstein'`` (the square root), ``'euclidean'``,
-        ``'cholesky'``, ``'log_cholesky'``; ``'affine_invariant'``, ``'whitened_root'`` or
-        ``'principal_correlation'``, which are fitted to training matrices; or ``'class_filters'``,
-        which is fitted to training matrices and labels. With several names, each matrix gives one
-        token per name: those of the first embedding come first.
+        Name of the embedding, see :func:`spdtokens.geometry.get_embedding`: ``'log_euclidean'``,
+        ``'bures_wasserstein'`` (square root), ``'euclidean'``, ``'cholesky'``, ``'log_cholesky'``;
+        ``'affine_invariant'``, ``'whitened_root'`` or ``'principal_correlation'``, which are fitted
+        to training matrices; or ``'class_filters'``, which is fitted to training matrices and
+        labels. With several names, each matrix has one token per name, ordered by name.
     isometric : bool, default=False
-        Multiply off-diagonal entries by sqrt 2, so that distances of tokens are those of matrices.
+        Multiply off-diagonal entries by sqrt(2), so that distances of tokens are those of matrices.
     floor : {'relative', 'paper'}, default='relative'
-        Least eigenvalue: relative to the matrix, or the paper's 1e-12.
+        Lower bound of eigenvalues: relative to the mean eigenvalue of a matrix, or the paper's
+        1e-12.
     unit_free : bool, default=False
-        Divide all matrices by one number, so that the mean variance of the training trials is 100:
-        that of EEG in microvolts, for which the paper's network was made. Then no token depends on
-        the unit of the signal.
+        Divide all matrices by one number, so that the mean variance of training trials is 100, as
+        for EEG in microvolts. Tokens then do not depend on the unit of the signal.
 
     Attributes
     ----------
     tokens_ : Tokens or None
-        The computation itself, in NumPy: what :meth:`tokens` and model files use. None for an
-        embedding that was added to the registry and has no NumPy code: torch then computes tokens.
+        The computation in NumPy, as saved in model files. None for an embedding added to the
+        registry without NumPy code, which is computed in torch.
     reference_ : ndarray, shape (m, d, d), or None
-        Riemannian mean of the training matrices, for embeddings that are seen from it.
+        Riemannian mean of the training matrices, for embeddings that whiten by it.
     filters_ : ndarray, shape (m, k, d), or None
-        Of ``'class_filters'``.
+        Spatial filters of ``'class_filters'``.
     scale_ : float
-        What matrices are divided by; 1 unless ``unit_free``.
+        Divisor of the matrices; 1 unless ``unit_free``.
     n_matrices_, n_tokens_ : int
-        Per trial.
+        Number of matrices and tokens per trial.
     n_features_in_ : int
-        Rows of a matrix.
+        Number of rows of a matrix.
 
     See Also
     --------
-    FilterBankCovariances : Makes matrices of signals.
+    FilterBankCovariances : Compute SPD matrices from signals.
+    TokenDiscriminantClassifier : Classify matrices by their tokens.
+    pyriemann.tangentspace.TangentSpace : ``'affine_invariant'`` with ``isometric=True``.
 
     Examples
     --------
@@ -229,7 +241,7 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         self.unit_free = unit_free
 
     def __sklearn_tags__(self) -> Tags:
-        """Say that input is three-dimensional, and whether labels are needed."""
+        """Declare three-dimensional input, and whether labels are required."""
         tags = matrix_tags(super().__sklearn_tags__())
         tags.target_tags.required = FILTERED in self.names
         return tags
@@ -240,17 +252,19 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         return (self.embedding,) if isinstance(self.embedding, str) else tuple(self.embedding)
 
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:
-        """Learn the unit, references and filters from training matrices.
+        """Fit scale, reference and filters to training matrices.
 
         Parameters
         ----------
         X : array, shape (n, d, d) or (n, m, d, d)
-        y : array, shape (n,), optional
-            Labels, needed by ``'class_filters'``.
+            SPD matrices.
+        y : array, shape (n,), default=None
+            Labels, required by ``'class_filters'``.
 
         Returns
         -------
         self
+            The fitted transformer.
         """
         return self.fit_matrices(as_matrices(X), y)
 
@@ -261,7 +275,20 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
 
     @one_thread()
     def fit_matrices(self, C: Array, y: ArrayLike | None = None) -> Self:
-        """:meth:`fit` of matrices (n, m, d, d) that have been checked."""
+        """Fit to matrices that have been checked.
+
+        Parameters
+        ----------
+        C : ndarray, shape (n, m, d, d)
+            SPD matrices.
+        y : array, shape (n,), default=None
+            Labels, required by ``'class_filters'``.
+
+        Returns
+        -------
+        self
+            The fitted transformer.
+        """
         names = self.names
         if not names or self.floor not in FLOORS:
             raise UserError(
@@ -299,7 +326,22 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
 
     @classmethod
     def of_tokens(cls, tokens: Tokens, n_matrices: int, d: int) -> Self:
-        """The fitted embedding of which a model file holds the computation."""
+        """Build a fitted transformer from the computation saved in a model file.
+
+        Parameters
+        ----------
+        tokens : Tokens
+            The computation.
+        n_matrices : int
+            Number of matrices per trial.
+        d : int
+            Number of rows of a matrix.
+
+        Returns
+        -------
+        TokenEmbedding
+            The fitted transformer.
+        """
         names: Any = tokens.embeddings
         made = cls(
             names[0] if len(names) == 1 else tuple(names),
@@ -316,49 +358,71 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
 
     @property
     def embedding_(self) -> Embedding | StackedEmbedding:
-        """The fitted embedding as torch computes it, with gradients; of matrices without a unit."""
+        """The fitted embedding in torch, with gradients, for matrices divided by ``scale_``."""
         check_is_fitted(self)
         return self._in_torch() if self._added is None else self._added
 
     def _in_torch(self) -> Embedding | StackedEmbedding:
-        """The embedding, each member with the fitted arrays that it has."""
+        """The embedding in torch; each member gets the fitted arrays it has fields for."""
         import torch
 
-        from spdtokens.geometry.embeddings import StackedEmbedding, get_embeddings
+        from spdtokens.geometry.embeddings import StackedEmbedding, get_embedding
         from spdtokens.geometry.matrix_functions import Floor
 
-        fitted = {"reference": self.reference_, "filters": self.filters_}
-
-        def filled(member: Any) -> Embedding:
-            found = {k: v for k, v in fitted.items() if v is not None and hasattr(member, k)}
-            return replace(member, **{k: torch.from_numpy(v) for k, v in found.items()})
-
-        made = get_embeddings(
-            self.embedding, isometric=self.isometric, floor=Floor(*FLOORS[self.floor])
-        )
-        if isinstance(made, StackedEmbedding):
-            return StackedEmbedding(tuple(map(filled, made.members)))
-        return filled(made)
+        arrays = {"reference": self.reference_, "filters": self.filters_}
+        fitted = {k: torch.from_numpy(v) for k, v in arrays.items() if v is not None}
+        members: list[Any] = []
+        for name in self.names:
+            member = get_embedding(name, isometric=self.isometric, floor=Floor(*FLOORS[self.floor]))
+            own: Any = {k: v for k, v in fitted.items() if hasattr(member, k)}
+            members.append(replace(member, **own))
+        return members[0] if len(members) == 1 else StackedEmbedding(tuple(members))
 
     def scaled(self, C: Array) -> Array:
-        """Matrices as the embedding sees them: without a unit, if that is asked for."""
+        """Divide matrices by ``scale_``, if ``unit_free``.
+
+        Parameters
+        ----------
+        C : ndarray, shape (..., d, d)
+            SPD matrices.
+
+        Returns
+        -------
+        ndarray, shape (..., d, d)
+            Scaled matrices.
+        """
         return C / self.scale_ if self.unit_free else C
 
     def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> Array:
-        """Fit, and return the tokens of the training matrices (n, tokens * features)."""
-        C = as_matrices(X)
-        return self.fit_matrices(C, y).of_matrices(C).reshape(len(C), -1)
-
-    def transform(self, X: ArrayLike) -> Array:
-        """Compute tokens, side by side.
+        """Fit to training matrices and return their tokens.
 
         Parameters
         ----------
         X : array, shape (n, d, d) or (n, m, d, d)
+            SPD matrices.
+        y : array, shape (n,), default=None
+            Labels, required by ``'class_filters'``.
 
         Returns
         -------
-        tokens : ndarray, shape (n, tokens * features)
+        ndarray, shape (n, n_tokens * d (d + 1) / 2)
+            Tokens, concatenated per trial.
+        """
+        C = as_matrices(X)
+        return self.fit_matrices(C, y).of_matrices(C).reshape(len(C), -1)
+
+    def transform(self, X: ArrayLike) -> Array:
+        """Compute tokens, concatenated per trial.
+
+        Parameters
+        ----------
+        X : array, shape (n, d, d) or (n, m, d, d)
+            SPD matrices.
+
+        Returns
+        -------
+        ndarray, shape (n, n_tokens * d (d + 1) / 2)
+            Tokens, concatenated per trial.
         """
         tokens = self.tokens(X)
         return tokens.reshape(len(tokens), -1)
@@ -369,56 +433,83 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         Parameters
         ----------
         X : array, shape (n, d, d) or (n, m, d, d)
+            SPD matrices.
 
         Returns
         -------
-        tokens : ndarray, shape (n, tokens, features)
+        ndarray, shape (n, n_tokens, d (d + 1) / 2)
+            Tokens.
         """
         check_is_fitted(self)
         return self.of_matrices(self.checked(X))
 
     def checked(self, X: ArrayLike) -> Array:
-        """Matrices (n, m, d, d) like those of :meth:`fit`; others are refused."""
+        """Check that matrices are SPD and have the shape of those passed to :meth:`fit`.
+
+        Parameters
+        ----------
+        X : array, shape (n, d, d) or (n, m, d, d)
+            SPD matrices.
+
+        Returns
+        -------
+        ndarray, shape (n, m, d, d)
+            The matrices as an array of float64.
+
+        Raises
+        ------
+        UserError
+            If the shape differs.
+        NotSPDError
+            If a matrix is not SPD.
+        """
         C = as_matrices(X)
         if C.shape[1:3] != (self.n_matrices_, self.n_features_in_):
             raise UserError(
-                f"Fitted to {self.n_matrices_} matrices of {self.n_features_in_} rows per trial, "
-                f"got {C.shape[1]} of {C.shape[2]}."
+                f"X must have {self.n_matrices_} matrices of {self.n_features_in_} rows per trial, "
+                f"as in fit, got {C.shape[1]} of {C.shape[2]}."
             )
         return C
 
     @one_thread()
     def of_matrices(self, C: Array) -> Array:
-        """:meth:`tokens` of matrices (n, m, d, d) that have been checked."""
-        size = max(1, PART_ENTRIES // C[0].size)
-        if len(C) <= size:
-            return self._computed(C)
-        tokens = np.empty((len(C), self.n_tokens_, C.shape[-1] * (C.shape[-1] + 1) // 2))
-
-        def work(start: int) -> None:
-            tokens[start : start + size] = self._computed(C[start : start + size])
-
-        share_out(work, range(0, len(C), size))
-        return tokens
-
-    def _computed(self, C: Array) -> Array:
-        if self.tokens_ is not None:
-            return self.tokens_(C)
-        return self.embedding_.to_token(self.scaled(C))
-
-    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> NDArray[Any]:
-        """Names of the tokens' entries.
+        """Compute the tokens of matrices that have been checked.
 
         Parameters
         ----------
-        input_features : sequence of str, optional
-            Names of a trial's matrices, as :class:`FilterBankCovariances` gives them;
-            ``'matrix 0'``, ... by default.
+        C : ndarray, shape (n, m, d, d)
+            SPD matrices.
 
         Returns
         -------
-        names : ndarray of str, shape (tokens * features,)
-            Such as ``'8-13 Hz log_euclidean[0,1]'``.
+        ndarray, shape (n, n_tokens, d (d + 1) / 2)
+            Tokens.
+        """
+        size = max(1, PART_ENTRIES // C[0].size)
+
+        def compute(C: Array) -> Array:
+            if self.tokens_ is not None:
+                return self.tokens_(C)
+            return self.embedding_.to_token(self.scaled(C))
+
+        if len(C) <= size:
+            return compute(C)
+        starts = range(0, len(C), size)
+        return np.concatenate(share_out(lambda i: compute(C[i : i + size]), starts))
+
+    def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> NDArray[Any]:
+        """Return the names of the token entries.
+
+        Parameters
+        ----------
+        input_features : sequence of str, default=None
+            Names of the matrices of a trial, as returned by :class:`FilterBankCovariances`. None
+            for ``'matrix 0'``, ``'matrix 1'``, ...
+
+        Returns
+        -------
+        ndarray of str, shape (n_tokens * d (d + 1) / 2,)
+            Names such as ``'8-13 Hz log_euclidean[0,1]'``.
         """
         check_is_fitted(self)
         matrices = names_of_matrices(input_features, self.n_matrices_)

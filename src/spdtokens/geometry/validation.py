@@ -1,4 +1,4 @@
-"""Is this a batch of symmetric positive definite matrices? If not: which one, why, and what now."""
+"""Checks of SPD matrices, with errors that name the matrix, the fault and the remedy."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from spdtokens.runtime.threads import one_thread
 
 
 def _array(C: Any) -> NDArray[Any]:
-    """The entries of an array or a tensor."""
+    """Entries of an array or a tensor as an array."""
     return np.asarray(C.detach().cpu() if hasattr(C, "detach") else C)
 
 
 def _where(mask: NDArray[np.bool_]) -> str:
-    """Name the first matrix that a mask of shape (...) marks, and count the others."""
+    """Name the first matrix marked by a mask of shape (...), and count the others."""
     if mask.ndim == 0:
         return "the matrix"
     bad = np.argwhere(mask)
@@ -26,33 +26,33 @@ def _where(mask: NDArray[np.bool_]) -> str:
 
 
 def check_square(C: Any) -> None:
-    """Refuse anything but a batch of square matrices of floating point numbers."""
+    """Raise an error unless ``C`` is a batch of square floating point matrices."""
     shape = tuple(C.shape)
     if len(shape) < 2 or shape[-1] != shape[-2] or shape[-1] == 0:
         hint = ""
         if len(shape) == 3 and shape[-1] > shape[-2] > 0:
             hint = " It looks like raw trials (n, channels, samples): compute covariances first."
-        raise NotSPDError(f"Expected square matrices (..., d, d), got shape {shape}.{hint}")
+        raise NotSPDError(f"Matrices must be square, (..., d, d), got shape {shape}.{hint}")
     if "float" not in str(C.dtype):
         raise NotSPDError(
-            f"Expected real floating point matrices, got dtype {C.dtype}. Convert them to float64."
+            f"Matrices must be real floating point, got dtype {C.dtype}. Convert them to float64."
         )
 
 
 def check_finite(C: Any) -> None:
-    """Refuse matrices with NaN or infinite entries."""
+    """Raise an error if an entry is NaN or infinite."""
     bad = ~np.isfinite(_array(C))
     if bad.any():
         row, column = np.argwhere(bad)[0][-2:]
         raise NotSPDError(
             f"Not finite: {_where(bad.any((-2, -1)))} has NaN or infinity, first at row {row}, "
-            f"column {column}. Look for NaN samples or a constant-zero trial in the recording, and "
+            f"column {column}. Check the recording for NaN samples or a constant trial, and "
             "drop or repair that trial."
         )
 
 
 def _refuse(bad: NDArray[np.bool_], eigenvalues: NDArray[Any], fault: str) -> None:
-    """Raise for the first matrix marked ``bad`` (...), given its eigenvalues (..., d)."""
+    """Raise an error for the first matrix marked ``bad`` (...), given its eigenvalues (..., d)."""
     if bad.any():
         own = eigenvalues[bad].reshape(-1, eigenvalues.shape[-1])[0]
         raise NotSPDError(
@@ -64,7 +64,7 @@ def _refuse(bad: NDArray[np.bool_], eigenvalues: NDArray[Any], fault: str) -> No
 
 
 def refuse_indefinite(eigenvalues: Any, tolerance: float) -> None:
-    """Refuse ascending spectra (..., d) that are negative beyond rounding, or nowhere positive."""
+    """Raise an error for ascending spectra (..., d) below rounding error, or nowhere positive."""
     w = _array(eigenvalues)
     _refuse(np.asarray(w[..., -1] <= 0), w, "has no positive eigenvalue")
     _refuse(np.asarray(w[..., 0] < -tolerance * w[..., -1]), w, "has a negative eigenvalue")
@@ -72,28 +72,43 @@ def refuse_indefinite(eigenvalues: Any, tolerance: float) -> None:
 
 @one_thread()
 def check_spd(C: Any) -> None:
-    """Refuse anything but symmetric positive definite matrices.
+    """Check that matrices are symmetric positive definite.
 
-    Positive definite means here: the smallest eigenvalue stands above the rounding noise of the
+    Positive definite means here that the smallest eigenvalue exceeds the rounding error of the
     dtype, so that its logarithm is a property of the data.
 
     Parameters
     ----------
     C : Tensor or ndarray, shape (..., d, d)
+        Matrices to check.
 
     Raises
     ------
     NotSPDError
-        Naming the first offending matrix, what is wrong with it, and the remedy.
+        If a matrix is not SPD. The message names the first one, its fault and the remedy.
+
+    See Also
+    --------
+    pyriemann.geometry.test.is_sym_pos_def : Return a boolean instead.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.geometry import check_spd
+    >>> check_spd(np.eye(3))
+    >>> check_spd(np.diag([1.0, -1.0]))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    spdtokens.errors.NotSPDError: Not positive definite: the matrix has a negative eigenvalue ...
     """
     C = _array(C)
     check_square(C)
     if C.size == 0:
-        raise NotSPDError(f"Got no matrices: the array has shape {C.shape}.")
+        raise NotSPDError(f"There are no matrices: the array has shape {C.shape}.")
     check_finite(C)
     d = C.shape[-1]
     noise = d * float(np.finfo(C.dtype).eps)
-    # The absolute limit of a dtype is no limit at all here: entries may be of any unit.
+    # Relative to the largest entry, as matrices may have any unit.
     asymmetry = np.abs(C - C.swapaxes(-1, -2)).max((-2, -1))
     size = np.abs(C).max((-2, -1))
     bad = np.asarray(asymmetry > 4 * noise * size)
@@ -105,8 +120,8 @@ def check_spd(C: Any) -> None:
             "fault, pass (C + C^T) / 2."
         )
     C = C.astype(np.float64, copy=False)
-    # A Cholesky decomposition proves it ten times faster than eigenvalues do. d times the largest
-    # entry is no less than the largest eigenvalue; scaled by it, nothing over- or underflows.
+    # A Cholesky decomposition is ten times faster than eigenvalues. d times the largest entry
+    # bounds the largest eigenvalue; scaling by it avoids overflow and underflow.
     bound = np.where(size > 0, d * size.astype(np.float64), 1.0)[..., None, None]
     try:
         np.linalg.cholesky(C / bound - noise * np.eye(d))

@@ -1,4 +1,4 @@
-"""EEG in, SPD matrices out: filter banks, windows, covariances."""
+"""Filter banks, windows and covariance estimators: from EEG to SPD matrices."""
 
 from spdtokens.preprocessing.bands import Band, resolve_bands, stimulus_bands
 from spdtokens.preprocessing.filterbank import FilterBankCovariances, StandardTrials

@@ -1,4 +1,4 @@
-"""Frequency bands: presets, lists, and refusal of what a recording cannot carry."""
+"""Frequency bands and windows: presets, parsing, and checks against the recording."""
 
 from __future__ import annotations
 
@@ -12,7 +12,25 @@ from spdtokens.errors import SignalError
 
 @dataclass(frozen=True)
 class Band:
-    """Frequencies from ``low`` to ``high`` Hz; None where there is no limit."""
+    """Frequency band from ``low`` to ``high``.
+
+    Parameters
+    ----------
+    low : float or None
+        Lower edge in Hz. None for a low-pass filter.
+    high : float or None
+        Upper edge in Hz. None for a high-pass filter.
+
+    See Also
+    --------
+    resolve_bands : Make bands from a name, text or pairs.
+
+    Examples
+    --------
+    >>> from spdtokens.preprocessing import Band
+    >>> str(Band(8, 13))
+    '8-13 Hz'
+    """
 
     low: float | None
     high: float | None
@@ -36,16 +54,16 @@ PRESETS: dict[str, tuple[Band, ...]] = {
     "paper3": (Band(4.0, 8.0), Band(8.0, 13.0), Band(13.0, 30.0)),
     "filterbank": tuple(Band(float(f), float(f + 4)) for f in range(4, 40, 4)),
 }
-#: Where nobody asks for bands.
+#: The default.
 DEFAULT = "broadband"
-#: Half the width in Hz of the bands around stimulus frequencies, and the harmonics taken.
+#: Half width in Hz of the bands around stimulus frequencies, and their harmonics.
 STIMULUS_HALF_WIDTH = 0.5
 STIMULUS_HARMONICS = (1, 2)
-#: Of the bands ``'ssvep'``: Hz at each side of a stimulus frequency and its harmonics (the line,
-#: and the line with its surroundings), and the bands in which attention and rest show.
+#: Bands ``'ssvep'``: half widths in Hz around a stimulus frequency and its harmonic, and wide bands
+#: that reflect attention and rest.
 SSVEP_HALF_WIDTHS = (0.25, 1.0)
 SSVEP_CONTEXT = (Band(4.0, 8.0), Band(8.0, 13.0), Band(13.0, 30.0), Band(30.0, 45.0))
-#: Names of bands that depend on the stimulus frequencies.
+#: Presets that depend on the stimulus frequencies.
 OF_STIMULI = ("stimulus", "ssvep")
 
 BandSpec = str | Sequence[tuple[float | None, float | None] | Band]
@@ -57,16 +75,31 @@ def stimulus_bands(
     half_width: float = STIMULUS_HALF_WIDTH,
     harmonics: Sequence[int] = STIMULUS_HARMONICS,
 ) -> tuple[Band, ...]:
-    """Narrow bands around each stimulus frequency and its harmonics.
+    """Make narrow bands around stimulus frequencies and their harmonics.
 
     Parameters
     ----------
     frequencies : sequence of float
-        Flicker frequencies in Hz.
-    half_width : float
-        In Hz, at each side.
-    harmonics : sequence of int
-        1 is the frequency itself.
+        Stimulus frequencies in Hz.
+    half_width : float, default=0.5
+        Half the width of a band in Hz.
+    harmonics : sequence of int, default=(1, 2)
+        Harmonics; 1 is the stimulus frequency itself.
+
+    Returns
+    -------
+    tuple of Band
+        Bands, ordered by harmonic and then by frequency.
+
+    See Also
+    --------
+    resolve_bands : The preset ``'stimulus'``.
+
+    Examples
+    --------
+    >>> from spdtokens.preprocessing import stimulus_bands
+    >>> [str(band) for band in stimulus_bands((13, 17), harmonics=[1])]
+    ['12.5-13.5 Hz', '16.5-17.5 Hz']
     """
     return tuple(
         Band(h * f - half_width, h * f + half_width) for h in harmonics for f in frequencies
@@ -74,8 +107,8 @@ def stimulus_bands(
 
 
 def _ssvep_bands(frequencies: Sequence[float], seconds: float) -> tuple[Band, ...]:
-    """Bands of two widths around each stimulus frequency and its harmonic, and four wide ones."""
-    least = 0.5001 / seconds  # a little wider than the window resolves, whatever rounding does
+    """Bands of two widths around each stimulus frequency and its harmonic, and four wide bands."""
+    least = 0.5001 / seconds  # slightly wider than the window resolves, despite rounding
     widths = dict.fromkeys(max(width, least) for width in SSVEP_HALF_WIDTHS)
     narrow = [stimulus_bands(frequencies, half_width=width) for width in widths]
     return (*(band for bands in narrow for band in bands), *SSVEP_CONTEXT)
@@ -84,17 +117,45 @@ def _ssvep_bands(frequencies: Sequence[float], seconds: float) -> tuple[Band, ..
 def resolve_bands(
     bands: BandSpec, stimulus_hz: Sequence[float] = (), seconds: float = float("inf")
 ) -> tuple[Band, ...]:
-    """Bands of a preset's name, of text such as ``'8-13,13-30'``, or of (low, high) pairs.
+    """Make bands from the name of a preset, from text, or from pairs.
 
     Parameters
     ----------
     bands : str or sequence of pairs
-        ``'none'``, ``'broadband'``, ``'paper3'``, ``'filterbank'``, ``'stimulus'``, ``'ssvep'``,
-        or edges in Hz: as text, or as pairs with None for no limit.
-    stimulus_hz : sequence of float
-        Needed by ``'stimulus'`` and ``'ssvep'``.
-    seconds : float, optional
-        Length of the window, for ``'ssvep'``.
+        Preset ``'none'`` (unfiltered), ``'broadband'`` (4-40 Hz), ``'paper3'`` (4-8, 8-13 and
+        13-30 Hz), ``'filterbank'`` (nine bands of 4 Hz from 4 to 40 Hz [1]_), ``'stimulus'``
+        (narrow bands around the stimulus frequencies) or ``'ssvep'`` (bands of two widths around
+        them, and four wide bands); or edges in Hz, as text such as ``'8-13,13-30'`` or as pairs
+        ``(low, high)`` with None for no limit.
+    stimulus_hz : sequence of float, default=()
+        Stimulus frequencies in Hz, required by ``'stimulus'`` and ``'ssvep'``.
+    seconds : float, default=inf
+        Length of the window in seconds. Bands of ``'ssvep'`` are not narrower than it resolves.
+
+    Returns
+    -------
+    tuple of Band
+        The bands.
+
+    Raises
+    ------
+    SignalError
+        If there is no such preset, an edge is invalid, or the stimulus frequencies are missing.
+
+    See Also
+    --------
+    spdtokens.FilterBankCovariances : Covariance matrices of these bands.
+
+    References
+    ----------
+    .. [1] K. K. Ang, Z. Y. Chin, H. Zhang and C. Guan, "Filter bank common spatial pattern (FBCSP)
+       in brain-computer interface", IJCNN 2008, 2390-2397. https://doi.org/10.1109/IJCNN.2008.4634130
+
+    Examples
+    --------
+    >>> from spdtokens.preprocessing import resolve_bands
+    >>> [str(band) for band in resolve_bands("8-13,13-30")]
+    ['8-13 Hz', '13-30 Hz']
     """
     if isinstance(bands, str):
         if bands in OF_STIMULI:
@@ -114,7 +175,7 @@ def resolve_bands(
             )
         bands = [part.split("-") for part in bands.split(",")]  # type: ignore[misc]
     if not len(bands):
-        raise SignalError("The list of bands is empty; use 'none' for no filtering.")
+        raise SignalError("bands must not be empty; use bands='none' for no filtering.")
     return tuple(band if isinstance(band, Band) else _pair(band) for band in bands)
 
 
@@ -126,40 +187,40 @@ def _pair(pair: Any) -> Band:
     if (low or 0.0) < 0 or (high is not None and not high > (low or 0.0)):
         text = isinstance(pair, list) and all(isinstance(x, str) for x in pair)
         given = "-".join(pair) if text else pair
-        raise SignalError(f"A band is (low, high) in Hz with 0 <= low < high, got {given!r}.")
+        raise SignalError(f"A band must be (low, high) in Hz with 0 <= low < high, got {given!r}.")
     return Band(low, high)
 
 
 def cut_bands(
     bands: BandSpec, sfreq: float, seconds: float, stimulus_hz: Sequence[float] = ()
 ) -> tuple[BandSpec, list[str]]:
-    """What a recording can carry of bands that nobody asked for.
+    """Restrict default bands to what a recording contains.
 
-    A band that reaches half the sampling rate loses its upper edge: there is nothing above to
-    filter away. One of which less is left than the window resolves is left out.
+    A band that reaches the Nyquist frequency loses its upper edge: there is nothing above it to
+    remove. A band of which less remains than the window resolves is dropped.
 
     Parameters
     ----------
     bands : str or sequence of pairs
         As in :func:`resolve_bands`.
     sfreq : float
-        Samples per second.
+        Sampling rate in Hz.
     seconds : float
-        Length of the window.
-    stimulus_hz : sequence of float
-        Needed by ``'stimulus'`` and ``'ssvep'``.
+        Length of the window in seconds.
+    stimulus_hz : sequence of float, default=()
+        Stimulus frequencies in Hz, required by ``'stimulus'`` and ``'ssvep'``.
 
     Returns
     -------
     bands : str or list of pairs
-        As given where all of them fit.
+        The argument if all bands fit, else the remaining pairs.
     changes : list of str
-        What was changed, such as ``'4-40 Hz cut to above 4 Hz'``.
+        Changes such as ``'4-40 Hz cut to above 4 Hz'``.
 
     Raises
     ------
     SignalError
-        If nothing is left.
+        If no band remains.
     """
     nyquist = sfreq / 2
     wanted, kept, changes = resolve_bands(bands, stimulus_hz, seconds), [], []
@@ -173,8 +234,9 @@ def cut_bands(
             changes.append(f"{band} left out")
     if not kept:
         raise SignalError(
-            f"At {sfreq:g} samples per second there is nothing above {nyquist:g} Hz, where all "
-            f"default bands lie: {', '.join(map(str, wanted))}. Pass bands below {nyquist:g} Hz."
+            f"A sampling rate of {sfreq:g} Hz contains nothing above {nyquist:g} Hz, but all "
+            f"default bands are higher: {', '.join(map(str, wanted))}. Pass bands below "
+            f"{nyquist:g} Hz."
         )
     if not changes:
         return bands, []
@@ -184,7 +246,7 @@ def cut_bands(
 def default_bands(
     bands: BandSpec, sfreq: float, seconds: float, stimulus_hz: Sequence[float] = ()
 ) -> BandSpec:
-    """Bands of :func:`cut_bands`, with a warning that tells what was changed."""
+    """Bands of :func:`cut_bands`, with a warning if they were changed."""
     kept, changes = cut_bands(bands, sfreq, seconds, stimulus_hz)
     if changes:
         warnings.warn(f"Default bands: {cut_note(changes, sfreq)}.", stacklevel=2)
@@ -192,56 +254,63 @@ def default_bands(
 
 
 def cut_note(changes: Sequence[str], sfreq: float) -> str:
-    """The changes of :func:`cut_bands` in words."""
-    return f"{', '.join(changes)} (half the sampling rate is {sfreq / 2:g} Hz)"
+    """Describe the changes made by :func:`cut_bands`."""
+    return f"{', '.join(changes)} (Nyquist frequency {sfreq / 2:g} Hz)"
 
 
 def check_band(band: Band, sfreq: float, seconds: float) -> None:
-    """Refuse a band that the sampling rate or the length of the window cannot carry.
+    """Raise an error if the sampling rate or the window length is too small for a band.
 
     Parameters
     ----------
     band : Band
+        The band.
     sfreq : float
-        Samples a second.
+        Sampling rate in Hz.
     seconds : float
-        Length of the window from which a covariance is computed.
+        Length in seconds of the window from which a covariance is computed.
     """
     nyquist, low, high = sfreq / 2, band.low or 0.0, band.high
     if low >= nyquist or (high is not None and high >= nyquist):
         raise SignalError(
-            f"Band {band}: at {sfreq:g} samples per second there is nothing above {nyquist:g} Hz. "
-            "Lower the band's edges, or use data with a higher sampling rate."
+            f"Band {band} exceeds the Nyquist frequency: a sampling rate of {sfreq:g} Hz contains "
+            f"nothing above {nyquist:g} Hz. Lower the band's edges, or use data with a higher "
+            "sampling rate."
         )
     if band.low is not None and high is not None and (high - low) * seconds < 1:
         raise SignalError(
-            f"Band {band} is {high - low:g} Hz wide, but a window of {seconds:g} s resolves no "
-            f"less than {1 / seconds:.2g} Hz. Widen the band or lengthen the window."
+            f"Band {band} is {high - low:g} Hz wide, but a window of {seconds:g} s resolves only "
+            f"{1 / seconds:.2g} Hz. Widen the band or lengthen the window."
         )
 
 
-# Which bands and windows of a trial become tokens.
+# Bands and windows of a trial, each of which becomes a matrix.
 
 Window = tuple[float, float]
 #: Windows by name: parts of the whole trial.
 WINDOWS: dict[str, tuple[Window, ...]] = {
     "whole": ((0.0, 1.0),),
-    # Where potentials are looked for.
+    # For event-related potentials.
     "nested": ((0.0, 1.0), (0.0, 0.75)),
 }
 WindowSpec = str | Sequence[Window]
 
 
 def resolve_windows(windows: WindowSpec | None, begin: float, end: float) -> tuple[Window, ...]:
-    """Windows of a name, within a stretch of time, or as they are given.
+    """Make windows from a name, relative to a time range, or from pairs.
 
     Parameters
     ----------
-    windows : str or sequence of pairs, optional
-        ``'whole'`` (the default), ``'nested'`` (the whole stretch, and its first three quarters),
-        or pairs in seconds.
+    windows : str or sequence of pairs, or None
+        ``'whole'`` (also for None), ``'nested'`` (the whole range and its first three quarters), or
+        pairs in seconds.
     begin, end : float
-        The stretch, in seconds.
+        The range in seconds.
+
+    Returns
+    -------
+    tuple of pairs
+        Start and end of each window in seconds.
     """
     if windows is None or (isinstance(windows, str) and windows in WINDOWS):
         parts = WINDOWS[windows or "whole"]
@@ -258,27 +327,25 @@ def resolve_windows(windows: WindowSpec | None, begin: float, end: float) -> tup
 
 @dataclass(frozen=True)
 class TokenPlan:
-    """Bands times windows, in samples.
+    """Bands and windows of a trial.
 
     Attributes
     ----------
     bands : tuple of Band
+        Frequency bands.
     windows : tuple of pairs
-        From and to in seconds, on the clock of the trials.
+        Start and end in seconds, on the time axis of the trials.
     slices : tuple of pairs
-        The same from and to in samples.
-    n_samples : int
-        Of a trial.
+        The same in samples.
     """
 
     bands: tuple[Band, ...]
     windows: tuple[Window, ...]
     slices: tuple[tuple[int, int], ...]
-    n_samples: int
 
     @property
     def names(self) -> list[str]:
-        """What each token is: ``'8-13 Hz, 0.5-2.5 s'``."""
+        """Name of each matrix, such as ``'8-13 Hz, 0.5-2.5 s'``."""
         many = len(self.windows) > 1
         return [
             f"{band}, {left:g}-{right:g} s" if many else str(band)
@@ -296,14 +363,14 @@ def plan_tokens(
     tmin: float = 0.0,
     stimulus_hz: Sequence[float] = (),
 ) -> TokenPlan:
-    """Resolve bands and windows, and refuse what the signal cannot carry.
+    """Resolve bands and windows, and check them against the trials.
 
     Parameters
     ----------
     sfreq : float
-        Samples a second.
+        Sampling rate in Hz.
     n_samples : int
-        Of a trial.
+        Number of samples of a trial.
     bands, windows, tmin, stimulus_hz
         As in :class:`~spdtokens.FilterBankCovariances`.
     """
@@ -311,9 +378,9 @@ def plan_tokens(
     chosen = resolve_windows(windows, tmin, end)
     shortest = min((right - left for left, right in chosen), default=0.0)
     if shortest <= 0:
-        raise SignalError(f"windows must be one or more, each ending after it begins: {windows!r}.")
+        raise SignalError(f"windows must be pairs (start, end) with start < end, got {windows!r}.")
     if bands is None or (isinstance(bands, str) and bands == "ssvep"):
-        # Made for the data by us: what the rate cannot carry is left out.
+        # Defaults are restricted to what the sampling rate allows.
         bands = default_bands(bands or DEFAULT, sfreq, shortest, stimulus_hz)
     resolved = resolve_bands(bands, stimulus_hz, shortest)
     slices = []
@@ -321,21 +388,20 @@ def plan_tokens(
         start, stop = (round((t - tmin) * sfreq) for t in (left, right))
         if not 0 <= start < stop <= n_samples:
             raise SignalError(
-                f"The window {left:g}-{right:g} s does not lie inside the trials, which last from "
-                f"{tmin:g} to {end:g} s."
+                f"Window {left:g}-{right:g} s must lie within the trials, {tmin:g} to {end:g} s."
             )
         for band in resolved:
             check_band(band, sfreq, right - left)
         slices.append((start, stop))
-    return TokenPlan(resolved, chosen, tuple(slices), n_samples)
+    return TokenPlan(resolved, chosen, tuple(slices))
 
 
 def refuse_short_windows(plan: TokenPlan, n_channels: int) -> None:
-    """Refuse windows whose sample covariance is singular."""
+    """Raise an error for windows whose sample covariance is singular."""
     for (start, stop), (left, right) in zip(plan.slices, plan.windows, strict=True):
         if stop - start <= n_channels:
             raise SignalError(
-                f"The window {left:g}-{right:g} s has {stop - start} samples for "
-                f"{n_channels} channels: such a covariance is singular. Use a longer window, "
-                "or a shrinkage estimator such as estimator='oas'."
+                f"Window {left:g}-{right:g} s has {stop - start} samples for {n_channels} "
+                "channels: its sample covariance is singular. Use a longer window, or a shrinkage "
+                "estimator such as estimator='oas'."
             )

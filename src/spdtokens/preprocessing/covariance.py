@@ -1,4 +1,4 @@
-"""Covariance matrices of trials, beside class averages for potentials, and folds in time."""
+"""Covariance estimators, class averages of event-related potentials, and folds in time."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from spdtokens.runtime.signals import Prototype
 if TYPE_CHECKING:
     from torch import Tensor
 
-#: Estimators of a trial alone: the paper's, then pyRiemann's.
+#: Estimators that need one trial: the sample covariance, and pyRiemann's.
 ESTIMATORS = ("sample", "oas", "lwf", "scm", "sch", "corr", "cov", "mcd", "hub", "stu", "tyl")
-#: Of trials with class prototypes, learnt from training trials.
+#: Estimators with class averages of training trials.
 PROTOTYPES = ("erp", "xdawn")
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
 
 def paper_epsilon(unit_in_volts: float | None) -> float:
-    """The paper's 1e-6 square microvolts, in the squared unit of a signal."""
+    """Convert the paper's 1e-6 square microvolts to the squared unit of the signal."""
     if unit_in_volts is None:
         raise SignalError(
-            "estimator='paper' adds 1e-6 square microvolts, and the unit of the signal is not "
-            "known. Pass unit_in_volts (1e-6 for microvolts, 1 for volts), or use "
-            "estimator='sample', which adds a share of the variance."
+            "estimator='paper' adds 1e-6 square microvolts and requires unit_in_volts. Pass "
+            "unit_in_volts=1e-6 for microvolts or 1 for volts, or use estimator='sample', which "
+            "adds a fraction of the variance."
         )
     return 1e-6 * (1e-6 / unit_in_volts) ** 2
 
@@ -66,7 +66,7 @@ def estimate(X: NDArray[Any], estimator: str) -> Array:
     """Covariances (n, d, d) of trials (n, channels, samples) by an estimator of pyRiemann."""
     from pyriemann.estimation import Covariances
 
-    # Some estimators have thresholds in the unit of the signal: take the unit out and put it back.
+    # Some estimators have thresholds in the unit of the signal: normalise, and scale back.
     scale = X.std(axis=(-2, -1), keepdims=True)
     scale = np.where(scale > 0, scale, 1.0)
     return np.asarray(Covariances(estimator=estimator).transform(X / scale) * scale**2)
@@ -80,30 +80,32 @@ def fit_prototype(
     folds: int = 1,
     groups: ArrayLike | None = None,
 ) -> tuple[Prototype, Array]:
-    """Class averages, with or without spatial filters, to be put beside a trial.
+    """Fit class averages, with or without Xdawn filters, that are stacked on each trial.
 
     Parameters
     ----------
-    X : ndarray, shape (n, channels, samples)
+    X : ndarray, shape (n, n_channels, n_samples)
+        Training trials.
     y : ndarray, shape (n,)
+        Labels.
     kind : {'erp', 'xdawn'}
-        All channels, or those of Xdawn's filters (Rivet et al. 2009).
-    n_filters : int
-        Per class, for ``'xdawn'``.
-    folds : int
-        For ``'xdawn'``: the covariance of a training trial is made with filters and averages that
-        have not seen it, in so many folds of neighbours in time (or as many as the rarest class has
-        trials). With 1 they have seen it, which makes training trials look more like their average
-        than new trials ever will.
-    groups : array, shape (n,), optional
-        Trials of one group are never split between folds.
+        Averages of all channels, or of Xdawn components (Rivet et al. 2009).
+    n_filters : int, default=4
+        Filters per class, for ``'xdawn'``.
+    folds : int, default=1
+        For ``'xdawn'``: number of cross-fitting folds of consecutive trials (at most the number of
+        trials of the rarest class). The covariance of a training trial is computed with filters and
+        averages that were not fitted to it. With 1 there is no cross-fitting, and training trials
+        are more similar to their average than new trials.
+    groups : array, shape (n,), default=None
+        Trials of a group are never split between folds.
 
     Returns
     -------
     prototype : Prototype
-        For new trials.
+        Averages and filters for new trials.
     C : ndarray, shape (n, d, d)
-        Of the training trials.
+        Covariances of the training trials.
     """
     from pyriemann.estimation import ERPCovariances, XdawnCovariances
     from pyriemann.geometry.covariance import covariances
@@ -113,12 +115,12 @@ def fit_prototype(
     if kind == "erp":
         full = Prototype(np.asarray(ERPCovariances(estimator="oas").fit(Z, y).P_), None, scale)
         return full, full.covariances(X)
-    # All trials side by side, as Xdawn does, for every fold. Shrinkage, of which so many samples
-    # need next to none, keeps it invertible where channels are not independent.
+    # Covariance of all trials, concatenated as in Xdawn, for every fold. Shrinkage is negligible
+    # for so many samples, but keeps it invertible if channels are linearly dependent.
     noise = np.asarray(covariances(np.concatenate(Z, axis=1)[None], estimator="oas")[0])
 
     def xdawn(part: Any) -> Prototype:
-        # Averages have no noise to speak of: to shrink their covariance would blur the filters.
+        # Averages have little noise: shrinking their covariance would blur the filters.
         made = XdawnCovariances(
             n_filters, estimator="oas", xdawn_estimator="scm", baseline_cov=noise
         ).fit(Z[part], y[part])
@@ -128,7 +130,7 @@ def fit_prototype(
     splits = folds_in_time(y, folds, groups)
     if sum(len(mine) for _, mine in splits) == len(X):
         C = np.empty((len(X), 2 * len(full.averages), 2 * len(full.averages)))
-    else:  # of a trial that is in no fold: as of new trials
+    else:  # trials that are in no fold are treated as new trials
         C = full.covariances(X)
     for others, mine in splits:
         C[mine] = turned(xdawn(others), full, len(np.unique(y)), noise).covariances(X[mine])
@@ -136,10 +138,11 @@ def fit_prototype(
 
 
 def turned(fold: Prototype, full: Prototype, n_classes: int, noise: Array) -> Prototype:
-    """The filters of a fold, turned within the space they span towards those of all trials.
+    """Rotate the filters of a fold, within their span, towards the filters of all trials.
 
-    Filters of one class are found up to their order and sign, and mix where two are about as good.
-    Where noise has unit variance they are orthonormal, and the turn is that of Procrustes.
+    The filters of a class are determined up to order and sign, and mix if two are about equally
+    good. After whitening by the noise they are orthonormal, and the rotation is a Procrustes
+    problem.
     """
     filters, averages = [], []
     parts = (
@@ -157,29 +160,29 @@ def turned(fold: Prototype, full: Prototype, n_classes: int, noise: Array) -> Pr
 def folds_in_time(
     y: ArrayLike, folds: int, groups: ArrayLike | None = None
 ) -> list[tuple[Index, Index]]:
-    """Split trials into folds of neighbours in time, with all classes in every training part.
+    """Split trials into folds of consecutive trials, with all classes in every training part.
 
-    Neighbours in time resemble each other, so trials are not shuffled.
+    Consecutive trials are similar, so trials are not shuffled.
 
     Parameters
     ----------
     y : array, shape (n,)
-        Labels, in order of time.
+        Labels in temporal order.
     folds : int
-        At most; fewer if the rarest class has fewer trials (groups).
-    groups : array, shape (n,), optional
-        Trials of one group stay together.
+        Largest number of folds; fewer if the rarest class has fewer trials (groups).
+    groups : array, shape (n,), default=None
+        Trials of a group are never split between folds.
 
     Returns
     -------
-    splits : list of (train, test)
-        Empty if the rarest class has one trial (group). With groups, a fold whose training part
-        would lack a class is left out.
+    list of (train, test)
+        Indices of each fold. Empty if the rarest class has one trial (group). With groups, folds
+        whose training part lacks a class are omitted.
 
     Raises
     ------
     SignalError
-        If there are not as many groups as labels.
+        If the number of groups differs from the number of labels.
     """
     _, codes = np.unique(np.asarray(y), return_inverse=True)
     everything = np.arange(len(codes))
@@ -192,6 +195,6 @@ def folds_in_time(
     found = min(folds, int(np.bincount(pairs[0]).min()))
     if found < 2:
         return []
-    # A rare class may miss in a test part; what counts is that training parts have all classes.
+    # A rare class may be missing from a test part; training parts must have all classes.
     splits = StratifiedGroupKFold(found).split(everything, codes, parts)
     return [(a, b) for a, b in splits if len(np.unique(codes[a])) == codes.max() + 1]

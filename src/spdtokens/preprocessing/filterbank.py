@@ -1,4 +1,4 @@
-"""From EEG trials to SPD matrices, or to standard trials, as scikit-learn transformers."""
+"""scikit-learn transformers of EEG trials: covariance matrices, or standardised trials."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from spdtokens._labels import as_groups, as_labels
 from spdtokens.errors import SignalError
-from spdtokens.geometry.tokens import ArrayOutputMixin, matrix_tags
+from spdtokens.geometry.tokens import ArrayOutputMixin, as_real, matrix_tags
 from spdtokens.geometry.validation import check_spd
 from spdtokens.preprocessing.bands import (
     Band,
@@ -34,175 +34,139 @@ from spdtokens.preprocessing.covariance import (
 )
 from spdtokens.preprocessing.filters import make_front
 from spdtokens.runtime.signals import ESTIMATORS as OF_RUNTIME
-from spdtokens.runtime.signals import Front
+from spdtokens.runtime.signals import Front, Prototype, check_trials
 from spdtokens.runtime.threads import one_thread, share_out
 
-#: Samples, over all channels and trials, that are filtered at a time.
+#: Samples, over all channels and trials, that are filtered at once.
 CHUNK_SAMPLES = 1 << 18
 Array = NDArray[np.float64]
 Folds = Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
 
 def as_trials(X: ArrayLike) -> NDArray[Any]:
-    """An array of trials (n, channels, samples) from whatever can be made one.
+    """Convert ``X`` to an array of trials (n, channels, samples).
 
     Raises
     ------
     SignalError
         For another shape, no trials, or values that are not real numbers.
     """
-    X = np.asarray(X)
-    if X.dtype.kind in "OUS":
-        try:
-            X = X.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise SignalError(f"Trials must be real numbers, got {X.dtype}: {error}.") from error
-    if X.dtype.kind not in "fiub":
-        raise SignalError(
-            f"Trials must be real numbers, got {X.dtype}. Complex data not supported."
-        )
+    X = as_real(X, "trials", SignalError)
     if X.ndim != 3 or 0 in X.shape:
         raise SignalError(
-            f"Expected trials (n, channels, samples), none of them 0, got shape {X.shape}. Reshape "
-            "your data."
+            f"X must be trials of shape (n, channels, samples), not empty, got shape {X.shape}. "
+            "Reshape your data."
         )
     return X
 
 
-def _names(channels: NDArray[np.int64], ch_names: tuple[str, ...] | None) -> str:
-    shown = [ch_names[c] if ch_names else f"number {c}" for c in channels[:5]]
-    more = f" and {len(channels) - 5} more" if len(channels) > 5 else ""
-    return ("channel " if len(channels) == 1 else "channels ") + ", ".join(shown) + more
-
-
-def check_trials(X: NDArray[Any], ch_names: tuple[str, ...] | None = None) -> None:
-    """Refuse trials from which no covariance can be computed.
-
-    Parameters
-    ----------
-    X : ndarray, shape (n, channels, samples)
-    ch_names : tuple of str, optional
-        For the messages.
-
-    Raises
-    ------
-    SignalError
-        For NaN or infinity, a flat channel, a channel that repeats another, or fewer samples than
-        two.
-    """
-    if X.shape[-1] < 2:
-        raise SignalError(f"Trials of {X.shape[-1]} sample have no covariance.")
-    finite = np.isfinite(X)
-    if not finite.all():
-        trial, channel, sample = np.argwhere(~finite)[0]
-        count = int((~finite).any((1, 2)).sum())
-        raise SignalError(
-            f"Trial {trial}, {_names(np.array([channel]), ch_names)}, sample {sample} is not a "
-            f"number (in {count} of {len(X)} trials). Drop these trials or repair them, say by "
-            "interpolation."
-        )
-    spread = np.ptp(X, axis=-1)
-    flat = spread == 0
-    if flat.any():
-        trial = int(np.argwhere(flat)[0][0])
-        raise SignalError(
-            f"Flat: {_names(np.flatnonzero(flat[trial]), ch_names)} in trial {trial}; "
-            f"{int(flat.any(1).sum())} of {len(X)} trials have a flat channel. Drop the channel if "
-            "it is dead, else these trials."
-        )
-
-
-def check_duplicates(C: NDArray[Any], ch_names: tuple[str, ...] | None = None) -> None:
-    """Refuse channels that are multiples of each other, seen in covariances (n, d, d)."""
+def check_duplicates(C: NDArray[Any]) -> None:
+    """Raise an error for channels that are multiples of each other in covariances (n, d, d)."""
     deviation = np.sqrt(np.diagonal(C, axis1=-2, axis2=-1))
     correlation = np.abs(C) / (deviation[..., :, None] * deviation[..., None, :])
     lowest = correlation.min(0)  # in every trial
     same = np.argwhere(np.triu(lowest > 1 - 1e-9, 1))
     if len(same):
         raise SignalError(
-            f"In every trial {_names(same[0], ch_names)} carry the same signal. Drop one of them: "
-            "a covariance with both is singular."
+            "Channels number {} and {} carry the same signal in every trial, so that covariances "
+            "are singular. Drop one of them.".format(*same[0])
         )
 
 
 def _like_fitted(estimator: Any, X: ArrayLike) -> NDArray[Any]:
-    """Trials of as many channels and samples as a fitted estimator has seen."""
+    """Trials with the number of channels and samples that an estimator was fitted to."""
     check_is_fitted(estimator)
     X = as_trials(X)
     if X.shape[1:] != (estimator.n_features_in_, estimator.n_samples_):
         raise SignalError(
-            f"{type(estimator).__name__} was fitted to trials of {estimator.n_features_in_} "
-            f"channels and {estimator.n_samples_} samples, got {X.shape[1]} and {X.shape[2]}."
+            f"X must have {estimator.n_features_in_} channels and {estimator.n_samples_} samples, "
+            f"as in fit, got {X.shape[1]} and {X.shape[2]}."
         )
     return X
 
 
 class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
-    """Filter trials into bands, cut windows, and estimate a covariance matrix of each.
+    """Compute SPD covariance matrices of band-pass filtered trials.
 
-    Trials are filtered before windows are cut, so that the filters see the signal around a window.
+    Trials are filtered into bands, cut into windows, and a covariance matrix is estimated for each
+    band and window. Windows are cut after filtering, so the filters use the signal around a window.
 
     Parameters
     ----------
     sfreq : float
         Sampling rate in Hz.
     bands : str or sequence of pairs, default=None
-        ``'broadband'`` (4-40 Hz), ``'none'``, ``'paper3'``, ``'filterbank'``, ``'stimulus'``,
-        ``'ssvep'``, edges in Hz as text (``'8-13,13-30'``) or as pairs ``(low, high)``. By default
-        ``'broadband'``, without upper edge (and with a warning) if the sampling rate is too low for
-        it; bands that are asked for are refused there.
+        Preset ``'broadband'`` (4-40 Hz), ``'none'``, ``'paper3'``, ``'filterbank'``, ``'stimulus'``
+        or ``'ssvep'`` (see :func:`spdtokens.preprocessing.resolve_bands`), or edges in Hz, as text
+        (``'8-13,13-30'``) or as pairs ``(low, high)``. None for ``'broadband'``, without upper edge
+        and with a warning if the sampling rate is too low; explicit bands raise an error then.
     windows : str or sequence of pairs, default=None
-        Start and end in seconds, on the clock of ``tmin``; ``'whole'`` for the whole trial (the
-        default), ``'nested'`` for the whole trial and its first three quarters.
+        Start and end in seconds, on the time axis of ``tmin``; ``'whole'`` for the whole trial, or
+        ``'nested'`` for the whole trial and its first three quarters. None for ``'whole'``.
     tmin : float, default=0.0
-        Time of a trial's first sample in seconds, as in MNE.
+        Time of the first sample of a trial in seconds, as in MNE.
     stimulus_hz : sequence of float, default=()
-        Flicker frequencies, for ``bands='stimulus'`` and ``'ssvep'``.
+        Stimulus frequencies in Hz, required by ``bands='stimulus'`` and ``'ssvep'``.
     filtering : {'zero-phase', 'causal'}, default='zero-phase'
-        Causal filters use only past samples, as in live decoding.
+        Kind of filter. Causal filters use past samples only, as in live decoding.
     estimator : str, default='sample'
-        ``'sample'``; ``'paper'``, which adds 1e-6 square microvolts to its diagonal; an estimator
-        of pyRiemann (``'oas'``, ``'lwf'``, ...); or for event-related potentials ``'erp'`` or
-        ``'xdawn'``, which put class averages of the training trials beside a trial.
+        Covariance estimator: ``'sample'``; ``'paper'``, which adds 1e-6 square microvolts to the
+        diagonal; an estimator of pyRiemann (``'oas'`` [1]_, ``'lwf'``, ``'scm'``, ``'sch'``,
+        ``'corr'``, ``'cov'``, ``'mcd'``, ``'hub'``, ``'stu'``, ``'tyl'``); or for event-related
+        potentials ``'erp'`` or ``'xdawn'`` [2]_ [3]_, which stack class averages of the training
+        trials on each trial.
     n_filters : int, default=4
         Spatial filters per class, for ``'xdawn'``.
     cross_fit : int, default=1
-        For ``'xdawn'``: number of folds in which the matrices of training trials are made with
-        filters and averages that were not fitted to them; 1 disables it. With more,
+        Number of cross-fitting folds, for ``'xdawn'``: the matrices of training trials are computed
+        with filters and averages that were not fitted to them. 1 disables cross-fitting. Otherwise
         ``fit_transform(X, y)`` differs from ``fit(X, y).transform(X)``, as in scikit-learn's
-        ``TargetEncoder``: train on the former.
+        ``TargetEncoder``; train on the former.
     delays : sequence of float, default=()
-        In seconds. Each adds the channels as they were that long before, zero before the trial
-        begins.
+        Delays in seconds. Each adds delayed copies of all channels, zero before the trial begins.
     decimate : bool, default=False
-        Keep only the samples of a band-passed signal that carry the band. Many narrow bands then
-        take a fraction of the time; covariances differ a little at the edges of a window. Needs
-        zero-phase filters and no delays.
+        Resample each band at a lower rate. Many narrow bands are computed in a fraction of the
+        time; covariances differ slightly at the edges of a window. Requires zero-phase filters and
+        no delays.
     regularisation : float, default=1e-6
-        Times the mean variance, added to the diagonal. Not used by ``estimator='paper'``.
+        Multiple of the mean variance that is added to the diagonal. Not used by
+        ``estimator='paper'``.
     unit_in_volts : float, default=None
-        Unit of the signal (1e-6 for microvolts). Needed by ``estimator='paper'`` only.
+        Unit of the signal (1e-6 for microvolts), required by ``estimator='paper'``.
 
     Attributes
     ----------
     bands_ : tuple of Band
+        Frequency bands.
     windows_ : tuple of pairs
-        In seconds.
+        Start and end of each window in seconds.
     matrix_names_ : list of str
-        What each matrix is: ``'8-13 Hz, 0.5-2.5 s'``.
+        Name of each matrix, such as ``'8-13 Hz, 0.5-2.5 s'``.
     n_matrices_ : int
-        Matrices per trial: bands times windows.
+        Number of matrices per trial: bands times windows.
     n_features_in_ : int
         Number of channels.
     n_samples_ : int
-        Samples of a trial.
+        Number of samples of a trial.
     front_ : Front
-        The computation itself, in NumPy; it is what a model file contains.
+        The computation in NumPy, as saved in model files.
 
     See Also
     --------
-    make_decoder : Puts this before a classifier.
-    TokenEmbedding : Turns matrices into tokens.
+    make_decoder : Make a decoder with this as its first step.
+    TokenEmbedding : Embed the matrices as tokens.
+    pyriemann.estimation.Covariances : One covariance per trial, without filters.
+
+    References
+    ----------
+    .. [1] Y. Chen, A. Wiesel, Y. C. Eldar and A. O. Hero, "Shrinkage algorithms for MMSE covariance
+       estimation", IEEE Trans. Signal Process. 58, 5016-5029, 2010.
+       https://doi.org/10.1109/TSP.2010.2053029
+    .. [2] B. Rivet, A. Souloumiac, V. Attina and G. Gibert, "xDAWN algorithm to enhance evoked
+       potentials", IEEE Trans. Biomed. Eng. 56, 2035-2043, 2009.
+       https://doi.org/10.1109/TBME.2009.2012869
+    .. [3] A. Barachant and M. Congedo, "A plug&play P300 BCI using information geometry", 2014.
+       https://doi.org/10.48550/arXiv.1409.0107
 
     Examples
     --------
@@ -249,11 +213,11 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
 
     @property
     def needs_labels(self) -> bool:
-        """Whether matrices depend on the training trials and their labels."""
+        """Whether the matrices depend on labels of the training trials."""
         return self.estimator in PROTOTYPES
 
     def __sklearn_tags__(self) -> Tags:
-        """Say that input is three-dimensional, and whether labels are needed."""
+        """Declare three-dimensional input, and whether labels are required."""
         tags = matrix_tags(super().__sklearn_tags__())
         tags.target_tags.required = self.needs_labels
         return tags
@@ -262,41 +226,54 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
     def fit(
         self, X: ArrayLike, y: ArrayLike | None = None, groups: ArrayLike | None = None
     ) -> Self:
-        """Plan the computation; learn class averages and filters where the estimator has them.
+        """Check the options against the trials, and fit class averages if the estimator has them.
 
         Parameters
         ----------
-        X : array, shape (n, channels, samples)
-        y : array, shape (n,), optional
-            Labels, needed by ``estimator='erp'`` and ``'xdawn'``.
-        groups : array, shape (n,), optional
-            Trials of one group are never split between the folds of ``cross_fit``.
+        X : array, shape (n, n_channels, n_samples)
+            Training trials.
+        y : array, shape (n,), default=None
+            Labels, required by ``estimator='erp'`` and ``'xdawn'``.
+        groups : array, shape (n,), default=None
+            Trials of a group are never split between the folds of ``cross_fit``.
 
         Returns
         -------
         self
+            The fitted transformer.
+
+        Raises
+        ------
+        SignalError
+            If the trials cannot be used (NaN, flat or duplicated channels), or do not fit the
+            options.
         """
         X = self._planned(X, groups)
         if self.needs_labels:
             self._fit_averages(X, y, groups)
         else:
-            check_trials(X)
+            check_trials(X, SignalError)
         return self
 
     @one_thread()
     def fit_transform(
         self, X: ArrayLike, y: ArrayLike | None = None, groups: ArrayLike | None = None
     ) -> Array:
-        """Fit, and return the matrices of the training trials.
+        """Fit to training trials and return their matrices.
 
         Parameters
         ----------
-        X, y, groups
-            As for :meth:`fit`.
+        X : array, shape (n, n_channels, n_samples)
+            Training trials.
+        y : array, shape (n,), default=None
+            Labels, required by ``estimator='erp'`` and ``'xdawn'``.
+        groups : array, shape (n,), default=None
+            Trials of a group are never split between the folds of ``cross_fit``.
 
         Returns
         -------
-        C : ndarray, shape (n, d, d), or (n, m, d, d) for several bands or windows
+        ndarray, shape (n, d, d) or (n, n_matrices, d, d)
+            SPD matrices; the second shape for several bands or windows.
         """
         X = self._planned(X, groups)
         if self.needs_labels:
@@ -305,69 +282,77 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
 
     @one_thread()
     def transform(self, X: ArrayLike) -> Array:
-        """Compute the matrices of trials like those of :meth:`fit`.
+        """Compute the matrices of trials.
 
         Parameters
         ----------
-        X : array, shape (n, channels, samples)
+        X : array, shape (n, n_channels, n_samples)
+            Trials with the channels and samples of those passed to :meth:`fit`.
 
         Returns
         -------
-        C : ndarray, shape (n, d, d), or (n, m, d, d) for several bands or windows
+        ndarray, shape (n, d, d) or (n, n_matrices, d, d)
+            SPD matrices; the second shape for several bands or windows.
         """
         return self._matrices(_like_fitted(self, X))
 
     def refitted(
         self, X: ArrayLike, y: ArrayLike, folds: Folds, groups: ArrayLike | None = None
     ) -> Iterator[Array]:
-        """Matrices of the training trials, averages and filters fitted to a part of them.
+        """Compute the training matrices, with averages fitted to the training part of each fold.
 
-        For whatever must be measured on trials that nothing was fitted to, such as a temperature.
+        It serves to calibrate a classifier on trials that nothing was fitted to.
 
         Parameters
         ----------
-        X, y, groups
-            As passed to :meth:`fit`.
+        X : array, shape (n, n_channels, n_samples)
+            Training trials, as passed to :meth:`fit`.
+        y : array, shape (n,)
+            Labels.
         folds : iterable of (train, test)
+            Indices of each fold.
+        groups : array, shape (n,), default=None
+            Groups, as passed to :meth:`fit`.
 
         Yields
         ------
-        C : ndarray, shape (n, m, d, d)
-            Of all trials: those of ``train`` as :meth:`fit_transform` gives them, all others as
-            :meth:`transform` does.
+        ndarray, shape (n, n_matrices, d, d)
+            Matrices of all trials, one array per fold: those of ``train`` as from
+            :meth:`fit_transform`, all others as from :meth:`transform`.
         """
-        y = np.ravel(y)  # which may be a column
+        y = np.ravel(y)  # may be a column
         pieces = list(self.front_.pieces(as_trials(X)))
         for train, _ in folds:
             part = None if groups is None else np.asarray(groups)[train]
-            yield self._refitted(pieces, y, train, part)
-
-    @one_thread()
-    def _refitted(
-        self,
-        pieces: list[Array],
-        y: NDArray[Any],
-        train: NDArray[np.int64],
-        groups: NDArray[Any] | None,
-    ) -> Array:
-        made = []
-        others = np.setdiff1d(np.arange(len(y)), train)
-        for piece in pieces:
-            prototype, mine = fit_prototype(
-                piece[train], y[train], self.estimator, self.n_filters, self.cross_fit, groups
-            )
-            C = np.empty((len(piece), *mine.shape[1:]))
-            C[train], C[others] = mine, prototype.covariances(piece[others])
-            made.append(C)
-        return self._checked(self.front_.regularised(np.stack(made, axis=1)))
+            others = np.setdiff1d(np.arange(len(y)), train)
+            made = []
+            with one_thread():
+                for piece in pieces:
+                    prototype, mine = self._prototype(piece[train], y[train], part)
+                    C = np.empty((len(piece), *mine.shape[1:]))
+                    C[train], C[others] = mine, prototype.covariances(piece[others])
+                    made.append(C)
+                found = self._checked(self.front_.regularised(np.stack(made, axis=1)))
+            yield found
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:  # noqa: ARG002
-        """Names of the matrices, such as ``'8-13 Hz'``."""
+        """Return the names of the matrices.
+
+        Parameters
+        ----------
+        input_features : object, default=None
+            Ignored.
+
+        Returns
+        -------
+        ndarray of str, shape (n_matrices,)
+            Names such as ``'8-13 Hz'``.
+        """
         check_is_fitted(self)
         return np.array(self.matrix_names_, dtype=object)
 
     def _planned(self, X: ArrayLike, groups: ArrayLike | None = None) -> NDArray[Any]:
-        """Trials, once bands and windows are resolved and what they cannot carry is refused."""
+        """Check the options, build ``front_``, and return the trials as an array."""
         X = as_trials(X)
         as_groups(groups, len(X), SignalError)
         if not self.sfreq > 0:
@@ -375,21 +360,22 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
         known = (*ESTIMATORS, "paper", *PROTOTYPES)
         if self.estimator not in known:
             raise SignalError(
-                f"There is no covariance estimator {self.estimator!r}. There are: "
-                f"{', '.join(known)}."
+                f"estimator must be one of {', '.join(known)}, got {self.estimator!r}."
             )
         if self.filtering not in ("zero-phase", "causal"):
-            raise SignalError(f"filtering is 'zero-phase' or 'causal', not {self.filtering!r}.")
+            raise SignalError(
+                f"filtering must be 'zero-phase' or 'causal', got {self.filtering!r}."
+            )
         n = X.shape[-1]
         delays = tuple(round(delay * self.sfreq) for delay in self.delays)
         if not all(1 <= delay < n for delay in delays):
             raise SignalError(
-                f"delays={self.delays!r} are {delays} samples; each must be at least 1 and below "
-                f"the {n} of a trial."
+                f"delays must be between 1 and {n - 1} samples, got {self.delays!r} s, which are "
+                f"{delays} samples."
             )
         if self.decimate and (delays or self.filtering == "causal"):
             raise SignalError(
-                "decimate=True needs zero-phase filters and no delays, got "
+                "decimate=True requires zero-phase filters and no delays, got "
                 f"filtering={self.filtering!r}, delays={self.delays!r}."
             )
         plan = plan_tokens(
@@ -426,39 +412,32 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
     def _fit_averages(
         self, X: NDArray[Any], y: ArrayLike | None, groups: ArrayLike | None
     ) -> Array:
-        """Covariances (n, m, d, d) of training trials, while class averages are learnt."""
+        """Fit class averages, and return the covariances (n, m, d, d) of the training trials."""
         y = as_labels(y, len(X), SignalError, f"estimator={self.estimator!r}")
-        check_trials(X)
-        prototypes, matrices = [], []
-        for piece in self.front_.pieces(X):
-            prototype, C = fit_prototype(
-                piece, y, self.estimator, self.n_filters, self.cross_fit, groups
-            )
-            matrices.append(C)
-            prototypes.append(prototype)
-        self.front_ = replace(self.front_, prototypes=tuple(prototypes))
+        check_trials(X, SignalError)
+        found = (self._prototype(piece, y, groups) for piece in self.front_.pieces(X))
+        prototypes, matrices = zip(*found, strict=True)
+        self.front_ = replace(self.front_, prototypes=prototypes)
         return self._checked(self.front_.regularised(np.stack(matrices, axis=1)))
 
+    def _prototype(
+        self, X: Array, y: NDArray[Any], groups: ArrayLike | None
+    ) -> tuple[Prototype, Array]:
+        return fit_prototype(X, y, self.estimator, self.n_filters, self.cross_fit, groups)
+
     def _matrices(self, X: NDArray[Any]) -> Array:
-        check_trials(X)
-        # A few trials at a time: what is between two steps then stays in the cache.
+        check_trials(X, SignalError)
+        # A few trials at a time, so that intermediate results stay in the cache.
         size = max(1, CHUNK_SAMPLES // (X.shape[1] * X.shape[2]))
-        starts = range(0, len(X), size)
-        made: dict[int, Array] = {}
-
-        def work(start: int) -> None:
-            made[start] = self.front_.estimate(X[start : start + size])
-
-        # Each part needs some megabytes, and glibc would give them back to the system after each,
-        # half as fast again; having seen a large block freed, it keeps them. This one is untouched.
+        # Each part needs some megabytes. By default glibc returns them to the system after each,
+        # which is slow; after a large block was freed, it keeps them.
         np.empty(31 << 17)
-        share_out(work, starts)
-        C = np.concatenate([made[start] for start in starts])
-        return self._single(self._checked(C))
+        parts = share_out(lambda i: self.front_.estimate(X[i : i + size]), range(0, len(X), size))
+        return self._single(self._checked(np.concatenate(parts)))
 
     def _checked(self, C: Array) -> Array:
-        """Refuse what is not positive definite."""
-        # A ridge hides that two channels are one: it is taken off for this look.
+        """Raise an error for matrices that are not positive definite."""
+        # Regularisation hides duplicated channels: subtract it for this check.
         first = C[:, 0].copy()
         variances = np.einsum("...ii->...i", first)
         share = self.front_.relative
@@ -472,29 +451,35 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
 
 
 class StandardTrials(ArrayOutputMixin, BaseEstimator):
-    """Filter trials into one band, cut them to one window, standardise every channel.
+    """Filter trials into one band, cut one window, and standardise the channels.
 
-    Mean and standard deviation of a channel are those of all training trials, so that the strength
-    of a trial is kept and the unit of the signal is not.
+    Mean and standard deviation of a channel are computed over all training trials. Differences in
+    power between trials remain; the unit of the signal does not.
 
     Parameters
     ----------
     sfreq : float
         Sampling rate in Hz.
     bands : str or sequence of pairs, default=None
-        One band, or ``'none'``; by default that of :class:`~spdtokens.FilterBankCovariances`.
+        One band, or ``'none'``. None for 4-40 Hz, see :class:`~spdtokens.FilterBankCovariances`.
     windows : sequence of pairs, default=None
-        One window, in seconds on the clock of ``tmin``; the whole trial by default.
+        One window in seconds, on the time axis of ``tmin``. None for the whole trial.
     tmin : float, default=0.0
-        Time of a trial's first sample in seconds.
+        Time of the first sample of a trial in seconds, as in MNE.
 
     Attributes
     ----------
-    mean_, scale_ : ndarray, shape (channels, 1)
+    mean_, scale_ : ndarray, shape (n_channels, 1)
+        Mean and standard deviation of the channels.
     n_features_in_ : int
         Number of channels.
     n_samples_ : int
-        Samples of a trial, before the window is cut.
+        Number of samples of a trial, before the window is cut.
+
+    See Also
+    --------
+    NetworkClassifier : Networks that take such trials.
+    FilterBankCovariances : Covariance matrices instead of signals.
 
     Examples
     --------
@@ -519,12 +504,30 @@ class StandardTrials(ArrayOutputMixin, BaseEstimator):
         self.tmin = tmin
 
     def __sklearn_tags__(self) -> Tags:
-        """Say that input is three-dimensional."""
+        """Declare three-dimensional input."""
         return matrix_tags(super().__sklearn_tags__())
 
     @one_thread()
     def fit(self, X: ArrayLike, y: ArrayLike | None = None) -> Self:  # noqa: ARG002
-        """Learn mean and standard deviation of every channel of trials (n, channels, samples)."""
+        """Compute mean and standard deviation of every channel.
+
+        Parameters
+        ----------
+        X : array, shape (n, n_channels, n_samples)
+            Training trials.
+        y : object, default=None
+            Ignored.
+
+        Returns
+        -------
+        self
+            The fitted transformer.
+
+        Raises
+        ------
+        SignalError
+            If the options select more than one band or window, or the trials cannot be used.
+        """
         X = as_trials(X)
         plan = plan_tokens(
             sfreq=self.sfreq,
@@ -535,10 +538,10 @@ class StandardTrials(ArrayOutputMixin, BaseEstimator):
         )
         if len(plan.names) != 1:
             raise SignalError(
-                f"A network on raw trials takes one band and one window, got {len(plan.names)}: "
+                f"StandardTrials requires one band and one window, got {len(plan.names)}: "
                 f"{', '.join(plan.names)}."
             )
-        check_trials(X)
+        check_trials(X, SignalError)
         self.n_features_in_, self.n_samples_ = X.shape[1:]
         self._front = make_front(plan.bands, self.sfreq, X.shape[-1], slices=plan.slices)
         cut = self._cut(X)
@@ -548,9 +551,20 @@ class StandardTrials(ArrayOutputMixin, BaseEstimator):
 
     @one_thread()
     def transform(self, X: ArrayLike) -> Array:
-        """Standard trials (n, channels, samples of the window)."""
+        """Filter, cut and standardise trials.
+
+        Parameters
+        ----------
+        X : array, shape (n, n_channels, n_samples)
+            Trials with the channels and samples of those passed to :meth:`fit`.
+
+        Returns
+        -------
+        ndarray, shape (n, n_channels, n_samples of the window)
+            Standardised trials.
+        """
         X = _like_fitted(self, X)
-        check_trials(X)
+        check_trials(X, SignalError)
         standard: Array = (self._cut(X) - self.mean_) / self.scale_
         return standard
 

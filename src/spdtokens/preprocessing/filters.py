@@ -1,8 +1,8 @@
 """Band-pass filters: zero-phase for whole recordings, causal for live use.
 
-Both have the magnitude of a Butterworth filter. Offline it is applied forwards and backwards, so
-that nothing is shifted in time; computed as a product in the Fourier domain, one transform for all
-bands. Live it is applied forwards only and keeps its state between chunks.
+Both are Butterworth filters. The zero-phase filter is applied forwards and backwards, computed as
+a product in the Fourier domain with one transform for all bands. The causal filter is applied
+forwards and keeps its state between chunks.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 ORDER = 4
-#: What a filter may pass of frequencies that a decimated signal cannot carry.
+#: Largest gain of a filter above the Nyquist frequency of the decimated signal.
 LEAST_GAIN = 1e-4
 FloatArray = NDArray[np.float64]
 
@@ -39,9 +39,9 @@ def butterworth(band: Band, sfreq: float, order: int = ORDER) -> FloatArray:
 
 
 def reach(bands: Sequence[Band], sfreq: float, samples: int) -> int:
-    """Samples by which trials are continued at each side before they are filtered into bands.
+    """Number of samples by which trials are extended at each end before filtering.
 
-    The filters' memory, as far as a trial can supply it.
+    It is the memory of the filters, limited by the length of the trial.
     """
     edges = [[f for f in (band.low, band.high) if f is not None] for band in bands]
     widths = [e[1] - e[0] if len(e) == 2 else e[0] for e in edges if e]
@@ -49,19 +49,18 @@ def reach(bands: Sequence[Band], sfreq: float, samples: int) -> int:
 
 
 def transform_length(samples: int, pad: int) -> int:
-    """Length of the Fourier transform of a trial that is continued by ``pad`` at each side."""
+    """Length of the Fourier transform of a trial that is extended by ``pad`` at each end."""
     return int(scipy.fft.next_fast_len(samples + 3 * pad, real=True))
 
 
 @lru_cache(maxsize=1024)
 def decimated_length(band: Band, sfreq: float, length: int) -> int:
-    """Samples that carry a band, of the ``length`` samples of a transform.
+    """Number of samples that represent a band, out of the ``length`` samples of a transform.
 
-    What the band's filter passes of frequencies above half the new rate is at most
-    :data:`LEAST_GAIN`.
+    The gain of the band's filter above the new Nyquist frequency is at most :data:`LEAST_GAIN`.
     """
     passed = np.flatnonzero(np.abs(response(butterworth(band, sfreq), length)) ** 2 > LEAST_GAIN)
-    # In steps of sqrt 2, so that neighbouring bands have the same length and go together.
+    # In steps of sqrt(2), so that neighbouring bands have the same length.
     halvings = max(0, int(2 * np.log2(length / (2 * (int(passed[-1]) + 1))))) / 2
     return min(length, int(scipy.fft.next_fast_len(int(np.ceil(length / 2**halvings)), real=True)))
 
@@ -76,27 +75,29 @@ def make_front(
     slices: Sequence[tuple[int, int]] | None = None,
     **more: Any,
 ) -> Front:
-    """All that turns trials of so many samples into matrices, in the words of the runtime.
+    """Build the computation of covariance matrices from trials.
 
     Parameters
     ----------
     bands : sequence of Band
+        Frequency bands.
     sfreq : float
-        Samples per second.
+        Sampling rate in Hz.
     n_samples : int
-        Of a trial.
+        Number of samples of a trial.
     filtering : {'zero-phase', 'causal'}, default='zero-phase'
+        Kind of filter.
     decimate : bool, default=False
-        Sample every band at the rate that carries it (:func:`decimated_length`).
-    slices : sequence of pairs of int, optional
-        Windows in samples; the whole trial by default.
+        Resample every band at a lower rate (:func:`decimated_length`).
+    slices : sequence of pairs of int, default=None
+        Windows in samples. None for the whole trial.
     **more
         Other fields of :class:`~spdtokens.runtime.signals.Front`.
     """
     pad = reach(bands, sfreq, n_samples)
     if filtering == "zero-phase":
         length = transform_length(n_samples, pad)
-    else:  # a causal filter has no samples to continue into: room for the products to end
+    else:  # no extension: length for a linear convolution
         length = int(scipy.fft.next_fast_len(2 * n_samples, real=True))
     return Front(
         n_samples=n_samples,
@@ -114,22 +115,38 @@ def make_front(
 def zero_phase(
     X: NDArray[Any], bands: Sequence[Band], sfreq: float, *, decimate: bool = False
 ) -> list[FloatArray]:
-    """Filter signals into bands without shifting them in time.
+    """Filter signals into bands with zero phase.
 
     Parameters
     ----------
-    X : ndarray, shape (..., samples)
+    X : ndarray, shape (..., n_samples)
+        Signals.
     bands : sequence of Band
+        Frequency bands.
     sfreq : float
-        Samples per second.
+        Sampling rate in Hz.
     decimate : bool, default=False
-        Sample every band at the rate that carries it (:func:`decimated_length`). The first sample
-        stays where it is; the number of samples tells the rate.
+        Resample every band at a lower rate that represents it. The first sample keeps its time; the
+        new rate follows from the number of samples.
 
     Returns
     -------
-    filtered : list of ndarray, shape (..., samples)
-        One per band. Ends are padded by odd reflection, as ``scipy.signal.sosfiltfilt`` does.
+    list of ndarray, shape (..., n_samples)
+        Filtered signals, one array per band. The ends are padded by odd reflection, as in
+        ``scipy.signal.sosfiltfilt``.
+
+    See Also
+    --------
+    causal : Filter that uses past samples only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.preprocessing import resolve_bands, zero_phase
+    >>> X = np.random.default_rng(0).standard_normal((10, 4, 500))
+    >>> alpha, beta = zero_phase(X, resolve_bands("8-13,13-30"), sfreq=250)
+    >>> alpha.shape
+    (10, 4, 500)
     """
     X = np.asarray(X)
     front = make_front(bands, sfreq, X.shape[-1], decimate=decimate)
@@ -178,14 +195,31 @@ def zero_phase_tensor(X: Tensor, bands: Sequence[Band], sfreq: float) -> list[Te
 
 
 class CausalFilter:
-    """A band-pass filter that sees only the past, for live use.
+    """Band-pass filters that use past samples only, with a state for live use.
 
-    Feeding a recording in chunks of any size gives the same numbers as feeding it at once.
+    Filtering a recording in chunks of any size gives the same result as filtering it at once.
 
     Parameters
     ----------
     bands : sequence of Band
+        Frequency bands.
     sfreq : float
+        Sampling rate in Hz.
+
+    See Also
+    --------
+    causal : Filter a whole recording at once.
+    zero_phase : Filter offline without delay.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.preprocessing import Band, CausalFilter
+    >>> live = CausalFilter([Band(8, 13)], sfreq=250)
+    >>> for chunk in np.split(np.random.default_rng(0).standard_normal((4, 500)), 10, axis=1):
+    ...     (filtered,) = live.process(chunk)
+    >>> filtered.shape
+    (4, 50)
     """
 
     def __init__(self, bands: Sequence[Band], sfreq: float) -> None:
@@ -193,10 +227,21 @@ class CausalFilter:
         self._states: list[FloatArray] | None = None
 
     def process(self, chunk: NDArray[Any]) -> list[FloatArray]:
-        """Filter the next samples (..., samples); one array a band."""
+        """Filter the next chunk of the signals.
+
+        Parameters
+        ----------
+        chunk : ndarray, shape (..., n_samples)
+            Next samples of all signals.
+
+        Returns
+        -------
+        list of ndarray, shape (..., n_samples)
+            Filtered samples, one array per band.
+        """
         chunk = np.asarray(chunk, dtype=np.float64)
         if self._states is None:
-            # Start as if the first value had always been there, so that an offset does not ring.
+            # Start as if the signal had been constant before, so that an offset does not ring.
             self._states = [
                 scipy.signal.sosfilt_zi(sos).reshape(len(sos), *[1] * (chunk.ndim - 1), 2)
                 * chunk[..., :1]
@@ -209,10 +254,38 @@ class CausalFilter:
         return out
 
     def reset(self) -> None:
-        """Forget the past."""
+        """Reset the state, as before the first chunk."""
         self._states = None
 
 
 def causal(X: NDArray[Any], bands: Sequence[Band], sfreq: float) -> list[FloatArray]:
-    """Filter whole trials (..., samples) as a live system would; one array a band."""
+    """Filter trials with causal filters, as in live use.
+
+    Parameters
+    ----------
+    X : ndarray, shape (..., n_samples)
+        Signals.
+    bands : sequence of Band
+        Frequency bands.
+    sfreq : float
+        Sampling rate in Hz.
+
+    Returns
+    -------
+    list of ndarray, shape (..., n_samples)
+        Filtered signals, one array per band.
+
+    See Also
+    --------
+    CausalFilter : Filter in chunks.
+    zero_phase : Filter offline without delay.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.preprocessing import Band, causal
+    >>> X = np.random.default_rng(0).standard_normal((4, 500))
+    >>> causal(X, [Band(8, 13)], sfreq=250)[0].shape
+    (4, 500)
+    """
     return CausalFilter(bands, sfreq).process(X)

@@ -1,7 +1,7 @@
-"""Trained models as they predict: NumPy only, in a folder that can be copied anywhere.
+"""Prediction with trained models, in NumPy only, in a folder that can be copied anywhere.
 
-This package imports nothing of spdtokens, torch, SciPy or MNE. ``spdtokens export`` copies it for a
-device on which only Python and NumPy are installed.
+This package imports nothing from spdtokens, torch, SciPy or MNE. ``spdtokens export`` copies it for
+devices that have only Python and NumPy.
 """
 
 from .decoder import Decoder, Session

@@ -1,4 +1,4 @@
-"""A trained model as it predicts: from a trial to class probabilities, with NumPy only."""
+"""Trained model for prediction, from a trial to class probabilities, in NumPy only."""
 
 from __future__ import annotations
 
@@ -17,31 +17,53 @@ from .tokens import Array, DecoderError, Tokens, congruence, inverse_root, towar
 
 @dataclass(frozen=True)
 class Decoder:
-    """A model with all it needs to be used on other recordings.
+    """Trained model with everything needed to predict new recordings.
 
-    Attributes
+    Use :func:`load_model` to read one from a model file.
+
+    Parameters
     ----------
     classes : tuple of str
+        Names of the classes.
     ch_names : tuple of str
-        In the order of the rows of a trial.
-    sfreq : float, or None
-        Samples a second; None for a model of covariance matrices.
+        Channel names, in the order of the rows of a trial.
+    sfreq : float or None
+        Sampling rate in Hz. None for a model of covariance matrices.
     tmin : float
-        Seconds from the event to the first sample.
-    unit_in_volts : float, or None
-        Of the signals trained on, where known.
-    front : Front, or None
-        From trials to covariances; None for a model of covariance matrices.
+        Time of the first sample relative to the event, in seconds.
+    unit_in_volts : float or None
+        Unit of the training signals, if known.
+    front : Front or None
+        Computation of covariances from trials. None for a model of covariance matrices.
     tokens : Tokens
+        Computation of tokens from covariances.
     network : Network
+        Computation of probabilities from tokens.
     shape : tuple of int
-        Of a trial's covariances, (matrices, d, d).
+        Shape of the covariances of a trial, (matrices, d, d).
     recentring : ndarray, shape (matrices, d, d), or None
-        If trained on recentred sessions: their middle, from which a new session's reference starts.
-    about : mapping
-        Where the model comes from: whatever JSON can hold.
-    steps : sequence of mapping
-        Class and parameters of the estimators it was made of, for those who have them.
+        For a model trained on recentred sessions: their mean, where the reference of a new session
+        starts.
+    about : mapping, default={}
+        Origin of the model, as JSON values.
+    steps : sequence of mapping, default=()
+        Class names and parameters of the original estimators.
+
+    See Also
+    --------
+    load_model : Read a model file.
+    Session : Predict trials one by one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens import make_decoder
+    >>> from spdtokens.inference import as_decoder
+    >>> X = np.random.default_rng(0).standard_normal((20, 3, 250))
+    >>> pipeline = make_decoder("mi", sfreq=125).fit(X, ["left", "right"] * 10)
+    >>> decoder = as_decoder(pipeline, ch_names=("C3", "Cz", "C4"))
+    >>> decoder.predict_proba(X[:4]).shape
+    (4, 2)
     """
 
     classes: tuple[str, ...]
@@ -59,60 +81,91 @@ class Decoder:
 
     @property
     def n_samples(self) -> int:
-        """Samples of a trial."""
+        """Number of samples of a trial."""
         if self.front is None:
-            raise DecoderError("This model is of covariance matrices, which have no samples.")
+            raise DecoderError("A model of covariance matrices has no n_samples.")
         return self.front.n_samples
 
     @one_thread()
     def covariances(self, X: NDArray[Any]) -> Array:
-        """Covariances (n, matrices, d, d) of trials.
+        """Compute the covariances of trials.
 
         Parameters
         ----------
         X : ndarray, shape (n, channels, samples)
-            In the unit and order of channels that the model was trained on. For a model of
-            covariance matrices (n, d, d) or (n, matrices, d, d), which are taken as they are.
+            Trials in the unit and channel order of the training data; for a model of covariance
+            matrices, matrices (n, d, d) or (n, matrices, d, d), which are returned as they are.
+
+        Returns
+        -------
+        ndarray, shape (n, matrices, d, d)
+            Covariances.
+
+        Raises
+        ------
+        DecoderError
+            If the shape is wrong, or a trial contains NaN, infinity or a flat channel.
         """
         X = np.asarray(X)
         if self.front is None:
             C = np.asarray(X if X.ndim == 4 else X[:, None], dtype=np.float64)
             if C.shape[1:] != self.shape:
                 raise DecoderError(
-                    f"Expected covariances (n, {', '.join(map(str, self.shape))}), got an array "
-                    f"of shape {X.shape}."
+                    f"X must be covariances of shape (n, {', '.join(map(str, self.shape))}), got "
+                    f"shape {X.shape}."
                 )
             return C
         wanted = (len(self.ch_names), self.n_samples)
         if X.ndim != 3 or X.shape[1:] != wanted:
             raise DecoderError(
-                f"Expected trials (n, {wanted[0]}, {wanted[1]}), channels x samples, got an array "
-                f"of shape {X.shape}."
+                f"X must be trials of shape (n, {wanted[0]}, {wanted[1]}), channels x samples, "
+                f"got shape {X.shape}."
             )
-        with np.errstate(all="ignore"):  # what is not finite is refused by the tokens
+        with np.errstate(all="ignore"):  # the tokens raise an error if not finite
             return self.front.covariances(X)
 
     @one_thread()
     def probabilities(self, C: Array) -> Array:
-        """Class probabilities (n, classes) of covariances, recentred where the model wants it."""
-        with np.errstate(all="ignore"):  # told below, once, and in words
+        """Predict class probabilities from covariances.
+
+        Parameters
+        ----------
+        C : ndarray, shape (n, matrices, d, d)
+            Covariances, recentred if the model requires it.
+
+        Returns
+        -------
+        ndarray, shape (n, classes)
+            Probabilities.
+
+        Raises
+        ------
+        DecoderError
+            If a matrix is not SPD, or the probabilities are not finite.
+        """
+        with np.errstate(all="ignore"):  # raised as one error below
             found = self.network.probabilities(self.tokens(C), C)
         if not np.isfinite(found).all():
             raise DecoderError(
-                "The probabilities are not numbers: the covariances are too far from those that "
-                "the model was trained on. Look at the unit and the size of the signals."
+                "The probabilities are NaN: the covariances are too far from those of the "
+                "training data. Check the unit and the amplitude of the signals."
             )
         return found
 
     @one_thread()
     def predict_proba(self, X: NDArray[Any]) -> Array:
-        """Class probabilities (n, classes) of trials, in the order of ``classes``.
+        """Predict class probabilities of trials.
 
         Parameters
         ----------
         X : ndarray, shape (n, channels, samples)
-            If the model is recentred, trials of one session in the order of time: each is seen
-            from those before it, as if they were decoded live.
+            Trials. If the model is recentred, trials of one session in temporal order: each is
+            recentred by the trials before it, as in live decoding.
+
+        Returns
+        -------
+        ndarray, shape (n, classes)
+            Probabilities, in the order of ``classes``.
         """
         C = self.covariances(X)
         if self.recentring is None:
@@ -121,27 +174,60 @@ class Decoder:
         return np.stack([session.decide(trial) for trial in C])
 
     def predict(self, X: NDArray[Any]) -> NDArray[np.str_]:
-        """Most probable class (n,) of each trial."""
+        """Predict the class of each trial.
+
+        Parameters
+        ----------
+        X : ndarray, shape (n, channels, samples)
+            Trials, as for :meth:`predict_proba`.
+
+        Returns
+        -------
+        ndarray of str, shape (n,)
+            Most probable classes.
+        """
         return np.array(self.classes)[self.predict_proba(X).argmax(1)]
 
     def session(self) -> Session:
-        """A run of decisions in the order of time."""
+        """Start a session of live predictions.
+
+        Returns
+        -------
+        Session
+            The session.
+        """
         return Session(self)
 
 
 class Session:
-    """Decisions one after another, each seen from the trials before it if the model is recentred.
+    """Predictions of successive trials, recentred by earlier trials if the model is.
 
     Parameters
     ----------
     decoder : Decoder
+        The model.
 
     Attributes
     ----------
     reference : ndarray, shape (matrices, d, d), or None
-        The mean of the session so far, followed along geodesics.
+        Running mean of the session.
     count : int
-        Trials it knows; the middle of the training sessions counts as one.
+        Number of trials in the mean; the mean of the training sessions counts as one.
+
+    See Also
+    --------
+    Decoder.predict_proba : Predict all trials of a session at once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens import make_decoder
+    >>> from spdtokens.inference import as_decoder
+    >>> X = np.random.default_rng(0).standard_normal((20, 3, 250))
+    >>> pipeline = make_decoder("mi", sfreq=125).fit(X, ["left", "right"] * 10)
+    >>> session = as_decoder(pipeline, ch_names=("C3", "Cz", "C4")).session()
+    >>> session.probabilities(X[0]).shape
+    (2,)
     """
 
     def __init__(self, decoder: Decoder) -> None:
@@ -150,19 +236,38 @@ class Session:
 
     @one_thread()
     def probabilities(self, window: NDArray[Any], learn: bool = True) -> Array:
-        """Class probabilities (classes,) of one trial (channels, samples).
+        """Predict class probabilities of the next trial.
 
         Parameters
         ----------
         window : ndarray, shape (channels, samples)
-        learn : bool
-            Whether the reference moves towards this trial, after it was decided on.
+            The trial.
+        learn : bool, default=True
+            Whether the reference moves towards this trial after the prediction.
+
+        Returns
+        -------
+        ndarray, shape (classes,)
+            Probabilities.
         """
         return self.decide(self.decoder.covariances(np.asarray(window)[None])[0], learn)
 
     @one_thread()
     def decide(self, C: Array, learn: bool = True) -> Array:
-        """The same from the covariances (matrices, d, d) of a trial."""
+        """Predict class probabilities from the covariances of the next trial.
+
+        Parameters
+        ----------
+        C : ndarray, shape (matrices, d, d)
+            Covariances of the trial.
+        learn : bool, default=True
+            Whether the reference moves towards this trial after the prediction.
+
+        Returns
+        -------
+        ndarray, shape (classes,)
+            Probabilities.
+        """
         if self.reference is None:
             return self.decoder.probabilities(C[None])[0]
         with np.errstate(all="ignore"):

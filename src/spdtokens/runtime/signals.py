@@ -1,4 +1,4 @@
-"""From a trial to its covariance matrices: filters, delays, windows, estimators."""
+"""Covariance matrices of a trial: filters, delays, windows, estimators."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from numpy.typing import NDArray
 
 from .tokens import Array, DecoderError
 
-#: Estimators of covariance that this runtime knows; the last two have class averages.
+#: Covariance estimators of this runtime; the last two have class averages.
 ESTIMATORS = ("sample", "scm", "oas", "erp", "xdawn")
-#: Bytes of the trials that are worked on at once.
+#: Bytes of trials per part.
 PART = 16_000_000
-#: Samples of which covariances are computed in one call, at most.
+#: Largest number of samples per call of an estimator.
 BATCH_SAMPLES = 1 << 16
 
 
 @dataclass(frozen=True)
 class Prototype:
-    """Class averages that stand beside a trial, for potentials.
+    """Class averages that are stacked on a trial, for event-related potentials.
 
     Attributes
     ----------
     averages : ndarray, shape (rows, samples)
+        Class averages.
     filters : ndarray, shape (filters, channels), or None
-        Of the trial.
+        Spatial filters of the trial.
     scale : float
         Signals are divided by it, and covariances multiplied by its square.
     """
@@ -39,11 +40,11 @@ class Prototype:
     scale: float
 
     def size(self, channels: int) -> int:
-        """Rows of what :meth:`beside` gives for so many channels."""
+        """Number of rows of :meth:`beside` for a number of channels."""
         return len(self.averages) + (channels if self.filters is None else len(self.filters))
 
     def beside(self, X: Array) -> Array:
-        """Averages and trials (n, rows + channels, samples)."""
+        """Averages stacked on trials, (n, rows + channels, samples)."""
         X = X / self.scale
         if self.filters is not None:
             X = self.filters @ X
@@ -51,7 +52,7 @@ class Prototype:
         return np.concatenate([P, X], axis=1)
 
     def covariances(self, X: Array) -> Array:
-        """Covariances (n, d, d) of averages and trials (n, channels, samples)."""
+        """Covariances (n, d, d) of averages stacked on trials (n, channels, samples)."""
         return oas(self.beside(X)) * self.scale**2
 
 
@@ -62,32 +63,33 @@ class Front:
     Attributes
     ----------
     n_samples : int
-        Of a trial.
+        Number of samples of a trial.
     filtering : {'zero-phase', 'causal'}
-        A trial is filtered by itself: of what comes after it nothing is seen either way.
+        Kind of filter. Each trial is filtered by itself and never depends on later samples.
     sections : sequence of ndarray, shape (sections, 6), or None
-        Butterworth filters, one a band; None where the band is the whole signal.
+        Second-order sections of the Butterworth filter of each band; None for an unfiltered band.
     passes_offset : sequence of bool
-        Whether the band begins at 0 Hz.
+        Whether a band begins at 0 Hz.
     pad, length : int
-        Samples put before and after a trial, and samples of the Fourier transform.
+        Number of samples added at each end of a trial, and of the Fourier transform.
     slices : sequence of pairs of int
-        Windows.
+        Windows in samples.
     delays : sequence of int
-        In samples.
+        Delays in samples.
     covariance : str
-        One of ``ESTIMATORS``.
+        Estimator, one of ``ESTIMATORS``.
     prototypes : sequence of Prototype
-        One a matrix for ``'erp'`` and ``'xdawn'``.
+        Class averages of each matrix, for ``'erp'`` and ``'xdawn'``.
     relative, absolute : float
-        Added to the diagonal: so much of the mean variance, and so much.
+        Regularisation of the diagonal: a multiple of the mean variance, and a constant.
     scale : float
-        What covariances are divided by.
-    decimated : sequence of int, optional
-        Of each band, to how many of the ``length`` samples it is decimated; not at all by default.
-    other : callable, optional
-        Instead of an estimator of this runtime: from signals (n, channels, samples) to covariances.
-        A model with one cannot be saved.
+        Divisor of covariances.
+    decimated : sequence of int, or None
+        Number of samples, of the ``length``, to which each band is decimated. None for no
+        decimation.
+    other : callable or None
+        Estimator that is not in this runtime: maps signals (n, channels, samples) to covariances. A
+        model with one cannot be saved.
     """
 
     n_samples: int
@@ -107,11 +109,11 @@ class Front:
     other: Callable[[Array], Array] | None = None
 
     def __post_init__(self) -> None:
-        _ = self.gains  # found at once, so that use changes nothing, and refused if not stable
+        _ = self.gains  # computed now, so that an unstable filter raises an error now
 
     @cached_property
     def gains(self) -> list[NDArray[Any] | None]:
-        """What the spectrum of a trial is multiplied with, one per band; None where unfiltered."""
+        """Factors of the spectrum of a trial, one array per band; None if unfiltered."""
         gains = [None if sos is None else self._gain(sos) for sos in self.sections]
         if not all(gain is None or np.isfinite(gain).all() for gain in gains):
             raise DecoderError("A filter of the model is not stable.")
@@ -125,11 +127,11 @@ class Front:
     def covariances(self, X: NDArray[Any]) -> Array:
         """Covariance matrices (n, matrices, d, d) of trials (n, channels, samples)."""
         X = np.asarray(X)
-        _check(X)
+        check_trials(X)
         return np.concatenate([self.estimate(part) for part in in_parts(X)])
 
     def estimate(self, X: NDArray[Any]) -> Array:
-        """The same of trials that are known to be usable, all at once."""
+        """Covariance matrices of trials that have been checked, all at once."""
         pieces = self.pieces(X)
         if self.prototypes:
             pairs = zip(pieces, self.prototypes, strict=True)
@@ -139,14 +141,14 @@ class Front:
         return self.regularised(np.stack(made, axis=1))
 
     def regularised(self, C: Array) -> Array:
-        """Covariances (n, matrices, d, d) with a ridge, in the model's unit; ``C`` is changed."""
+        """Regularise covariances (n, matrices, d, d) in place, and divide them by ``scale``."""
         variances = np.einsum("...ii->...i", C)
         variances += self.relative * variances.mean(-1, keepdims=True) + self.absolute
         return C if self.scale == 1 else C / self.scale
 
     def pieces(self, X: NDArray[Any]) -> Iterator[Array]:
-        """Signals (n, channels, samples) of every matrix: windows run faster than bands."""
-        # One band at a time: all together would be as many times the trial.
+        """Signals (n, channels, samples) of every matrix, ordered by band and then by window."""
+        # One band at a time, to limit memory.
         for band in self._filtered(np.asarray(X, dtype=np.float64)):
             rate = band.shape[-1] / self.n_samples
             late = with_delays(band, self.delays)
@@ -154,7 +156,7 @@ class Front:
                 yield late[..., round(start * rate) : round(stop * rate)]
 
     def _in_batches(self, pieces: Iterator[Array]) -> list[Array]:
-        """Covariances (n, d, d) of every piece; of few trials several at a time, to save calls."""
+        """Covariances (n, d, d) of every piece; with few trials, several pieces per call."""
         found: list[Array] = []
         batch: list[Array] = []
         samples = cycle(stop - start for start, stop in self.slices)
@@ -169,7 +171,7 @@ class Front:
         return found + self._estimates(batch, last)
 
     def _estimates(self, pieces: list[Array], samples: int) -> list[Array]:
-        """Covariances of signals that stand for so many samples of a trial."""
+        """Covariances of signals that represent a number of samples of a trial."""
         X = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
         if self.other is not None:
             C = self.other(X)
@@ -188,18 +190,19 @@ class Front:
         if self.filtering == "zero-phase":
             offset = X.mean(-1, keepdims=True)
             spectrum = np.fft.rfft(odd_reflection(X - offset, pad), self.length)
-        else:  # as if the first value had always been there
+        else:  # as if the signal had been constant before
             offset, pad = X[..., :1], 0
             spectrum = np.fft.rfft(X - offset, self.length)
         lengths: Sequence[int] = [self.length] * len(gains)
-        if self.decimated is not None:  # the trial first: it begins with a sample at every rate
+        if self.decimated is not None:
+            # Shift the trial to the start, so that it begins with a sample at every rate.
             shift = np.exp(2j * np.pi * pad / self.length * np.arange(spectrum.shape[-1]))
             spectrum, pad, lengths = spectrum * shift, 0, self.decimated
         for gain, passes, new in zip(gains, self.passes_offset, lengths, strict=True):
             if gain is None:
                 yield X
                 continue
-            # What is at half the rate itself cannot be told apart from its mirror image.
+            # The Nyquist frequency itself is ambiguous.
             used = new // 2 + 1 if self.decimated is None else (new + 1) // 2
             y = np.fft.irfft(spectrum[..., :used] * gain[:used], new)
             y = y[..., pad : pad + n * new // self.length]
@@ -209,19 +212,19 @@ class Front:
 
 
 def in_parts(X: NDArray[Any]) -> list[NDArray[Any]]:
-    """Trials some at a time, as views: to filter all at once takes many times their size."""
+    """Split trials into views that are filtered one at a time, to limit memory."""
     return np.array_split(X, max(1, -(-X.nbytes // PART)))
 
 
 def odd_reflection(X: Array, pad: int) -> Array:
-    """Signals continued past their ends, mirrored in the end points: (..., samples + 2 pad)."""
+    """Extend signals by odd reflection at both ends: (..., samples + 2 pad)."""
     before = 2 * X[..., :1] - X[..., pad:0:-1]
     after = 2 * X[..., -1:] - X[..., -2 : -pad - 2 : -1]
     return np.concatenate([before, X, after], axis=-1)
 
 
 def with_delays(X: Array, delays: Sequence[int]) -> Array:
-    """Trials beside what they were so many samples before; zero where they had not begun."""
+    """Trials with delayed copies of their channels; zero before the trial begins."""
     late = []
     for delay in delays:
         shifted = np.zeros_like(X)
@@ -231,19 +234,20 @@ def with_delays(X: Array, delays: Sequence[int]) -> Array:
 
 
 def scm(X: Array) -> Array:
-    """Sample covariances (n, d, d), divided by the number of samples."""
+    """Sample covariances (n, d, d), normalised by the number of samples."""
     Z = X - X.mean(-1, keepdims=True)
     return Z @ Z.swapaxes(-1, -2) / X.shape[-1]
 
 
 def oas(X: Array, samples: int | None = None) -> Array:
-    """Covariances with oracle approximating shrinkage (Chen et al. 2010), as scikit-learn's.
+    """Covariances with oracle approximating shrinkage (Chen et al. 2010), as in scikit-learn.
 
     Parameters
     ----------
     X : ndarray, shape (n, channels, samples)
-    samples : int, optional
-        That those of ``X`` stand for, if it is decimated: it is not to shrink more for that.
+        Signals.
+    samples : int, default=None
+        Number of samples before decimation, which determines the shrinkage. None for that of ``X``.
     """
     C = scm(X)
     n, d = samples or X.shape[-1], C.shape[-1]
@@ -259,7 +263,7 @@ def oas(X: Array, samples: int | None = None) -> Array:
 
 
 def response(sos: Array, length: int) -> NDArray[np.complex128]:
-    """Frequency response at the frequencies of ``rfft`` of so many samples."""
+    """Frequency response at the frequencies of ``rfft`` for a number of samples."""
     z = np.exp(-2j * np.pi * np.fft.rfftfreq(length))
     powers = np.stack([np.ones_like(z), z, z * z])
     return np.asarray(np.prod((sos[:, :3] @ powers) / (sos[:, 3:] @ powers), axis=0))
@@ -277,18 +281,18 @@ def _impulse_response(sos: Array, n: int) -> Array:
     return np.array(x)
 
 
-def _check(X: Array) -> None:
+def check_trials(X: NDArray[Any], error: type[Exception] = DecoderError) -> None:
+    """Raise an error for trials (n, channels, samples) with NaN, infinity or a flat channel.
+
+    The message names the first such trial and its channel, and the number of such trials.
+    """
     finite = np.isfinite(X)
-    if not finite.all():
-        trial, channel, place = np.argwhere(~finite)[0]
-        raise DecoderError(
-            f"Trial {trial}, channel number {channel}, sample {place} is not a number. Leave the "
-            "trial out, or repair it."
-        )
-    flat = np.ptp(X, axis=-1) == 0
-    if flat.any():
-        trial, channel = np.argwhere(flat)[0]
-        raise DecoderError(
-            f"Channel number {channel} is flat in trial {trial}. Look at its electrode; a trial "
-            "with a flat channel cannot be decoded."
+    all_finite = finite.all()
+    bad = np.ptp(X, axis=-1, keepdims=True) == 0 if all_finite else ~finite
+    if bad.any():
+        trial, channel, sample = np.argwhere(bad)[0]
+        fault = " is flat" if all_finite else f", sample {sample} is NaN or infinite"
+        raise error(
+            f"Trial {trial}, channel number {channel}{fault} (in {int(bad.any((1, 2)).sum())} of "
+            f"{len(X)} trials). Drop these trials, or the channel if it is dead."
         )

@@ -1,14 +1,14 @@
-"""One thread for small work.
+"""Run small computations on one thread.
 
-Matrices of a few dozen rows gain nothing from a second thread of BLAS or OpenMP. The threads wait
-for each other after every product, and where other programs use the cores a fit takes ten times as
-long. So the estimators and decoders work inside :func:`one_thread`. Large batches are shared out as
-a whole instead (:func:`share_out`), among :func:`usable_threads` threads.
+Matrices of a few dozen rows do not gain from a second thread of BLAS or OpenMP. The threads wait
+for each other after every product, and if other programs use the cores a fit takes ten times as
+long. Estimators and decoders therefore run inside :func:`one_thread`. Large batches are split
+instead (:func:`share_out`), among :func:`usable_threads` threads.
 
-The order of every sum is then that of one thread: results do not depend on the number of threads.
+Sums are then always in the order of one thread: results do not depend on the number of threads.
 
-Works without ``threadpoolctl`` and torch, as on a device with NumPy alone. BLAS then keeps its own
-setting: set ``OPENBLAS_NUM_THREADS=1`` there.
+The module works without ``threadpoolctl`` and torch, as on a device with NumPy only. BLAS then
+keeps its own setting: set ``OPENBLAS_NUM_THREADS=1`` there.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ _lock = threading.Lock()
 
 
 class _Local(threading.local):
-    depth = 0  # blocks in which this thread is
-    shares = False  # whether it works at what was shared out
+    depth = 0  # nested blocks of this thread
+    shares = False  # whether it runs inside share_out
 
 
 _local = _Local()
-#: How many threads of the program are inside.
+#: Number of Python threads inside a block.
 _inside = 0
-#: What to restore where it was not 1 (how, to what, whether for all threads), and torch's number.
+#: Settings to restore if they were not 1 (setter, value, whether for the process), and torch's.
 _before: list[tuple[Callable[[int], None], int, bool]] = []
 _torch: int | None = None
-#: Loaded libraries, and how many modules there were when they were looked for.
+#: Loaded libraries, and the number of modules when they were searched for.
 _libraries: list[tuple[Callable[[], int], Callable[[int], None], bool]] = []
 _n_modules = 0
 
 
 class one_thread(ContextDecorator):
-    """Limit BLAS, OpenMP and torch to one thread; for a ``with`` block or as a decorator.
+    """Limit BLAS, OpenMP and torch to one thread, as a context manager or decorator.
 
-    Costs some 5 microseconds, and next to nothing inside another such block. The number of threads
-    of BLAS belongs to the process: the last thread of the program to leave restores it. That of
-    OpenMP belongs to each thread of the program, which restores its own.
+    It costs about 5 microseconds, and almost nothing when nested. The number of BLAS threads
+    belongs to the process: the last Python thread to leave restores it. The number of OpenMP
+    threads belongs to each Python thread, which restores its own.
     """
 
     def __enter__(self) -> None:
@@ -66,7 +66,7 @@ class one_thread(ContextDecorator):
 
 
 def usable_threads() -> int:
-    """Threads among which a large batch may be shared: as many as torch has outside of the limit.
+    """Number of threads for large batches: that of torch outside of the limit.
 
     Set by ``torch.set_num_threads`` or ``OMP_NUM_THREADS``; 1 without torch.
     """
@@ -80,14 +80,14 @@ def _helpers() -> ThreadPoolExecutor:
 
 
 @one_thread()
-def share_out(work: Callable[[Any], None], tasks: Sequence[Any]) -> None:
-    """Call ``work(task)`` for every task, each on one thread, several at a time.
+def share_out(work: Callable[[Any], Any], tasks: Sequence[Any]) -> list[Any]:
+    """Return ``[work(task) for task in tasks]``, computed on several threads.
 
-    The calling thread works too and never waits for a helper that has not begun: where other
-    programs use the cores, it does all the work itself and loses little. The first exception ends
-    the others after their current task and is raised here.
+    The calling thread works too and never waits for a helper that has not started: if other
+    programs use the cores, it does all the work with little loss. After the first exception the
+    other threads stop at the end of their current task, and the exception is raised here.
     """
-    todo = iter(tasks)
+    todo, found = iter(enumerate(tasks)), [None] * len(tasks)
     torch = sys.modules.get("torch")
     inference = torch is not None and torch.is_inference_mode_enabled()
 
@@ -96,13 +96,13 @@ def share_out(work: Callable[[Any], None], tasks: Sequence[Any]) -> None:
         outer, _local.shares = _local.shares, True
         try:
             with ExitStack() as stack:
-                if torch is not None:  # a thread starts with gradients on, outside that mode
+                if torch is not None:  # these modes belong to a thread
                     stack.enter_context(torch.inference_mode(inference))
                     stack.enter_context(torch.no_grad())
-                for task in todo:
-                    work(task)
+                for i, task in todo:
+                    found[i] = work(task)
         except BaseException:
-            list(todo)  # leaves nothing to the others
+            list(todo)  # nothing is left for the others
             raise
         finally:
             _local.shares = outer
@@ -116,13 +116,14 @@ def share_out(work: Callable[[Any], None], tasks: Sequence[Any]) -> None:
         errors = [helper.exception() for helper in begun]
     for error in filter(None, errors):
         raise error
+    return found
 
 
 def _enter() -> None:
     global _inside, _before, _torch
     with _lock:
         if _inside == 0:
-            _torch = _torch_threads()  # first: in a new thread torch only now tells OpenMP
+            _torch = _torch_threads()  # first: in a new thread this makes torch set OpenMP
             _before = [
                 (change, before, of_process)
                 for count, change, of_process in _loaded()
@@ -156,22 +157,22 @@ def _torch_threads() -> int | None:
 
 
 def _set_torch(threads: int) -> None:
-    """Also for MKL, which torch hides in itself."""
+    """Set the number of threads of torch, and of the MKL inside torch."""
     if _torch not in (None, 1):
         sys.modules["torch"].set_num_threads(threads)
 
 
 def _loaded() -> list[tuple[Callable[[], int], Callable[[int], None], bool]]:
-    """Libraries with threads: how many, how to change it, and whether that is for all threads.
+    """Libraries with threads: getter, setter, and whether the setting is for the whole process.
 
-    Looked for again only if modules were imported since.
+    They are searched for again only if modules were imported since.
     """
     global _libraries, _n_modules
     if ThreadpoolController is not None and len(sys.modules) != _n_modules:
         _libraries = [
             (
                 library.get_num_threads,
-                # OpenBLAS otherwise listens only to the first thread that ever set it.
+                # Otherwise OpenBLAS accepts changes only from the first thread that set it.
                 getattr(library, "_real_set_num_threads", library.set_num_threads),
                 library.user_api == "blas",
             )

@@ -1,4 +1,4 @@
-"""From covariance matrices to tokens, and other functions of SPD matrices, in float64."""
+"""Tokens and other functions of SPD matrices, in float64."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ try:
 except ImportError:  # copied to a machine without spdtokens
 
     class DecoderError(ValueError):  # type: ignore[no-redef]
-        """A model file, or data that its model cannot be used with."""
+        """Error of a model file, or of data that do not fit its model."""
 
 
 Array = NDArray[np.float64]
 _EPS = float(np.finfo(np.float64).eps)
-#: Functions of eigenvalues; seen from the reference for the last two.
+#: Functions of eigenvalues; the last two after whitening by the reference.
 SPECTRAL = {
     "log_euclidean": np.log,
     "bures_wasserstein": np.sqrt,
@@ -35,7 +35,7 @@ EMBEDDINGS = (*SPECTRAL, "euclidean", *TRIANGULAR, FILTERED)
 
 
 def softmax(scores: NDArray[Any]) -> NDArray[Any]:
-    """Probabilities of scores (..., classes)."""
+    """Probabilities from scores (..., classes)."""
     p = np.exp(scores - np.maximum.reduce(scores, -1, keepdims=True))
     p /= np.add.reduce(p, -1, keepdims=True)
     return p
@@ -44,31 +44,32 @@ def softmax(scores: NDArray[Any]) -> NDArray[Any]:
 def _check_finite(C: Array) -> None:
     if not np.isfinite(C).all():
         raise DecoderError(
-            "A covariance matrix has NaN or infinite entries. Look for NaN samples or values that "
-            "are far too large in the recording, and leave that trial out."
+            "A covariance matrix has NaN or infinite entries. Check the recording for NaN samples "
+            "or far too large values, and drop that trial."
         )
 
 
 def _not_positive(why: object) -> DecoderError:
     return DecoderError(
-        f"A covariance matrix is not positive definite ({why}). Look for channels that are flat or "
-        "carry the same signal."
+        f"A covariance matrix is not positive definite ({why}). Check for flat or duplicated "
+        "channels."
     )
 
 
 def eigen(C: Array, relative: float = 1e-12, absolute: float = 0.0) -> tuple[Array, Array]:
-    """Eigenvalues (..., d), none below the floor, and eigenvectors (..., d, d).
+    """Compute eigenvalues (..., d), raised to the floor, and eigenvectors (..., d, d).
 
     Parameters
     ----------
     C : ndarray, shape (..., d, d)
+        SPD matrices.
     relative, absolute : float
-        The least eigenvalue: relative to the mean of a matrix's eigenvalues, and in its unit.
+        Lower bound of eigenvalues: relative to their mean, and in the unit of the matrix.
 
     Raises
     ------
     DecoderError
-        For matrices that are not finite or not positive definite.
+        If a matrix is not finite or not positive definite.
     """
     S = C + C.swapaxes(-1, -2)
     S *= 0.5
@@ -79,8 +80,8 @@ def eigen(C: Array, relative: float = 1e-12, absolute: float = 0.0) -> tuple[Arr
         raise _not_positive(error) from error
     least, most = w[..., 0], w[..., -1]
     slope = max(relative, _EPS) if relative else 0.0
-    # Nearly always all is well, which this tells at once: the mean is below the largest, and what
-    # is not a number is above nothing.
+    # Quick check that nearly always succeeds: the mean is below the largest eigenvalue, and
+    # comparisons with NaN are False.
     if (least > slope * most).all() and (not absolute or (least > absolute).all()):
         return w, V
     _check_finite(C)
@@ -91,24 +92,24 @@ def eigen(C: Array, relative: float = 1e-12, absolute: float = 0.0) -> tuple[Arr
 
 
 def _with_values(V: Array, values: Array) -> Array:
-    """Symmetric matrices of eigenvectors (..., d, d) and eigenvalues (..., d)."""
+    """Symmetric matrices from eigenvectors (..., d, d) and eigenvalues (..., d)."""
     return (V * values[..., None, :]) @ V.swapaxes(-1, -2)
 
 
 def congruence(C: Array, W: Array) -> Array:
-    """``W C W'``, symmetric to the last bit."""
+    """``W C W'``, exactly symmetric."""
     moved = W @ C @ W.swapaxes(-1, -2)
     return 0.5 * (moved + moved.swapaxes(-1, -2))
 
 
 def inverse_root(C: Array) -> Array:
-    """Inverse square roots of matrices (..., d, d), which whiten them."""
+    """Inverse square roots of matrices (..., d, d)."""
     w, V = eigen(C)
     return _with_values(V, 1 / np.sqrt(w))
 
 
 def towards(A: Array, B: Array, share: float) -> Array:
-    """The point so far along the geodesic from matrices A to B (..., d, d): 0 is A, 1 is B."""
+    """Point of the Riemannian geodesic from A to B (..., d, d) at ``share``: 0 is A, 1 is B."""
     w, V = eigen(A)
     seen, U = eigen(congruence(B, _with_values(V, 1 / np.sqrt(w))))
     return congruence(_with_values(U, seen**share), _with_values(V, np.sqrt(w)))
@@ -116,22 +117,22 @@ def towards(A: Array, B: Array, share: float) -> Array:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Tokens of a trial's matrices: those of the first embedding, then of the second.
+    """Tokens of the matrices of a trial: those of the first embedding, then of the second.
 
     Attributes
     ----------
     embeddings : sequence of str
-        Of ``EMBEDDINGS``.
+        Names of ``EMBEDDINGS``.
     isometric : bool
-        Off-diagonal entries times sqrt 2.
+        Whether off-diagonal entries are multiplied by sqrt(2).
     relative, absolute : float
-        The least eigenvalue: see :func:`eigen`.
+        Lower bound of eigenvalues, see :func:`eigen`.
     scale : float
-        What matrices are divided by.
+        Divisor of matrices.
     whiteners : ndarray, shape (matrices, d, d), or None
         Inverse square roots of the references.
     axes : ndarray, shape (matrices, d, d), or None
-        Their principal directions, strongest first, over the deviations along them.
+        Principal directions of the references, strongest first, over their standard deviations.
     filters : ndarray, shape (matrices, k, d), or None
         Spatial filters of the classes.
     """
@@ -146,11 +147,11 @@ class Tokens:
     filters: Array | None = None
 
     def __call__(self, C: Array) -> Array:
-        """Tokens (n, tokens, features) of matrices (n, matrices, d, d)."""
+        """Compute tokens (n, tokens, features) of matrices (n, matrices, d, d)."""
         C = C if self.scale == 1 else C / self.scale
         d = C.shape[-1]
         places, weights = _triangle(d)
-        found: dict[bool, tuple[Array, Array]] = {}  # of matrices, plain and seen from references
+        found: dict[bool, tuple[Array, Array]] = {}  # by whether whitened
         tokens = []
         for name in self.embeddings:
             if name in SPECTRAL:
@@ -178,13 +179,13 @@ class Tokens:
 
 @cache
 def _triangle(d: int) -> tuple[NDArray[np.intp], Array]:
-    """Places of the upper triangle in a flat ``d x d`` matrix, and isometric weights."""
+    """Indices of the upper triangle in a flat ``d x d`` matrix, and isometric weights."""
     row, column = np.triu_indices(d)
     return row * d + column, np.where(row == column, 1.0, np.sqrt(2.0))
 
 
 def _upper(C: Array, name: str) -> Array:
-    """Upper Cholesky factors of symmetric matrices (..., d, d), as the embedding wants them."""
+    """Upper Cholesky factors of symmetric matrices (..., d, d), in the form of the embedding."""
     try:
         U = np.linalg.cholesky(C).swapaxes(-1, -2)
     except np.linalg.LinAlgError as error:
