@@ -14,8 +14,9 @@ import json
 import math
 import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,53 +32,51 @@ from .networks import (
     OnnxNetwork,
     Transformers,
     file_digest,
-    stored,
 )
 from .signals import ESTIMATORS, Front, Prototype
 from .tokens import AT_REFERENCE, EMBEDDINGS, FILTERED, PRINCIPAL, DecoderError, Tokens
 
-#: Of the file; 2 if bands are decimated, which older versions do not know. Files of another number
-#: are refused: what they mean may have changed.
+#: Formats of the file: 2 if bands are decimated, which format 1 does not know. Files of any other
+#: format are refused.
 FORMATS = (1, 2)
-#: Key of our text in ``__metadata__``, and of the checksum.
+#: Keys of our text and of the checksum in ``__metadata__``.
 TEXT, CHECKSUM = "spdtokens", "sha256"
 #: Bytes. A header of a real model has some ten thousand; as JSON it may take 20 times its size.
 LARGEST_HEADER = 2_000_000
 DTYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4")}
-#: Samples of a trial with its padding, and numbers of a trial in all bands.
+#: Largest number of samples of a trial with its padding, and of values of a trial in all bands.
 MOST_SAMPLES, MOST_VALUES = 1 << 18, 30_000_000
-#: Samples times sections of one filter and of all filters, and steps of causal filters.
-MOST_OF_FILTER, MOST_OF_FILTERS, MOST_STEPS = 1 << 21, 1 << 23, 1 << 21
-#: Numbers of a trial's matrices that any file may claim; a larger file so many times its own.
-MATRICES, TIMES_MATRICES = 1 << 20, 4
-#: The same of what is computed for every two tokens.
-PAIRS, TIMES_PAIRS = 1 << 21, 16
-#: Numbers of a made-up trial, and of it in all bands, up to which a model is tried out on one.
-TRIED, TRIED_IN_BANDS = 1 << 19, 1 << 23
-#: What shows when a file does not say what it should.
-FAULTS = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, MemoryError)
+#: Largest number of samples times sections: of one filter, of all filters, of all causal filters.
+MOST_OF_FILTER, MOST_OF_FILTERS, MOST_OF_CAUSAL = 1 << 21, 1 << 23, 1 << 21
+#: Values of a trial's matrices, or of comparisons of its tokens, that any file may claim; a file
+#: with more numbers may claim this many times its own.
+ANY_FILE, TIMES_OWN = 1 << 20, 16
+#: Values of a random trial in all bands up to which a model is tried out on one.
+TRIED = 1 << 20
+#: Exceptions that a file with unexpected contents can raise; text nested too deep, RecursionError.
+FAULTS = (
+    *(LookupError, AttributeError, TypeError, ValueError, ArithmeticError, MemoryError),
+    *(RecursionError, struct.error),
+)
 
 Arrays = Mapping[str, NDArray[Any]]
 Shape = tuple[int, ...]
-_BLOCK = ("attend", "mix", "expand", "contract")
 
 
 def packed(text: str, arrays: Arrays) -> bytes:
-    """The bytes of a file with a JSON text and arrays of float32 or float64."""
+    """Contents of a file with a JSON text and arrays of float32 or float64."""
     header: dict[str, Any] = {}
     kinds = {dtype: name for name, dtype in DTYPES.items()}
-    blocks, place = [], 0
+    data = bytearray()
     for name, array in sorted(arrays.items()):
         # Not ascontiguousarray, which gives a single number an axis.
         block = np.asarray(array, order="C").tobytes()
         header[name] = {
             "dtype": kinds[array.dtype.newbyteorder("<")],
             "shape": list(array.shape),
-            "data_offsets": [place, place + len(block)],
+            "data_offsets": [len(data), len(data) + len(block)],
         }
-        blocks.append(block)
-        place += len(block)
-    data = b"".join(blocks)
+        data += block
     header["__metadata__"] = {TEXT: text, CHECKSUM: _checksum(text, header, data)}
     encoded = json.dumps(header, sort_keys=True).encode()
     encoded += b" " * (-len(encoded) % 8)  # arrays begin at a multiple of 8, as the format wants
@@ -85,46 +84,13 @@ def packed(text: str, arrays: Arrays) -> bytes:
 
 
 def unpacked(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Our JSON text, parsed, and the arrays of a model file.
-
-    Raises
-    ------
-    DecoderError
-        For anything that is not a whole, unchanged file of ours.
-    OSError
-        If there is no such file, or it may not be read.
-    """
+    """Read the JSON text, parsed, and the arrays of a model file; raise one of ``FAULTS``."""
     size = path.stat().st_size
-    try:
-        with path.open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            if not 2 <= length <= min(LARGEST_HEADER, size - 8):
-                raise ValueError("its header is longer than the file, or than any of ours")
-            header, data = json.loads(file.read(length)), file.read()
-        metadata = header.pop("__metadata__")
-        arrays = _arrays(header, data)
-        if metadata[CHECKSUM] != _checksum(metadata[TEXT], header, data):
-            raise ValueError("its checksum is not that of its contents")
-        config = json.loads(metadata[TEXT])
-        if not isinstance(config, dict):
-            raise ValueError("its text is not a JSON object")
-    # Text that is nested too deep ends in a RecursionError.
-    except (struct.error, RecursionError, *FAULTS) as error:
-        raise DecoderError(
-            f"{path} is not a whole model file of spdtokens ({type(error).__name__}: {error}). "
-            "Nothing of it was used; copy it again, or make it anew with `spdtokens train`."
-        ) from error
-    return config, arrays
-
-
-def _checksum(text: str, header: Mapping[str, Any], data: bytes) -> str:
-    places = {name: value for name, value in header.items() if name != "__metadata__"}
-    digest = hashlib.sha256(json.dumps([text, places], sort_keys=True).encode())
-    digest.update(data)
-    return digest.hexdigest()
-
-
-def _arrays(header: Mapping[str, Any], data: bytes) -> dict[str, NDArray[Any]]:
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        _require(2 <= length <= min(LARGEST_HEADER, size - 8), "its header is too long")
+        header, data = json.loads(file.read(length)), file.read()
+    metadata = header.pop("__metadata__")
     arrays: dict[str, NDArray[Any]] = {}
     end = 0
     for name, entry in sorted(header.items(), key=lambda item: tuple(item[1]["data_offsets"])):
@@ -132,13 +98,20 @@ def _arrays(header: Mapping[str, Any], data: bytes) -> dict[str, NDArray[Any]]:
         first, last = entry["data_offsets"]
         whole = all(type(n) is int and n >= 0 for n in (*shape, first, last))
         # One after another without holes, as the format demands: no bytes hide in between.
-        if not whole or first != end or last - first != math.prod(shape) * dtype.itemsize:
-            raise ValueError(f"its array {name!r} is not where its header says")
+        fits = whole and first == end and last - first == math.prod(shape) * dtype.itemsize
+        _require(fits, f"its array {name!r} is not where its header says")
         arrays[name] = np.frombuffer(data[first:last], dtype).reshape(shape)
         end = last
-    if end != len(data):
-        raise ValueError("it is longer or shorter than its arrays")
-    return arrays
+    _require(end == len(data), "it is longer or shorter than its arrays")
+    checksum = _checksum(metadata[TEXT], header, data)
+    _require(metadata[CHECKSUM] == checksum, "its checksum is not that of its contents")
+    return json.loads(metadata[TEXT]), arrays
+
+
+def _checksum(text: str, header: Mapping[str, Any], data: bytes | bytearray) -> str:
+    digest = hashlib.sha256(json.dumps([text, header], sort_keys=True).encode())
+    digest.update(data)
+    return digest.hexdigest()
 
 
 def model_bytes(decoder: Decoder) -> bytes:
@@ -154,14 +127,14 @@ def model_bytes(decoder: Decoder) -> bytes:
         "unit_in_volts": decoder.unit_in_volts,
         "shape": list(decoder.shape),
         "front": None if front is None else _front_out(front, arrays, decoder),
-        "tokens": _tokens_out(decoder.tokens, arrays),
+        "tokens": {name: getattr(decoder.tokens, name) for name in _TOKENS},
         "network": _network_out(decoder.network, arrays),
         "recentred": decoder.recentring is not None,
         "about": dict(decoder.about),
         "steps": [dict(step) for step in decoder.steps],
     }
-    if decoder.recentring is not None:
-        arrays["recentring"] = decoder.recentring
+    _put(decoder, "", arrays)
+    _put(decoder.tokens, "", arrays)
     # NaN is no JSON: what another program could not read is refused here, not there.
     return packed(json.dumps(config, allow_nan=False), arrays)
 
@@ -191,22 +164,14 @@ def load_model(
         If there is no such file, or it may not be read.
     """
     path = Path(path)
-    config, arrays = unpacked(path)
-    made = config.get("format")
-    if made not in FORMATS:
-        raise DecoderError(
-            f"{path} has format {made!r}, and this version of spdtokens reads formats "
-            f"{', '.join(map(str, FORMATS))}. Train the model again, or use the version it was "
-            "made with."
-        )
     try:
         with np.errstate(all="ignore"):  # what comes out is looked at
-            decoder = _decoder(config, arrays)
+            decoder = _decoder(*unpacked(path))
             _try_out(decoder)
     except FAULTS as error:
         raise DecoderError(
-            f"{path} does not describe a model that works ({type(error).__name__}: {error}). "
-            "Nothing of it was used; make it anew with `spdtokens train`."
+            f"{path} is not a model file that can be used ({type(error).__name__}: {error}). "
+            "Copy it again, or train the model again with `spdtokens train`."
         ) from error
     if onnx is None:
         return decoder
@@ -241,9 +206,9 @@ def names(values: Any, what: str) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _require(fits: object, what: str) -> None:
+def _require(fits: object, message: str) -> None:
     if not fits:
-        raise DecoderError(what)
+        raise DecoderError(message)
 
 
 def _one_of(value: Any, known: Sequence[str]) -> str:
@@ -252,58 +217,77 @@ def _one_of(value: Any, known: Sequence[str]) -> str:
 
 
 def _count(value: Any, least: int = 1) -> int:
-    _require(type(value) is int and value >= least, f"{value!r} is no whole number from {least}")
+    _require(type(value) is int and value >= least, f"{value!r} is not a whole number >= {least}")
     return int(value)
 
 
 def _number(value: Any, least: float = -math.inf) -> float:
     fits = type(value) in (int, float) and math.isfinite(value) and value >= least
-    _require(fits, f"{value!r} is not a number that can stand there")
+    _require(fits, f"{value!r} is not a finite number >= {least}")
     return float(value)
 
 
-def _positive(value: Any) -> float:
-    return _number(value, math.ulp(0.0))
+_positive = partial(_number, least=math.ulp(0.0))
+#: Checks of the fields of :class:`Tokens` and :class:`Front` that are no arrays.
+_TOKENS: dict[str, Callable[[Any], Any]] = {
+    "embeddings": lambda values: tuple(_one_of(value, EMBEDDINGS) for value in values),
+    "isometric": lambda value: value is True,
+    "relative": partial(_number, least=0),
+    "absolute": partial(_number, least=0),
+    "scale": _positive,
+}
+_FRONT: dict[str, Callable[[Any], Any]] = {
+    "n_samples": _count,
+    "filtering": partial(_one_of, known=("zero-phase", "causal")),
+    "passes_offset": lambda values: [value is True for value in values],
+    "pad": partial(_count, least=0),
+    "length": _count,
+    "slices": lambda pairs: tuple((_count(a, 0), _count(b)) for a, b in pairs),
+    "delays": lambda values: tuple(map(_count, values)),
+    "covariance": partial(_one_of, known=ESTIMATORS),
+    "decimated": lambda values: None if values is None else tuple(map(_count, values)),
+    **{name: _TOKENS[name] for name in ("relative", "absolute", "scale")},
+}
 
 
-def _shaped(array: NDArray[Any], shape: tuple[int | None, ...]) -> NDArray[Any]:
+def _shaped(arrays: Arrays, name: str, *shape: int | None) -> NDArray[Any]:
+    array = arrays[name]
     fits = array.ndim == len(shape) and all(
         want in (None, n) for want, n in zip(shape, array.shape, strict=True)
     )
-    _require(fits, f"an array has shape {array.shape}")
+    _require(fits, f"its array {name!r} has shape {array.shape}, not {shape}")
     return array
 
 
 def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
+    made = config["format"]
+    _require(
+        made in FORMATS,
+        f"this version of spdtokens reads formats {FORMATS}, not {made!r}: use the version that "
+        "wrote it",
+    )
     for name, array in arrays.items():
         _require(np.isfinite(array).all(), f"its array {name!r} has values that are not numbers")
     classes, ch_names = names(config["classes"], "class"), names(config["ch_names"], "channel")
-    m, d, _ = shape = tuple(_count(n) for n in config["shape"])
+    m, d, _ = shape = tuple(map(_count, config["shape"]))
+    _require(d == shape[2] and len(classes) > 1, "its matrices are not square, or it has one class")
     tokens = _tokens_in(config["tokens"], arrays, shape)
-    network = _network_in(config["network"], arrays)
-    # What is told three times must agree before anything of that size is computed.
-    told = (m * len(tokens.embeddings), d * (d + 1) // 2, len(classes))
-    _require(
-        network.shape == told and d == shape[2] and len(classes) > 1,
-        "its classes, matrices and network do not fit together",
-    )
+    n_tokens = m * len(tokens.embeddings)
+    network = _network_in(config["network"], arrays, (n_tokens, d * (d + 1) // 2, len(classes)))
     held, pairs = sum(array.size for array in arrays.values()), 0
     if isinstance(network, Transformers):
         first = network.members[0]
-        pairs = network.shape[0] ** 2 * max(first.n_heads, d * d // 2 if first.needs_bias else 0)
+        pairs = n_tokens**2 * max(first.n_heads, d * d // 2 if first.needs_bias else 0)
     _require(
-        m * d * d <= max(MATRICES, TIMES_MATRICES * held)
-        and pairs <= max(PAIRS, TIMES_PAIRS * held),
+        max(m * d * d, pairs) <= max(ANY_FILE, TIMES_OWN * held),
         f"{m} matrices of {d} rows are more than its {held} numbers are for",
     )
-    front = config["front"]
-    if front is not None:
-        front = _front_in(front, arrays, len(ch_names), shape)
+    front, about = config["front"], config["about"]
+    steps = config.get("steps", [])  # which version 0.1 did not write
     sfreq, unit = (
         None if config[name] is None else _positive(config[name])
         for name in ("sfreq", "unit_in_volts")
     )
-    about, steps = config["about"], config.get("steps", [])  # which version 0.1 did not write
     _require(
         (front is None) == (sfreq is None)
         and isinstance(about, dict)
@@ -317,180 +301,139 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
         sfreq=sfreq,
         tmin=_number(config["tmin"]),
         unit_in_volts=unit,
-        front=front,
+        front=None if front is None else _front_in(front, arrays, len(ch_names), shape),
         tokens=tokens,
         network=network,
         shape=(m, d, d),
-        recentring=_shaped(arrays["recentring"], shape) if config["recentred"] is True else None,
+        recentring=_shaped(arrays, "recentring", *shape) if config["recentred"] is True else None,
         about=about,
         steps=steps,
     )
 
 
 def _try_out(decoder: Decoder) -> None:
-    """Decode a made-up trial: what does not work shows now, not in the middle of a session.
+    """Decode a random trial: what does not work shows now, not in the middle of a session.
 
-    The shapes of all parts have been checked. Trials that are very long are not made up; the model
-    is then tried out from the covariances on.
+    The shapes of all parts have been checked. If trials are very long, the model is tried out from
+    the covariances on.
     """
     shape, front, channels = decoder.shape, decoder.front, len(decoder.ch_names)
     C = np.broadcast_to(np.eye(shape[-1]), (1, *shape))
     if front is not None:
-        rows = channels * (1 + len(front.delays))
-        in_bands = front.length * max(rows, shape[0] * shape[1])
-        if front.length * rows <= TRIED and in_bands <= TRIED_IN_BANDS:
+        rows = max(channels * (1 + len(front.delays)), shape[0] * shape[1])
+        if front.length * rows <= TRIED:
             rng = np.random.default_rng(0)
             C = decoder.covariances(rng.standard_normal((1, channels, front.n_samples)))
     found = decoder.session().decide(C[0])
-    _require(
-        C.shape[1:] == shape
-        and found.shape == (len(decoder.classes),)
-        and abs(found.sum() - 1) < 1e-3,
-        "its parts do not fit together, or its probabilities are none",
-    )
+    fits = C.shape[1:] == shape and found.shape == (len(decoder.classes),)
+    _require(fits and abs(found.sum() - 1) < 1e-3, "its probabilities do not sum to one")
 
 
-def _check_size(
-    n_samples: int,
-    length: int,
-    filtering: str,
-    sections: Sequence[NDArray[Any] | None],
-    rows: int,
-    shape: Shape,
-) -> None:
-    """Refuse trials (``rows`` with delayed channels) and filters that are too large."""
-    orders = [0 if sos is None else len(sos) for sos in sections]
-    steps = n_samples * sum(orders) if filtering == "causal" else 0
+def _put(part: object, prefix: str, arrays: dict[str, NDArray[Any]]) -> None:
+    """Add the arrays among the attributes of a part, under their names."""
+    found = {name: value for name, value in vars(part).items() if isinstance(value, np.ndarray)}
+    arrays.update({prefix + name: array for name, array in found.items()})
+
+
+def _check_size(front: Mapping[str, Any], channels: int, shape: Shape) -> None:
+    """Refuse trials and filters that are too large."""
+    n, length, causal = front["n_samples"], front["length"], front["filtering"] == "causal"
+    rows = channels * (1 + len(front["delays"]))
+    orders = [0 if sos is None else len(sos) for sos in front["sections"]]
     _require(
         length <= MOST_SAMPLES
+        and length * max(rows, shape[0] * shape[1]) <= MOST_VALUES
         and length * max(orders) <= MOST_OF_FILTER
         and length * sum(orders) <= MOST_OF_FILTERS
-        and length * max(rows, shape[0] * shape[1]) <= MOST_VALUES
-        and steps <= MOST_STEPS,
-        f"Trials of {n_samples} samples ({length} with padding), {rows} rows and {len(sections)} "
-        "bands are more than a model file may describe. Train on shorter trials, or at a lower "
-        "sampling rate.",
+        and not (causal and n * sum(orders) > MOST_OF_CAUSAL),
+        f"Trials of {n} samples ({length} with padding), {rows} rows and {len(orders)} bands are "
+        "more than a model file may describe. Train on shorter trials, or at a lower sampling "
+        "rate.",
     )
 
 
 def _front_out(front: Front, arrays: dict[str, NDArray[Any]], decoder: Decoder) -> dict[str, Any]:
-    # What could not be read is not written.
-    rows, sections = len(decoder.ch_names) * (1 + len(front.delays)), front.sections
-    _check_size(front.n_samples, front.length, front.filtering, sections, rows, decoder.shape)
     _require(
         front.other is None,
         f"A model with estimator={front.covariance!r} cannot be saved: model files have "
         f"{', '.join(ESTIMATORS)}.",
     )
-    fields = asdict(front)
-    del fields["other"]
-    for i, sos in enumerate(sections):
+    # What could not be read is not written.
+    _check_size(vars(front), len(decoder.ch_names), decoder.shape)
+    for i, sos in enumerate(front.sections):
         if sos is not None:
             arrays[f"filter.{i}"] = sos
     for i, prototype in enumerate(front.prototypes):
-        arrays[f"prototype.{i}.averages"] = prototype.averages
-        if prototype.filters is not None:
-            arrays[f"prototype.{i}.filters"] = prototype.filters
-    fields["sections"] = [sos is not None for sos in sections]
-    fields["prototypes"] = [prototype.scale for prototype in front.prototypes]
-    return fields
+        _put(prototype, f"prototype.{i}.", arrays)
+    return {name: getattr(front, name) for name in _FRONT} | {
+        "sections": [sos is not None for sos in front.sections],
+        "prototypes": [prototype.scale for prototype in front.prototypes],
+    }
 
 
 def _front_in(fields: dict[str, Any], arrays: Arrays, channels: int, shape: Shape) -> Front:
-    n, length, pad = _count(fields["n_samples"]), _count(fields["length"]), _count(fields["pad"], 0)
-    filtering = _one_of(fields["filtering"], ("zero-phase", "causal"))
-    covariance = _one_of(fields["covariance"], ESTIMATORS)
-    slices = tuple((_count(a, 0), _count(b)) for a, b in fields["slices"])
-    delays = tuple(_count(delay) for delay in fields["delays"])
-    decimated = fields.get("decimated")  # which format 1 has not
-    zero_phase = filtering == "zero-phase"
-    shortest = 2 if covariance == "sample" else 1  # of one sample there is no sample covariance
+    # Format 1 has no ``decimated``.
+    front = {name: check(fields.get(name)) for name, check in _FRONT.items()}
+    n, length, slices, decimated = (
+        front[k] for k in ("n_samples", "length", "slices", "decimated")
+    )
+    zero_phase, pad = front["filtering"] == "zero-phase", front["pad"]
+    shortest = 2 if front["covariance"] == "sample" else 1  # samples of which there is a covariance
     _require(
         pad < n
         and (n + 2 * pad if zero_phase else n) <= length <= 10 * n + 1000
         and all(a + shortest <= b <= n for a, b in slices)
-        and max(delays, default=0) < n
-        and (decimated is None or (zero_phase and max(map(_count, decimated)) <= length)),
+        and max(front["delays"], default=0) < n
+        and (decimated is None or (zero_phase and max(decimated) <= length)),
         "its trials, filters, windows or delays have an impossible length",
     )
-    sections = [
-        _shaped(arrays[f"filter.{i}"], (None, 6)) if filtered is True else None
+    front["sections"] = sections = [
+        _shaped(arrays, f"filter.{i}", None, 6) if filtered is True else None
         for i, filtered in enumerate(fields["sections"])
     ]
-    bands, rows = len(sections), channels * (1 + len(delays))
-    n_matrices = bands * len(slices)
-    prototypes = []
+    _check_size(front, channels, shape)
+    rows, prototypes = channels * (1 + len(front["delays"])), []
     for i, scale in enumerate(fields["prototypes"]):
         start, stop = slices[i % len(slices)]
-        averages = _shaped(arrays[f"prototype.{i}.averages"], (None, stop - start))
-        filters = arrays.get(f"prototype.{i}.filters")
-        filters = None if filters is None else _shaped(filters, (None, rows))
+        averages = _shaped(arrays, f"prototype.{i}.averages", None, stop - start)
+        name = f"prototype.{i}.filters"
+        filters = _shaped(arrays, name, None, rows) if name in arrays else None
         prototypes.append(Prototype(averages, filters, _positive(scale)))
-    sizes = {prototype.size(rows) for prototype in prototypes} or {rows}
+    averaged = front["covariance"] in ("erp", "xdawn")
     _require(
-        len(prototypes) == (n_matrices if covariance in ("erp", "xdawn") else 0)
-        and (n_matrices, sizes) == (shape[0], {shape[1]})
-        and len(fields["passes_offset"]) == bands == len(decimated or sections),
+        len(sections) * len(slices) == shape[0]
+        and len(prototypes) == (shape[0] if averaged else 0)
+        and {p.size(rows) for p in prototypes} | (set() if averaged else {rows}) == {shape[1]}
+        and len(front["passes_offset"]) == len(sections) == len(decimated or sections),
         "its bands, windows, class averages and matrices do not fit together",
     )
-    _check_size(n, length, filtering, sections, rows, shape)
-    return Front(
-        n_samples=n,
-        filtering=filtering,
-        sections=sections,
-        passes_offset=[passes is True for passes in fields["passes_offset"]],
-        pad=pad,
-        length=length,
-        slices=slices,
-        delays=delays,
-        covariance=covariance,
-        prototypes=tuple(prototypes),
-        relative=_number(fields["relative"], 0),
-        absolute=_number(fields["absolute"], 0),
-        scale=_positive(fields["scale"]),
-        decimated=decimated,
-    )
-
-
-def _tokens_out(tokens: Tokens, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    fields = asdict(tokens)
-    for name in ("whiteners", "axes", "filters"):
-        found = fields.pop(name)
-        if found is not None:
-            arrays[name] = np.asarray(found)
-    return fields
+    return Front(**front, prototypes=tuple(prototypes))
 
 
 def _tokens_in(fields: dict[str, Any], arrays: Arrays, shape: Shape) -> Tokens:
-    embeddings = tuple(_one_of(name, EMBEDDINGS) for name in fields["embeddings"])
-    whitened, filters = not set(AT_REFERENCE).isdisjoint(embeddings), None
-    if FILTERED in embeddings:
-        filters = _shaped(arrays["filters"], (shape[0], None, shape[2]))
-        _require(1 <= filters.shape[1] <= shape[2], f"an array has shape {filters.shape}")
+    checked = {name: check(fields[name]) for name, check in _TOKENS.items()}
+    uses = set(checked["embeddings"])
+    filters = _shaped(arrays, "filters", shape[0], None, shape[2]) if FILTERED in uses else None
+    if filters is not None:
+        k = filters.shape[1]
+        _require(1 <= k <= shape[2], f"its array 'filters' has {k} filters of {shape[2]} channels")
     return Tokens(
-        embeddings=embeddings,
-        isometric=fields["isometric"] is True,
-        relative=_number(fields["relative"], 0),
-        absolute=_number(fields["absolute"], 0),
-        scale=_positive(fields["scale"]),
-        whiteners=_shaped(arrays["whiteners"], shape) if whitened else None,
-        axes=_shaped(arrays["axes"], shape) if PRINCIPAL in embeddings else None,
+        **checked,
+        whiteners=_shaped(arrays, "whiteners", *shape) if uses & set(AT_REFERENCE) else None,
+        axes=_shaped(arrays, "axes", *shape) if PRINCIPAL in uses else None,
         filters=filters,
     )
 
 
 def _network_out(network: Network, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     if isinstance(network, Discriminant):
-        arrays["weight"], arrays["bias"] = network.weight, network.bias
+        _put(network, "", arrays)
         return {"kind": "discriminant"}
     assert isinstance(network, Transformers)
     for i, member in enumerate(network.members):
-        for name in ("project", "offsets", "head"):
-            arrays[f"{i}.{name}"] = getattr(member, name)
+        _put(member, f"{i}.", arrays)
         for j, block in enumerate(member.blocks):
-            for name in _BLOCK:
-                if getattr(block, name) is not None:
-                    arrays[f"{i}.{j}.{name}"] = getattr(block, name)
+            _put(block, f"{i}.{j}.", arrays)
     first = network.members[0]
     return {
         "kind": "transformers",
@@ -502,42 +445,39 @@ def _network_out(network: Network, arrays: dict[str, NDArray[Any]]) -> dict[str,
     }
 
 
-def _network_in(fields: dict[str, Any], arrays: Arrays) -> Network:
+def _network_in(fields: dict[str, Any], arrays: Arrays, shape: Shape) -> Network:
+    """Read a network of tokens, features and classes ``shape``."""
     if _one_of(fields["kind"], ("discriminant", "transformers")) == "discriminant":
-        weight = _shaped(arrays["weight"], (None, None, None))
-        return Discriminant(weight, _shaped(arrays["bias"], weight.shape[2:]))
-    members = [_transformer(f"{i}.", fields, arrays) for i in range(_count(fields["members"]))]
-    alike = {(m.n_tokens, m.n_features, m.n_classes) for m in members}
-    _require(len(alike) == 1, "its networks are not alike")
-    return Transformers(tuple(members), _number(fields["alpha"]))
+        return Discriminant(_shaped(arrays, "weight", *shape), _shaped(arrays, "bias", shape[2]))
+    n = _count(fields["members"])
+    members = tuple(_transformer(f"{i}.", fields, arrays, shape) for i in range(n))
+    return Transformers(members, _number(fields["alpha"]))
 
 
-def _transformer(prefix: str, fields: dict[str, Any], arrays: Arrays) -> FoldedTransformer:
-    dtype, n_heads = arrays[prefix + "project"].dtype, _count(fields["n_heads"])
+def _transformer(
+    prefix: str, fields: dict[str, Any], arrays: Arrays, shape: Shape
+) -> FoldedTransformer:
+    tokens, features, classes = shape
+    several, n_heads = tokens > 1, _count(fields["n_heads"])
 
     def taken(name: str, *shape: int | None) -> NDArray[Any]:
-        array = _shaped(arrays[prefix + name], shape)
-        _require(array.dtype == dtype, "its numbers are of several kinds")
-        return stored(array, dtype)
+        return _shaped(arrays, prefix + name, *shape)
 
-    project = taken("project", None, None)
-    d = len(project)
-    _require(d % n_heads == 0, "its width is no multiple of its heads")
-    offsets = taken("offsets", d, None)
-    several = offsets.shape[1] > 1
-    hidden = len(arrays[f"{prefix}0.expand"])
-    blocks = []
-    for j, (first, second) in enumerate(fields["eps"]):
-        # The first mix of a single token is part of the projection.
-        mixes = several or j > 0
-        blocks.append(
-            FoldedBlock(
-                attend=taken(f"{j}.attend", 3 * d, d + 1) if several else None,
-                mix=taken(f"{j}.mix", d, 2 * d + 1 if several else d + 1) if mixes else None,
-                expand=taken(f"{j}.expand", hidden, d + 1),
-                contract=taken(f"{j}.contract", d, d + 1 + hidden),
-                eps=(_number(first, 0), _number(second, 0)),
-            )
+    project = taken("project", None, features)
+    d, hidden = len(project), len(arrays[f"{prefix}0.expand"])
+    _require(d % n_heads == 0, f"its width {d} is no multiple of its {n_heads} heads")
+    blocks = tuple(
+        FoldedBlock(
+            attend=taken(f"{j}.attend", 3 * d, d + 1) if several else None,
+            # The first mix of a single token is part of the projection.
+            mix=taken(f"{j}.mix", d, d * (1 + several) + 1) if several or j > 0 else None,
+            expand=taken(f"{j}.expand", hidden, d + 1),
+            contract=taken(f"{j}.contract", d, d + 1 + hidden),
+            eps=(_number(first, 0), _number(second, 0)),
         )
-    head, geometric = taken("head", None, d + 1), fields["geometric"] is True
-    return FoldedTransformer(project, offsets, tuple(blocks), head, n_heads, geometric)
+        for j, (first, second) in enumerate(fields["eps"])
+    )
+    offsets, head = taken("offsets", d, tokens), taken("head", classes, d + 1)
+    geometric = fields["geometric"] is True
+    made = FoldedTransformer(project, offsets, blocks, head, n_heads, geometric)
+    return made.astype(project.dtype)  # all in one dtype, laid out for products with vectors
