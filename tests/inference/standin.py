@@ -34,9 +34,8 @@ class Session:
     def probabilities(self, window: np.ndarray, learn: bool = True) -> np.ndarray:
         d = self.decoder
         assert window.shape == (len(d.ch_names), d.n_samples)
-        assert np.isfinite(window).all()
-        if (np.ptp(window, axis=1) == 0).any():
-            raise UserError("A channel is flat. Drop it.")
+        if not np.isfinite(window).all() or (np.ptp(window, axis=1) == 0).any():
+            raise UserError("A channel is flat, or not a number. Drop it.")
         powers = np.log(window.var(1))
         middle = np.mean(self.learnt, 0) if self.learnt else np.zeros_like(powers)
         if learn:

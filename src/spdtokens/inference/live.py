@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +17,7 @@ from spdtokens._tables import counted
 from spdtokens.datasets.base import OTHER_UNIT
 from spdtokens.errors import LiveError, UserError
 from spdtokens.runtime import Decoder
+from spdtokens.runtime.signals import in_parts
 
 FloatArray = NDArray[np.float64]
 #: Share by which the rate may be off before it is told, and before nothing is decided.
@@ -160,11 +162,11 @@ class LiveDecoder:
         self._session = decoder.session()
         self._ring = Ring(len(decoder.ch_names), decoder.n_samples)
         self._timeline = Timeline(self.sfreq, gap)
-        self._refusing = False
+        self._refusing, self._looked = False, True
         self._lost_in_gaps = 0
         self.taken = self.gaps = self.decided = self.withheld = self.learnt = 0
         self.quality = [""] * len(decoder.ch_names)
-        self._told: dict[tuple[int, str], int] = {}
+        self._told: dict[tuple[str, str], int] = {}
         self.restart()
 
     @property
@@ -199,9 +201,8 @@ class LiveDecoder:
                 f"array of shape {X.shape}."
             )
         n = X.shape[1]
-        if stamps is None:
-            stamps = (self.taken + np.arange(n)) / self.sfreq
-        times = np.asarray(stamps, dtype=np.float64)
+        exact = (self.taken + np.arange(n)) / self.sfreq
+        times = exact if stamps is None else np.asarray(stamps, dtype=np.float64)
         if times.shape != (n,):
             raise LiveError(f"{counted(n, 'sample')} came with {times.shape} time stamps.")
         decisions: list[Decision] = []
@@ -226,6 +227,7 @@ class LiveDecoder:
         self._refill()
 
     def _refill(self) -> None:
+        self._look()
         self._ring.clear()
         self._due = self._learn_at = self.decoder.n_samples
 
@@ -235,10 +237,9 @@ class LiveDecoder:
     def _measured(self, rate: float) -> None:
         """Take the rate of the last seconds, and tell if it went wrong or right."""
         before, self._rate = self._off(OTHER_RATE), rate
-        if self._off(OTHER_RATE) and not before:
-            self._say("rate", self._rate_text())
-        elif before and not self._off(OTHER_RATE):
-            self._say("rate", f"samples come at {self.sfreq:g} Hz again, by their time stamps")
+        if self._off(OTHER_RATE) != before:
+            again = f"samples come at {self.sfreq:g} Hz again, by their time stamps"
+            self._say("rate", again if before else self._rate_text())
 
     def _rate_text(self) -> str:
         lost = ", or look for lost samples" if self._rate < self.sfreq else ""
@@ -261,6 +262,7 @@ class LiveDecoder:
     def _take(self, X: FloatArray, times: FloatArray, decisions: list[Decision]) -> None:
         start = 0
         while start < X.shape[1]:
+            self._look()
             n = min(X.shape[1] - start, self._due - self._ring.filled, self._ring.n_samples)
             self._ring.append(X[:, start : start + n])
             self.taken += n
@@ -268,19 +270,23 @@ class LiveDecoder:
             if self._ring.filled == self._due:
                 decisions.append(self._decide(float(times[start - 1])))
                 self._due += self.step
-                self._look()
+                self._looked = False
 
     def _decide(self, stamp: float) -> Decision:
         began = time.perf_counter()
-        window = self._ring.window()
+        window = self._ring.last(self.decoder.n_samples)
         learn = self.recentres and self._ring.filled >= self._learn_at
-        found, reason = None, self._reason_against(window)
+        found, reason = None, self._rate_text() if self._off(WRONG_RATE) else ""
+        if not reason and (ratio := times_as_large(self.decoder, window[None])) is not None:
+            reason = (
+                f"signals are {ratio:.2g} times as large as those the model was trained on. If "
+                "they come in another unit, say which (--unit)"
+            )
         if not reason:
             try:
                 found = np.asarray(self._session.probabilities(window, learn=learn), np.float64)
             except (UserError, np.linalg.LinAlgError) as error:
-                flat = np.flatnonzero(np.ptp(window, axis=1) == 0)
-                reason = f"{self._named(flat)} flat for a whole window" if len(flat) else str(error)
+                reason = self._explained(window, error)
         seconds = time.perf_counter() - began
         if bool(reason) != self._refusing:
             self._refusing = bool(reason)
@@ -298,54 +304,56 @@ class LiveDecoder:
         label = self.decoder.classes[int(found.argmax())]
         return Decision(self.taken, stamp, found, label, "", learn, seconds)
 
-    def _reason_against(self, window: FloatArray) -> str:
-        """Why a window is not decided on; empty if it is."""
-        if self._off(WRONG_RATE):
-            return self._rate_text()
-        bad = np.flatnonzero(~np.isfinite(window).all(1))
-        if len(bad):
-            return f"{self._named(bad)}: samples of the window are not numbers"
-        ratio = times_as_large(self.decoder, float(np.median(window.std(1))))
-        if ratio is None:
-            return ""
-        return (
-            f"signals are {ratio:.2g} times as large as those the model was trained on. If they "
-            "come in another unit, say which (--unit)"
-        )
-
-    def _named(self, channels: Sequence[int] | NDArray[np.int64]) -> str:
-        return listed([self.decoder.ch_names[i] for i in channels])
+    def _explained(self, window: FloatArray, error: Exception) -> str:
+        """Why the model refused a window: by the names of the channels, if they are the reason."""
+        for bad, what in (
+            (~np.isfinite(window).all(1), ": samples of the window are not numbers"),
+            (np.ptp(window, axis=1) == 0, " flat for a whole window"),
+        ):
+            if bad.any():
+                return listed(np.array(self.decoder.ch_names)[bad].tolist()) + what
+        return str(error)
 
     def _look(self) -> None:
-        """Judge the electrodes by the last second, and tell what changed."""
-        words = judge(self._ring.last(max(2, round(self.sfreq))))
-        changed = [i for i, word in enumerate(words) if word != self.quality[i]]
-        for word in sorted({words[i] for i in changed}):
-            which = [i for i in changed if words[i] == word and self._is_news(i, word)]
-            if which:
-                kind, text = ("bad channel", word) if word else ("good channel", "good again")
-                self._say(kind, f"{self._named(which)}: {text}")
-        self.quality = words
+        """Judge the electrodes by the second before the last decision, and tell what changed.
 
-    def _is_news(self, channel: int, word: str) -> bool:
-        """Not what was told of the channel a moment ago: electrodes at a limit come and go."""
-        last = self._told.get((channel, word))
-        if last is not None and self.taken - last < QUIET * self.sfreq:
-            return False
-        self._told[channel, word] = self.taken
-        return True
+        When more samples come, and not with the decision, which would be late by a fifth.
+        """
+        if self._looked:
+            return
+        self._looked = True
+        words = judge(self._ring.last(max(2, round(self.sfreq))))
+        news: dict[str, list[str]] = {}
+        for name, word, before in zip(self.decoder.ch_names, words, self.quality, strict=True):
+            # Not what was told a moment ago: electrodes at a limit come and go.
+            last = self._told.get((name, word), -np.inf)
+            if word != before and self.taken - last >= QUIET * self.sfreq:
+                self._told[name, word] = self.taken
+                news.setdefault(word, []).append(name)
+        for word, names in sorted(news.items()):
+            kind, text = ("bad channel", word) if word else ("good channel", "good again")
+            self._say(kind, f"{listed(names)}: {text}")
+        self.quality = words
 
     def _say(self, kind: str, text: str) -> None:
         self._tell(Event(kind, text, self.taken))
 
 
-def times_as_large(decoder: Decoder, spread: float) -> float | None:
-    """How many times as large signals are as those trained on, if so many tell another unit."""
+def times_as_large(decoder: Decoder, X: NDArray[Any]) -> float | None:
+    """How many times as large signals are as those trained on, if so many tell another unit.
+
+    Parameters
+    ----------
+    decoder : Decoder
+    X : ndarray, shape (n, channels, samples)
+    """
     trained = decoder.about.get("amplitude")
-    if not isinstance(trained, int | float) or not trained > 0 or not spread > 0:
-        return None
-    ratio = spread / trained
-    return None if 1 / OTHER_UNIT < ratio < OTHER_UNIT else ratio
+    if not isinstance(trained, int | float) or not trained > 0:
+        return None  # before the spread, which takes a twentieth of the time of a decision
+    with np.errstate(invalid="ignore"):
+        spread = np.median(np.concatenate([part.std(-1) for part in in_parts(X)]))
+    ratio = float(spread) / trained
+    return ratio if spread > 0 and not 1 / OTHER_UNIT < ratio < OTHER_UNIT else None
 
 
 def listed(names: Sequence[str], most: int = 6) -> str:
@@ -367,11 +375,9 @@ class Ring:
         Of the window.
     """
 
-    _WINDOWS = 4
-
     def __init__(self, n_channels: int, n_samples: int) -> None:
         self.n_samples = n_samples
-        self._block = np.zeros((n_channels, self._WINDOWS * n_samples))
+        self._block = np.zeros((n_channels, 4 * n_samples))
         self._end = 0
         self.filled = 0
 
@@ -385,10 +391,6 @@ class Ring:
         self._block[:, self._end : self._end + n] = chunk
         self._end += n
         self.filled += n
-
-    def window(self) -> NDArray[np.float64]:
-        """A copy of the last window, shape (channels, n_samples)."""
-        return self._block[:, self._end - self.n_samples : self._end].copy()
 
     def last(self, n: int) -> NDArray[np.float64]:
         """A view of at most the last ``n`` samples, shape (channels, <= n)."""
@@ -437,11 +439,9 @@ def judge(signal: NDArray[np.float64]) -> list[str]:
 def _clipped(signal: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Whether a channel (channels, samples) stays at its extremes for a while again and again."""
     low, high = signal.min(1, keepdims=True), signal.max(1, keepdims=True)
-    stays = np.zeros(signal.shape, bool)
-    for extreme in (low, high):
-        there = signal == extreme
-        stays[:, 1:] |= there[:, 1:] & there[:, :-1]
-    begins = (stays[:, 1:] & ~stays[:, :-1]).sum(1)
+    at_limit = (signal == low) | (signal == high)
+    stays = at_limit & (np.diff(signal, axis=1, prepend=np.nan) == 0)
+    begins = (np.diff(stays, axis=1) & stays[:, 1:]).sum(1)
     return np.asarray((stays.mean(1) > CLIPPED) & (begins >= 3))
 
 

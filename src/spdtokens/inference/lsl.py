@@ -48,9 +48,11 @@ def volts_of(unit: str | None) -> float | None:
     ------
     DeployError
     """
-    if unit is not None and unit.casefold() not in UNITS:
+    if unit is None:
+        return None
+    if unit.casefold() not in UNITS:
         raise DeployError(f"There is no unit {unit!r}. There are: V, mV, uV, nV.")
-    return None if unit is None else UNITS[unit.casefold()]
+    return UNITS[unit.casefold()]
 
 
 def need_lsl() -> None:
@@ -293,19 +295,15 @@ class Inlet:
         StreamLostError
         """
         try:
-            sample, stamp = self._inlet.pull_sample(timeout)
-            if stamp is None:
-                return np.empty((len(self._picks), 0)), np.empty(0)
-            # Both are views of memory that the next call overwrites.
-            chunks, stamps = [np.array(sample)[None]], [np.array([stamp])]
-            more, later = self._inlet.pull_chunk(0.0, AT_ONCE)
-            if len(later):
-                chunks.append(np.array(more))
-                stamps.append(np.array(later))
+            # Copied: each is a view of memory that the next call overwrites.
+            pulled = [
+                [array.copy() for array in self._inlet.pull_chunk(wait, most)]
+                for wait, most in ((timeout, 1), (0.0, AT_ONCE))
+            ]
         except (TimeoutError, RuntimeError) as error:
             raise StreamLostError(str(error)) from error
-        X = np.concatenate(chunks).T[self._picks].astype(np.float64)
-        return X * self.factor, np.concatenate(stamps)
+        X, stamps = (np.concatenate(parts) for parts in zip(*pulled, strict=True))
+        return X.T[self._picks].astype(np.float64) * self.factor, stamps
 
     def correction(self, timeout: float = 0.5) -> float | None:
         """Seconds to be added to the sender's stamps for this machine's clock; None if unknown.

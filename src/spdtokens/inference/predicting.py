@@ -18,7 +18,6 @@ from spdtokens.errors import DeployError
 from spdtokens.inference.live import times_as_large
 from spdtokens.inference.lsl import volts_of
 from spdtokens.runtime import Decoder, load_model
-from spdtokens.runtime.signals import in_parts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -277,8 +276,7 @@ def _fitted(decoder: Decoder, name: str, piece: Piece, notes: list[str]) -> NDAr
     n = decoder.n_samples
     to = Head(names, sfreq, n_samples=n + LONGER + 1, unit_in_volts=unit)
     X, _ = conformed(piece.X, {}, head, to)
-    spread = float(np.median(np.concatenate([part.std(-1) for part in in_parts(X)])))
-    if (ratio := times_as_large(decoder, spread)) is not None:
+    if (ratio := times_as_large(decoder, X)) is not None:
         raise DeployError(
             f"The signals of {name} are {ratio:.2g} times as large as those the model was "
             "trained on: they seem to be in another unit. Say which, such as --unit uV (of both: "

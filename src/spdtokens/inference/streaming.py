@@ -192,12 +192,11 @@ class LiveRun(AbstractContextManager["LiveRun"]):
 
     def times(self) -> str:
         """Latencies in a line; empty before the first decision."""
-        parts = []
-        for name, times in (("latency", self.latency), ("computing", self.computing)):
-            if times:
-                median, high = 1e3 * np.percentile(times, [50, 99])
-                parts.append(f"{name} {median:.2f} ms (99 %: {high:.2f})")
-        return ", ".join(parts)
+        kept = {"latency": self.latency, "computing": self.computing}
+        found = {
+            name: 1e3 * np.percentile(times, [50, 99]) for name, times in kept.items() if times
+        }
+        return ", ".join(f"{k} {v[0]:.2f} ms (99 %: {v[1]:.2f})" for k, v in found.items())
 
     def summary(self) -> list[str]:
         """Lines that tell how it went."""
@@ -276,9 +275,7 @@ class LiveRun(AbstractContextManager["LiveRun"]):
             if away >= SILENT:
                 if not self._silent:
                     self._silent = True
-                    text = (
-                        f"no sample for {away:.1f} s; still waiting, and looking for a new sender"
-                    )
+                    text = f"no sample for {away:.1f} s; looking for a new sender"
                     self._connection("silent", text)
                 self._look_for_it()
             return
@@ -352,11 +349,8 @@ class LiveRun(AbstractContextManager["LiveRun"]):
         self._connection("lost", f"{self.wanted.title} is gone; waiting for it to come back")
 
 
-class Display:
+class Display(AbstractContextManager["Display"]):
     """Where people look; here nobody does."""
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         """The run has ended."""
@@ -384,15 +378,12 @@ class Lines(Display):
             pairs = zip(run.live.decoder.classes, decision.probabilities, strict=True)
             shares = "  ".join(f"{name} {value:.3f}" for name, value in pairs)
             seconds = decision.sample / run.live.sfreq
-            _line(self._console, f"{seconds:9.2f} s  {decision.label}  |  {shares}")
+            text = f"{seconds:9.2f} s  {decision.label}  |  {shares}"
+            self._console.out(text, highlight=False)
 
     def event(self, event: Event) -> None:
         """Print it to standard error."""
-        _line(self._errors, f"{event.kind}: {event.text}")
-
-
-def _line(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._errors.out(f"{event.kind}: {event.text}", highlight=False)
 
 
 class View(Display):
@@ -482,11 +473,10 @@ def _decided(run: LiveRun) -> Text:
 
 def _electrodes(live: LiveDecoder) -> Text:
     names, words = live.decoder.ch_names, live.quality
-    kinds = sorted(set(words) - {""})
-    if not kinds:
+    if not any(words):
         return Text(f"all {len(names)} good")
     bad = (
-        f"{kind}: {listed([n for n, word in zip(names, words, strict=True) if word == kind])}"
-        for kind in kinds
+        f"{word}: {listed([n for n, w in zip(names, words, strict=True) if w == word])}"
+        for word in sorted({*words} - {""})
     )
     return Text(f"{words.count('')} of {len(names)} good; {'; '.join(bad)}", style="yellow")
