@@ -210,10 +210,9 @@ def onnx_model(decoder: Decoder, digest: str = "") -> Any:
         if len(found) > 1:
             graph("Mean", *found)
     graph.nodes[-1].output[0] = PROBABILITIES
-    constants = list(graph.constants.values())
     outputs = [value(PROBABILITIES, classes)]
     made = helper.make_model(
-        helper.make_graph(graph.nodes, "spdtokens", inputs, outputs, constants),
+        helper.make_graph(graph.nodes, "spdtokens", inputs, outputs, graph.constants),
         producer_name="spdtokens",
         producer_version=spdtokens.__version__,
         opset_imports=[helper.make_opsetid("", OPSET)],
@@ -234,11 +233,11 @@ def onnx_model(decoder: Decoder, digest: str = "") -> Any:
 
 
 class _Graph:
-    """Nodes as they are called, and their constants, each once."""
+    """Nodes as they are called, and their constants."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
-        self.constants: dict[tuple[str, bytes], Any] = {}
+        self.constants: list[Any] = []
 
     def __call__(self, kind: str, *inputs: str | NDArray[Any], **attributes: Any) -> str:
         """Add a node; the name of its output."""
@@ -258,11 +257,8 @@ class _Graph:
         from onnx import numpy_helper
 
         array = np.asarray(array, np.float32 if array.dtype.kind == "f" else np.int64, order="C")
-        key = (f"{array.dtype}{array.shape}", array.tobytes())
-        if key not in self.constants:
-            name = f"c{len(self.constants)}"
-            self.constants[key] = numpy_helper.from_array(array, name)
-        return str(self.constants[key].name)
+        self.constants.append(numpy_helper.from_array(array, f"c{len(self.constants)}"))
+        return str(self.constants[-1].name)
 
     def linear(self, x: str, weight: NDArray[Any], bias: NDArray[Any]) -> str:
         """``x @ weight.T + bias`` of rows ``x``; the runtime's matrices are as Gemm wants them."""

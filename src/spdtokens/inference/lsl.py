@@ -33,12 +33,12 @@ UNITS = {
 }
 #: Seconds of signal that are kept for us while we are busy.
 BUFFERED = 60
+#: Seconds to wait for a connection, and for the offset of the sender's clock.
+CONNECT, ANSWER = 10.0, 0.5
 #: Samples taken at once at most.
 AT_ONCE = 4096
 #: Type of the stream of decisions, which is never read.
 DECISIONS = "Probabilities"
-#: Seconds in which other streams that may be meant are to answer, and more than there will be.
-OTHERS, ALL = 1.0, 1000
 
 
 def volts_of(unit: str | None) -> float | None:
@@ -126,36 +126,26 @@ class Wanted:
         return f"stream {self.name!r}" if self.name else "stream of type EEG"
 
 
-def find(wanted: Wanted, timeout: float, minimum: int = 1) -> list[Any]:
-    """Descriptions of the streams that may be meant, the newest first.
-
-    Parameters
-    ----------
-    wanted : Wanted
-    timeout : float
-        Seconds to search; half of them by name, and if there is none, half by source id.
-    minimum : int
-        Return as soon as so many are found.
-    """
+def streams(timeout: float) -> list[Any]:
+    """Descriptions of the streams that answer, decisions aside; the newest first."""
     from mne_lsl.lsl import resolve_streams
 
-    searches = [{"stype": "EEG"}]
-    if wanted.name is not None:
-        searches = [{"name": wanted.name}, {"source_id": wanted.name}]
-    for by in searches:
-        found = resolve_streams(timeout / len(searches), minimum=minimum, **by)
-        if found and all(info.stype == DECISIONS for info in found):
-            found = resolve_streams(timeout / len(searches), minimum=len(found) + 1, **by)
-        if candidates := [info for info in found if info.stype != DECISIONS]:
-            return sorted(candidates, key=lambda info: -info.created_at)
-    return []
+    found = (info for info in resolve_streams(timeout) if info.stype != DECISIONS)
+    return sorted(found, key=lambda info: -info.created_at)
+
+
+def find(wanted: Wanted, timeout: float) -> list[Any]:
+    """Descriptions of the streams that may be meant: of this name, or else of this source id."""
+    found = streams(timeout)
+    if wanted.name is None:
+        return [info for info in found if info.stype == "EEG"]
+    by_name = [info for info in found if info.name == wanted.name]
+    return by_name or [info for info in found if info.source_id == wanted.name]
 
 
 def _listing() -> str:
-    """The streams that are there, for messages; streams of decisions aside."""
-    from mne_lsl.lsl import resolve_streams
-
-    found = [info for info in resolve_streams(timeout=1.0) if info.stype != DECISIONS]
+    """The streams that are there, for messages."""
+    found = streams(timeout=1.0)
     if not found:
         return "No LSL stream of signals was found"
     return "There are: " + "; ".join(sorted(map(_described, found)))
@@ -182,8 +172,6 @@ def only(wanted: Wanted, found: Sequence[Any], waited: float) -> Any:
             "stream with --stream, wait longer with --timeout; on a network, look at the firewall. "
             "A recording is played as a stream by: spdtokens replay."
         )
-    # The search ends with the first answer: the others have yet to come.
-    found = list(dict.fromkeys((*find(wanted, OTHERS, ALL), *found)))
     if len(found) == 1:
         return found[0]
     names, ids = [info.name for info in found], [info.source_id for info in found]
@@ -249,8 +237,6 @@ class Inlet:
     ----------
     info : mne_lsl.lsl.StreamInfo
     wanted : Wanted
-    timeout : float
-        Seconds to wait for the connection.
 
     Raises
     ------
@@ -260,7 +246,7 @@ class Inlet:
         If it is gone already.
     """
 
-    def __init__(self, info: Any, wanted: Wanted, timeout: float = 10.0) -> None:
+    def __init__(self, info: Any, wanted: Wanted) -> None:
         from mne_lsl.lsl import StreamInlet
 
         self.uid = info.uid
@@ -271,8 +257,8 @@ class Inlet:
         # sender comes back with other channels.
         self._inlet = StreamInlet(info, max_buffered=BUFFERED, recover=False)
         try:
-            self._inlet.open_stream(timeout)
-            full = self._inlet.get_sinfo(timeout)
+            self._inlet.open_stream(CONNECT)
+            full = self._inlet.get_sinfo(CONNECT)
             names = _by_channel(full, "names")
             self._picks = pick(wanted.ch_names, names, info.n_channels, wanted.given)
         except Exception as error:
@@ -305,13 +291,13 @@ class Inlet:
         X, stamps = (np.concatenate(parts) for parts in zip(*pulled, strict=True))
         return X.T[self._picks].astype(np.float64) * self.factor, stamps
 
-    def correction(self, timeout: float = 0.5) -> float | None:
+    def correction(self) -> float | None:
         """Seconds to be added to the sender's stamps for this machine's clock; None if unknown.
 
         Waits at the first call only, unless the sender does not answer.
         """
         try:
-            return float(self._inlet.time_correction(timeout))
+            return float(self._inlet.time_correction(ANSWER))
         except (TimeoutError, RuntimeError):
             return None
 

@@ -148,29 +148,25 @@ def predict(
     if isinstance(events, str):
         events = parse_events(events)
     cutting = Cutting(events=events, label_from=label_from or decoder.about.get("label_from"))
-    names: list[str] = []
-    truth: list[str] = []
     notes: list[str] = []
-    trial, onset, found = [], [], []
+    rows = []
     for file in _files(Path(data)):
-        piece, starts = _trials(decoder, file, cutting, every)
+        piece, onset = _trials(decoder, file, cutting, every)
         if unit_in_volts is not None:
             piece = replace(piece, head=replace(piece.head, unit_in_volts=unit_in_volts))
-        found.append(decoder.predict_proba(_fitted(decoder, file.name, piece, notes)))
         n = len(piece.X)
-        names += [file.name] * n
-        truth += [""] * n if piece.labels is None else map(str, piece.labels)
-        trial.append(np.arange(n))
-        onset.append(np.full(n, np.nan) if starts is None else starts)
-    return Predictions(
-        decoder.classes,
-        names,
-        np.concatenate(trial),
-        np.concatenate(onset),
-        truth,
-        np.concatenate(found),
-        list(dict.fromkeys(notes)),
-    )
+        rows.append(
+            (
+                [file.name] * n,
+                np.arange(n),
+                np.full(n, np.nan) if onset is None else onset,
+                [""] * n if piece.labels is None else piece.labels,
+                decoder.predict_proba(_fitted(decoder, file.name, piece, notes)),
+            )
+        )
+    files, trial, onset, truth, found = map(np.concatenate, zip(*rows, strict=True))
+    notes = list(dict.fromkeys(notes))
+    return Predictions(decoder.classes, files.tolist(), trial, onset, truth.tolist(), found, notes)
 
 
 def _files(path: Path) -> list[Path]:

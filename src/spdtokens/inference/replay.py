@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -201,11 +200,9 @@ class Replay:
         self._markers._del()
 
     def _send(self, part: NDArray[np.float64], stamps: NDArray[np.float64], start: int) -> None:
-        markers = self.playable.markers
-        ends = (start, start + len(part))
-        low, high = (bisect_left(markers, at, key=lambda marker: marker[0]) for at in ends)
-        for at, text in markers[low:high]:
-            self._markers.push_sample([text], float(stamps[at - start]))
+        for at, text in self.playable.markers:
+            if start <= at < start + len(part):
+                self._markers.push_sample([text], float(stamps[at - start]))
         if len(part) == 1:
             self._signal.push_sample(part[0], float(stamps[0]))
         else:

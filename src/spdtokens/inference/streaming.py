@@ -28,7 +28,7 @@ from spdtokens.runtime.threads import one_thread
 #: Seconds without a sample after which a stream is silent, and looked for anew.
 SILENT = 2.0
 #: Seconds for which a search or a pull may block, and Ctrl-C wait.
-SEARCH, PULL = 1.0, 0.1
+SEARCH, PULL = 0.5, 0.1
 #: Searches in vain after which a silent stream is lost.
 MISSED = 2
 #: Latencies beyond these, in seconds, are those of clocks that have nothing to do with ours.
@@ -38,8 +38,8 @@ BEHIND, COMPLAIN = 1.0, 30.0
 #: Seconds between two looks at the offset of the sender's clock; longer if it gave no answer, since
 #: to ask takes time then.
 CLOCK, NO_CLOCK = 5.0, 60.0
-#: Latencies kept, and counts of samples: ten a second at most, of the last ten seconds.
-KEPT, MARKS = 2000, 100
+#: Latencies kept.
+KEPT = 2000
 #: Seconds between two pictures, and letters of a bar.
 REFRESH, BAR = 0.15, 40
 
@@ -117,7 +117,7 @@ class LiveRun(AbstractContextManager["LiveRun"]):
         self.labels: Counter[str] = Counter()
         self.events: deque[Event] = deque(maxlen=5)
         self.reconnections = 0
-        self._marks: deque[tuple[float, int]] = deque(maxlen=MARKS)
+        self._since = (np.inf, 0)
         self._inlet: lsl.Inlet | None = None
         self._refused: set[str] = set()
         self._heard = self._complained = -np.inf
@@ -184,11 +184,12 @@ class LiveRun(AbstractContextManager["LiveRun"]):
 
     @property
     def rate(self) -> float | None:
-        """Samples a second by the clock of this machine; None before a second has passed."""
-        if not self._marks or self._marks[-1][0] - self._marks[0][0] < 1:
-            return None
-        (t0, n0), (t1, n1) = self._marks[0], self._marks[-1]
-        return (n1 - n0) / (t1 - t0)
+        """Samples per second since they came first or again, by the clock of this machine.
+
+        None in the first second.
+        """
+        seconds = self._heard - self._since[0]
+        return (self.live.taken - self._since[1]) / seconds if seconds >= 1 else None
 
     def times(self) -> str:
         """Latencies in a line; empty before the first decision."""
@@ -238,7 +239,7 @@ class LiveRun(AbstractContextManager["LiveRun"]):
     def _connect_first(self, timeout: float) -> None:
         """In short searches, so that Ctrl-C is heard."""
         end = self._clock() + timeout
-        while not (found := lsl.find(self.wanted, SEARCH)) and self._clock() < end:
+        while not (found := lsl.find(self.wanted, 2 * SEARCH)) and self._clock() < end:
             if self._stopped:
                 return
             self.display.refresh(self)
@@ -257,7 +258,7 @@ class LiveRun(AbstractContextManager["LiveRun"]):
         self._inlet, self._silent, self._missed = inlet, False, 0
         away = self._clock() - self._heard
         self._heard, self._ask_clock_at = self._clock(), -np.inf
-        self._marks.clear()
+        self._since = (self._heard, self.live.taken)
         self.live.restart()
         used = f"{len(self.wanted.ch_names)} of its {inlet.n_channels} channels are used"
         after = f", after {away:.1f} s without samples" if np.isfinite(away) else ""
@@ -281,7 +282,7 @@ class LiveRun(AbstractContextManager["LiveRun"]):
             return
         if self._silent:
             self._silent = False
-            self._marks.clear()
+            self._since = (now, self.live.taken + len(stamps))
             self._connection("samples again", f"{inlet.title}: samples again after {away:.1f} s")
         self._heard = now
         for start in range(0, len(stamps), self.live.step):
@@ -290,8 +291,6 @@ class LiveRun(AbstractContextManager["LiveRun"]):
                 self._publish(decision)
             if self.live.decided >= most:
                 return
-        if not self._marks or now - self._marks[-1][0] >= 0.1:
-            self._marks.append((now, self.live.taken))
         if now > self._ask_clock_at:
             found = inlet.correction()
             self._correction = self._correction if found is None else found
