@@ -27,9 +27,7 @@ from spdtokens.inference.live import (
     Piece,
     Timeline,
     judge,
-    listed,
 )
-from spdtokens.inference.replay import open_playable
 from spdtokens.runtime import Decoder
 from tests.inference.standin import StandIn, noise
 
@@ -54,6 +52,7 @@ def kinds(events: list[Event]) -> list[str]:
 
 def test_decisions_are_those_of_the_windows() -> None:
     X = noise(20)
+    assert not any(d.learnt for d in LiveDecoder(StandIn(recentring=None)).feed(X))
     decisions, events, live = fed(X)
     assert [d.sample for d in decisions] == list(range(N, 2001, 10))
     assert events == []
@@ -192,12 +191,6 @@ def test_signals_in_another_unit_are_not_decided_on() -> None:
     assert "--unit" in decision.withheld
 
 
-def test_a_model_that_does_not_recentre_learns_nothing() -> None:
-    live = LiveDecoder(StandIn(recentring=None), 0.1)
-    assert not any(d.learnt for d in live.feed(noise(3)))
-    assert live.learnt == 0
-
-
 def test_restart_fills_the_window_anew_and_keeps_what_was_learnt() -> None:
     live = LiveDecoder(DECODER, 0.1)
     X = noise(3)
@@ -301,20 +294,6 @@ def test_trials_in_a_row_are_decided_on_as_evaluated(dataset: Dataset, recentre:
     assert result.test["accuracy"] > 0.4  # decided on something
 
 
-def test_a_data_set_is_played_trial_after_trial(
-    dataset: Dataset, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("spdtokens.inference.replay.load_dataset", lambda _: dataset)
-    played, r = open_playable("sim-mi-begin", session="2"), dataset.load("1", "2")
-    n = r.X.shape[-1]
-    assert played.markers[:2] == [(0, dataset.classes[r.y[0]]), (n, dataset.classes[r.y[1]])]
-    np.testing.assert_array_equal(played.X[:, n : 2 * n], r.X[1])
-    assert (played.unit, played.sfreq, played.ch_names) == ("volts", 250.0, dataset.ch_names)
-    assert played.seconds == len(r) * n / 250
-    first = open_playable("sim-mi-begin")
-    np.testing.assert_array_equal(first.X[:, :n], dataset.load("1", "1").X[0])
-
-
 @pytest.mark.parametrize("unit", [1.0, 1e-6, 1e9])
 def test_electrodes_are_judged_beside_each_other(unit: float) -> None:
     rng = np.random.default_rng(1)
@@ -329,11 +308,6 @@ def test_electrodes_are_judged_beside_each_other(unit: float) -> None:
     assert judge(unit * X) == words
     assert judge(np.zeros((2, 50))) == ["flat", "flat"]
     assert judge(np.full((1, 50), np.nan)) == ["not a number"]
-
-
-def test_long_lists_are_cut() -> None:
-    assert listed(["a", "b"]) == "a, b"
-    assert listed(list("abcdefgh"), 3) == "a, b, c and 5 more"
 
 
 SFREQ = 250.0

@@ -252,20 +252,17 @@ def test_a_new_sender_while_the_old_one_is_silent(name: str) -> None:
 
 
 def test_a_stream_for_another_model_is_refused(name: str) -> None:
+    outlet = lsl.StreamOutlet(lsl.StreamInfo(f"{name}-text", "Markers", 1, 0.0, "string", name))
+    with pytest.raises(LiveError, match=f"'{name}-text' carries text"):
+        channels_of(f"{name}-text")
+    outlet._del()
     sender = Sender(name, ("", "", "", ""))
-    with pytest.raises(LiveError, match="--channels C3,Cz,C4,Pz"), running(name):
-        pass
+    with pytest.raises(LiveError, match="--channels C3,Cz,C4,Pz"):
+        channels_of(name, WAIT)
     sender.time -= 5.0
     with running(name, channels=DECODER.ch_names) as (run, seen):
         sender.until(lambda: run.live.decided > 0, seen)
     assert "s behind" in seen.last("behind")
-
-
-def test_streams_of_text_are_refused(name: str) -> None:
-    outlet = lsl.StreamOutlet(lsl.StreamInfo(name, "Markers", 1, 0.0, "string", name))
-    with pytest.raises(LiveError, match=f"'{name}' carries text"):
-        channels_of(name)
-    outlet._del()
 
 
 @pytest.mark.parametrize(
@@ -286,25 +283,27 @@ def test_units_are_read(units: list[str] | None, volts: list[float] | None) -> N
     assert (None if found is None else found.ravel().tolist()) == volts
 
 
-def test_channels_are_found_by_name_whatever_case_and_order() -> None:
-    assert pick(["C3", "FCz"], ["fcz ", "EOG", "EEG C3-REF"], 3) == [2, 0]
-    assert pick(["C3", "C4"], None, 3, ["C4", "-", "C3"]) == [2, 0]
-    assert pick(["C3", "C4"], ["x", "y"], 2, ["C3", "C4"]) == [0, 1]
-
-
 @pytest.mark.parametrize(
-    ("available", "n", "given", "culprit"),
+    ("available", "given", "picks"),
     [
-        (["C3", "EOG"], 2, None, "lacks C4. It has: C3, EOG.*--channels"),
-        (["C3", "c3", "C4"], 3, None, "more than one C3.*--channels"),
-        (None, 2, None, "--channels C3,C4"),
-        ([None, None], 2, None, "--channels C3,C4"),
-        (None, 3, ["C3", "C4"], "--channels names 2"),
+        (["fcz ", "EOG", "EEG C3-REF"], None, [2, 0]),
+        (None, ["FCz", "-", "C3"], [2, 0]),
+        (["x", "y"], ["C3", "FCz"], [0, 1]),
+        (["C3", "EOG"], None, "lacks FCz. It has: C3, EOG.*--channels"),
+        (["C3", "c3", "FCz"], None, "more than one C3.*--channels"),
+        (None, None, "--channels C3,FCz"),
+        ([None, None], None, "--channels C3,FCz"),
+        (["C3", "FCz", "EOG"], ["C3", "FCz"], "--channels names 2"),
     ],
 )
-def test_channels_that_are_not_found(available: Any, n: int, given: Any, culprit: str) -> None:
-    with pytest.raises(LiveError, match=culprit):
-        pick(["C3", "C4"], available, n, given)
+def test_channels_are_found_by_name(available: Any, given: Any, picks: Any) -> None:
+    """Whatever their case and order; ``picks`` or the culprit."""
+    arguments = (["C3", "FCz"], available, len(available or given or "12"), given)
+    if isinstance(picks, list):
+        assert pick(*arguments) == picks
+        return
+    with pytest.raises(LiveError, match=picks):
+        pick(*arguments)
 
 
 def channels_of(stream: str | None, timeout: float = 0.5) -> int:
@@ -432,15 +431,21 @@ def test_recordings_are_played_with_their_annotations(tmp_path: Path) -> None:
 
 def test_trials_are_played_one_after_another(tmp_path: Path) -> None:
     X, y = np.random.default_rng(0).standard_normal((4, 3, 100)), ["b", "a", "b", "a"]
-    np.savez(tmp_path / "x.npz", X=X, y=y, sfreq=100.0)
+    np.savez(tmp_path / "x.npz", X=X, y=y, sfreq=100.0, unit_in_volts=1e-6)
     events = np.stack([np.arange(4) * 100, np.zeros(4, int), [2, 1, 2, 1]], 1)
     info = mne.create_info(3, 100.0, "eeg")
     epochs = mne.EpochsArray(X, info, events, event_id={"a": 1, "b": 2}, verbose="error")
     epochs.save(tmp_path / "x-epo.fif", verbose="error")
-    for name in ("x.npz", "x-epo.fif"):
+    for name, unit in (("x.npz", "microvolts"), ("x-epo.fif", "volts")):
         played = open_playable(str(tmp_path / name))
         np.testing.assert_allclose(played.X, np.concatenate(list(X), axis=1), rtol=1e-6)
         assert played.markers == [(0, "b"), (100, "a"), (200, "b"), (300, "a")]
+        assert (played.unit, played.seconds) == (unit, 4.0)
+    (tmp_path / "folder").mkdir()
+    for session in (1, 2):
+        np.savez(tmp_path / f"folder/sub-1_ses-{session}.npz", X=session * X, y=y, sfreq=100.0)
+    second = open_playable(str(tmp_path / "folder"), session="2")
+    np.testing.assert_array_equal(second.X, 2 * np.concatenate(list(X), axis=1))
 
 
 def test_what_cannot_be_played(tmp_path: Path) -> None:
