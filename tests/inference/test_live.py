@@ -216,6 +216,8 @@ def test_wrong_models_options_and_chunks() -> None:
         live.feed(np.zeros((3, 10)))
     with pytest.raises(LiveError, match=r"10 samples .*9"):
         live.feed(np.zeros((4, 10)), np.arange(9))
+    with pytest.raises(LiveError, match=r"10 samples .*9"):
+        live.feed(np.zeros((4, 10)), [*range(9), np.nan])
 
 
 def test_an_hour_in_constant_memory() -> None:

@@ -203,8 +203,9 @@ class LiveDecoder:
         n = X.shape[1]
         exact = (self.taken + np.arange(n)) / self.sfreq
         times = exact if stamps is None else np.asarray(stamps, dtype=np.float64)
-        if times.shape != (n,):
-            raise LiveError(f"{counted(n, 'sample')} came with {times.shape} time stamps.")
+        if times.shape != (n,) or not np.isfinite(times).all():
+            finite = counted(int(np.isfinite(times).sum()), "finite time stamp")
+            raise LiveError(f"{counted(n, 'sample')} came with {finite}.")
         decisions: list[Decision] = []
         for piece in self._timeline.pieces(times):
             if piece.gap is not None:
@@ -251,7 +252,7 @@ class LiveDecoder:
     def _tell_gap(self, seconds: float) -> None:
         self.gaps += 1
         what = f"time stamps went astray by {seconds:.3g} s"
-        if np.isfinite(seconds) and seconds > 0:
+        if seconds > 0:
             lost = max(1, round(seconds * self.sfreq))
             self._lost_in_gaps += lost
             what = f"{counted(lost, 'sample')} ({seconds:.3g} s) lost"
@@ -500,14 +501,10 @@ class Timeline:
 
     def begin_anew(self) -> None:
         """Count from the next sample, as after a gap; how irregular stamps are stays known."""
-        self._last: float | None = None
-        self._first = 0.0
+        self._first = self._last = 0.0
         self._count = 0
-        self._in_second = 0
-        self._largest = 0.0
-        self._offset = np.inf
+        self._largest, self._offset = 0.0, np.inf  # of the current second
         self._baseline: float | None = None
-        self._seconds = 0
         self._before_stretch = 0.0
 
     @property
@@ -529,16 +526,16 @@ class Timeline:
         """
         start, gap = 0, None
         while start < len(stamps):
-            if self._last is None:
+            if self._count == 0:
                 self._first = float(stamps[start])
                 self._last = self._first - self._period
-            stop = min(len(stamps), start + self._second - self._in_second)
+            stop = min(len(stamps), start + self._second - self._count % self._second)
             late = np.diff(stamps[start:stop], prepend=self._last) - self._period
-            odd = np.flatnonzero((late > self.tolerance) | (late < -BACK) | ~np.isfinite(late))
+            odd = np.flatnonzero((late > self.tolerance) | (late < -BACK))
             at = start + int(odd[0]) if len(odd) else stop
             if at > start:
                 self._follow(stamps[start:at], late[: at - start])
-                whole = self._in_second == self._second
+                whole = self._count % self._second == 0
                 rate = self._rate() if whole else None
                 yield Piece(start, at, gap, self._end_second() if whole else 0, rate)
                 gap = None
@@ -554,7 +551,6 @@ class Timeline:
         self._offset = min(self._offset, float((stamps - due).min()))
         self._last = float(stamps[-1])
         self._count += n
-        self._in_second += n
 
     def _rate(self) -> float | None:
         """Samples per second, where a stretch ends.
@@ -562,12 +558,12 @@ class Timeline:
         From the earliest stamp of its last second and of the second before it, so that stamps which
         are late now and then change nothing.
         """
-        self._seconds += 1
-        if self._seconds % STRETCH != 1:
+        seconds = self._count // self._second
+        if seconds % STRETCH != 1:
             return None
         nominal = STRETCH * self._second * self._period
         actual = nominal + self._offset - self._before_stretch
-        known = self._seconds > 1 and actual > 0
+        known = seconds > 1 and actual > 0
         self._before_stretch = self._offset
         return STRETCH * self._second / actual if known else None
 
@@ -577,7 +573,7 @@ class Timeline:
         offset, baseline = self._offset, self._baseline
         before, self._jitter_before = self._jitter_before, known
         self._jitter = max(self._largest, FORGET * known)
-        self._in_second, self._largest, self._offset = 0, 0.0, np.inf
+        self._largest, self._offset = 0.0, np.inf
         self._baseline = offset
         if baseline is None:
             return 0

@@ -261,13 +261,13 @@ def _fitted(decoder: Decoder, name: str, piece: Piece, notes: list[str]) -> NDAr
         notes.append(f"Signals were multiplied by {factor:g}: they were in another unit.")
     if sfreq is None or head.sfreq is None:
         return conformed(piece.X, {}, head, Head(names, None, unit_in_volts=unit))[0]
-    if abs(head.sfreq / sfreq - 1) > SAME_RATE:
-        if head.sfreq < sfreq:
-            raise DeployError(
-                f"{name} is sampled at {head.sfreq:g} Hz, the model at {sfreq:g} Hz: what was "
-                "not sampled cannot be restored. Train a model at the lower rate (resample the "
-                "training recordings)."
-            )
+    if head.sfreq < sfreq * (1 - SAME_RATE):
+        raise DeployError(
+            f"{name} is sampled at {head.sfreq:g} Hz, the model at {sfreq:g} Hz: what was not "
+            "sampled cannot be restored. Train a model at the lower rate (resample the training "
+            "recordings)."
+        )
+    if head.sfreq > sfreq * (1 + SAME_RATE):
         notes.append(f"Resampled from {head.sfreq:g} to {sfreq:g} Hz.")
     n = decoder.n_samples
     to = Head(names, sfreq, n_samples=n + LONGER + 1, unit_in_volts=unit)
