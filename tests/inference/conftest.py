@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from spdtokens.runtime import model_bytes
+from tests.inference.helpers import made
+
 # liblsl reads its settings once, when it is first used: here, before anyone can have done so.
 # Multicast that does not leave the machine (with the scope "machine" only the last of several
 # outlets would be seen), also where there is no network; and streams of this process only.
@@ -26,3 +29,11 @@ os.environ["LSLAPICFG"] = str(_FILE)
 def name(request: pytest.FixtureRequest) -> str:
     """A name for a stream that no other test has."""
     return re.sub(r"\W", "-", f"{request.node.name}-{os.getpid()}").strip("-")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A small model, as a file."""
+    path = tmp_path / "model.spdt"
+    path.write_bytes(model_bytes(made("imagery").decoder))
+    return path

@@ -25,13 +25,6 @@ from spdtokens.runtime.networks import file_digest, geometric_bias
 from tests.inference.helpers import KINDS, NAMES, TINY, made, trials
 
 
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    path = tmp_path / "imagery.spdt"
-    path.write_bytes(model_bytes(made("imagery").decoder))
-    return path
-
-
 def run(*arguments: object) -> Any:
     return CliRunner().invoke(app, ["export", *map(str, arguments)])
 

@@ -25,7 +25,6 @@ from typer.testing import CliRunner
 
 from spdtokens.cli import app
 from spdtokens.errors import LiveError, UserError
-from spdtokens.inference import save_model
 from spdtokens.inference.live import Event, LiveDecoder
 from spdtokens.inference.lsl import ProbabilityOutlet, described_units, pick
 from spdtokens.inference.replay import Playable, Replay, open_playable
@@ -468,12 +467,6 @@ def test_what_cannot_be_played(tmp_path: Path) -> None:
 # The commands.
 
 COMMAND = [sys.executable, "-c", "from spdtokens.cli import app; app()"]
-
-
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    save_model(made("imagery").decoder, tmp_path / "model.spdt")
-    return tmp_path / "model.spdt"
 
 
 @pytest.fixture
