@@ -69,9 +69,6 @@ class Made:
     decoder: Decoder
     pipeline: DecodingPipeline
 
-    def expected(self, X: Any) -> Any:
-        return self.pipeline.predict_proba(X)
-
 
 def trials(n: int = 40, seed: int = 0) -> tuple[Any, Any]:
     """Rhythms of two classes, in channels that are mixed: X and y."""

@@ -37,7 +37,7 @@ MODELS = sorted(path.stem for path in FIRST_EDITION.glob("*.spdt"))
 def test_decoders_and_files_predict_what_pipelines_predict(kind: str, tmp_path: Path) -> None:
     it = made(kind)
     X, _ = trials(12, seed=1)
-    found, wanted = it.decoder.predict_proba(X), it.expected(X)
+    found, wanted = it.decoder.predict_proba(X), it.pipeline.predict_proba(X)
     # Transformers are stored in float32.
     networks = isinstance(it.pipeline["classifier"], TokenTransformerClassifier)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 if networks else 1e-9)
@@ -51,6 +51,10 @@ def test_decoders_and_files_predict_what_pipelines_predict(kind: str, tmp_path: 
     )
 
     save_model(it.decoder, tmp_path / "model.spdt")
+    again = load_model(tmp_path / "model.spdt")
+    np.testing.assert_array_equal(again.predict_proba(X), found)
+    for name in ("classes", "ch_names", "sfreq", "n_samples", "tmin", "about"):
+        assert getattr(again, name) == getattr(it.decoder, name)
     loaded = load_pipeline(tmp_path / "model.spdt")
     np.testing.assert_allclose(loaded.predict_proba(X), found, rtol=0, atol=1e-9)
     assert loaded.classes_.tolist() == ["left", "right"]

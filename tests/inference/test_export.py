@@ -42,7 +42,7 @@ def test_onnx_predicts_what_the_estimators_predict(kind: str, tmp_path: Path) ->
     for n in (1, 2, 33):
         X, _ = trials(n, seed=n)
         np.testing.assert_allclose(
-            decoder.predict_proba(X), made(kind).expected(X), rtol=0, atol=1e-5
+            decoder.predict_proba(X), made(kind).pipeline.predict_proba(X), rtol=0, atol=1e-5
         )
     assert np.ptp(decoder.predict_proba(X)[:, 0]) > 0.01  # not the same for all trials
 
@@ -77,7 +77,7 @@ def test_another_evaluator(kind: str) -> None:
     if kind == "ensemble":
         given["bias"] = geometric_bias(C, decoder.network.alpha).astype(np.float32)
     found = ReferenceEvaluator(onnx_model(decoder)).run(["probabilities"], given)[0]
-    np.testing.assert_allclose(found, made(kind).expected(X), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(found, made(kind).pipeline.predict_proba(X), rtol=0, atol=1e-5)
 
 
 def test_the_graph_tells_what_it_is_and_has_few_nodes(tmp_path: Path) -> None:

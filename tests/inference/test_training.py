@@ -106,25 +106,6 @@ def test_names_that_cannot_be_saved_are_refused_before_the_work(
         train(in_memory(20, **names))
 
 
-def test_recentred_live_is_online_evaluation(tmp_path: Path) -> None:
-    """The model file decides on a new session as ``evaluate --target-access online`` does."""
-    data = people(1, 3)
-    online = evaluate(
-        data, ["recommended"], "session-transfer", access="online", alignment="recentre"
-    )
-    wanted = online.results["recommended"][0].probabilities
-    trained = train(replace(data, index={"0": ("1", "2")}), recentre=True)
-    trained.save(tmp_path / "model.spdt")
-    decoder = load_model(tmp_path / "model.spdt")
-    X = data.load("0", "3").X
-    found = decoder.predict_proba(X)
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-8)
-    plain = train(replace(data, index={"0": ("1", "2")})).decoder.predict_proba(X)
-    assert np.abs(found - plain).max() > 1e-3  # recentring does something
-    session = decoder.session()
-    np.testing.assert_array_equal([session.probabilities(x) for x in X], found)
-
-
 @pytest.mark.parametrize(
     "how",
     [

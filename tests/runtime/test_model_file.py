@@ -17,24 +17,12 @@ from safetensors.numpy import load_file, save
 
 from spdtokens.runtime import DecoderError, load_model, model_bytes
 from spdtokens.runtime.model_file import packed, unpacked
-from tests.inference.helpers import KINDS, NAMES, made, trials
+from tests.inference.helpers import made
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "model.spdt"
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_file_is_the_model(kind: str, path: Path) -> None:
-    decoder = made(kind).decoder
-    path.write_bytes(model_bytes(decoder))
-    found = load_model(path)
-    X, _ = trials(6, seed=3)
-    np.testing.assert_array_equal(found.predict_proba(X), decoder.predict_proba(X))
-    assert (found.classes, found.ch_names) == (("left", "right"), NAMES)
-    assert (found.sfreq, found.n_samples) == (100, 150)
-    assert found.about == {"made": kind}
 
 
 def test_the_library_of_the_format_reads_it(path: Path) -> None:

@@ -105,17 +105,15 @@ def _raw(path: Path) -> Playable:
         raise LiveError(
             f"{path} cannot be played ({error}). Give a recording with EEG channels."
         ) from error
-    codes = {text: code for code, text in enumerate(sorted(set(raw.annotations.description)), 1)}
-    texts, events = list(codes), []
-    if codes:  # of none MNE makes an error
-        events, _ = mne.events_from_annotations(raw, codes, regexp=None, verbose="error")
+    events, codes = mne.events_from_annotations(raw, regexp=None, verbose="error")
+    texts = {code: str(text) for text, code in codes.items()}
     return Playable(
         title=path.name,
         X=X,
         sfreq=float(raw.info["sfreq"]),
         ch_names=tuple(raw.ch_names),
         unit="volts",
-        markers=[(int(at - raw.first_samp), str(texts[code - 1])) for at, _, code in events],
+        markers=[(int(at - raw.first_samp), texts[code]) for at, _, code in events],
     )
 
 
