@@ -1,10 +1,11 @@
-"""A decoder as a file, and back; read without trust.
+"""Write a decoder to a model file and read it back, without trusting the file.
 
-Arrays and one JSON text, in the safetensors format: an 8-byte length, a JSON header of that length
-that names each array's dtype, shape and place, and the arrays' bytes. The package ``safetensors``
-reads it too; here NumPy is enough. Our JSON text is in the header's ``__metadata__``, with a
-checksum of all the rest. Nothing in such a file can be executed, and a few bytes must not take
-seconds or fill the memory: sizes are checked before anything of that size is made.
+A model file contains arrays and one JSON text, in the safetensors format: an 8-byte length, a JSON
+header of that length with the dtype, shape and offsets of each array, and the bytes of the arrays.
+The package ``safetensors`` reads it, too; here NumPy is enough. Our JSON text is stored in the
+header's ``__metadata__``, with a checksum of everything else. Nothing in such a file is executed.
+Sizes are checked before anything of that size is allocated, so that a small file cannot take
+seconds or fill the memory.
 """
 
 from __future__ import annotations
@@ -36,24 +37,23 @@ from .networks import (
 from .signals import ESTIMATORS, Front, Prototype
 from .tokens import AT_REFERENCE, EMBEDDINGS, FILTERED, PRINCIPAL, DecoderError, Tokens
 
-#: Formats of the file: 2 if bands are decimated, which format 1 does not know. Files of any other
-#: format are refused.
+#: Known formats. Format 2 has decimated bands; files of any other format are refused.
 FORMATS = (1, 2)
-#: Keys of our text and of the checksum in ``__metadata__``.
+#: Keys of the JSON text and of the checksum in ``__metadata__``.
 TEXT, CHECKSUM = "spdtokens", "sha256"
-#: Bytes. A header of a real model has some ten thousand; as JSON it may take 20 times its size.
+#: Maximum header size in bytes. Real models have about 10 kB; parsed, JSON can take 20 times that.
 LARGEST_HEADER = 2_000_000
 DTYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4")}
-#: Largest number of samples of a trial with its padding, and of values of a trial in all bands.
+#: Maximum number of samples per padded trial, and of values per trial in all bands.
 MOST_SAMPLES, MOST_VALUES = 1 << 18, 30_000_000
-#: Largest number of samples times sections: of one filter, of all filters, of all causal filters.
+#: Maximum of samples x sections: for one filter, all filters, all causal filters.
 MOST_OF_FILTER, MOST_OF_FILTERS, MOST_OF_CAUSAL = 1 << 21, 1 << 23, 1 << 21
-#: Values of a trial's matrices, or of comparisons of its tokens, that any file may claim; a file
-#: with more numbers may claim this many times its own.
+#: Maximum number of values in a trial's matrices or in attention between its tokens: a constant, or
+#: a multiple of the number of values stored in the file, whichever is larger.
 ANY_FILE, TIMES_OWN = 1 << 20, 16
-#: Values of a random trial in all bands up to which a model is tried out on one.
+#: Maximum number of values in all bands of the random trial on which a loaded model is tested.
 TRIED = 1 << 20
-#: Exceptions that a file with unexpected contents can raise; text nested too deep, RecursionError.
+#: Exceptions that unexpected contents can raise (RecursionError: JSON nested too deeply).
 FAULTS = (
     *(LookupError, AttributeError, TypeError, ValueError, ArithmeticError, MemoryError),
     *(RecursionError, struct.error),
@@ -64,12 +64,12 @@ Shape = tuple[int, ...]
 
 
 def packed(text: str, arrays: Arrays) -> bytes:
-    """Contents of a file with a JSON text and arrays of float32 or float64."""
+    """Return the contents of a file with a JSON text and arrays of float32 or float64."""
     header: dict[str, Any] = {}
     kinds = {dtype: name for name, dtype in DTYPES.items()}
     data = bytearray()
     for name, array in sorted(arrays.items()):
-        # Not ascontiguousarray, which gives a single number an axis.
+        # Not ascontiguousarray, which adds an axis to a scalar.
         block = np.asarray(array, order="C").tobytes()
         header[name] = {
             "dtype": kinds[array.dtype.newbyteorder("<")],
@@ -79,16 +79,19 @@ def packed(text: str, arrays: Arrays) -> bytes:
         data += block
     header["__metadata__"] = {TEXT: text, CHECKSUM: _checksum(text, header, data)}
     encoded = json.dumps(header, sort_keys=True).encode()
-    encoded += b" " * (-len(encoded) % 8)  # arrays begin at a multiple of 8, as the format wants
+    encoded += b" " * (-len(encoded) % 8)  # the format aligns arrays to 8 bytes
     return struct.pack("<Q", len(encoded)) + encoded + data
 
 
 def unpacked(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Read the JSON text, parsed, and the arrays of a model file; raise one of ``FAULTS``."""
+    """Return the parsed JSON text and the arrays of a model file, or raise one of ``FAULTS``."""
     size = path.stat().st_size
     with path.open("rb") as file:
         (length,) = struct.unpack("<Q", file.read(8))
-        _require(2 <= length <= min(LARGEST_HEADER, size - 8), "its header is too long")
+        _require(
+            2 <= length <= min(LARGEST_HEADER, size - 8),
+            "the header is longer than the file, or than allowed",
+        )
         header, data = json.loads(file.read(length)), file.read()
     metadata = header.pop("__metadata__")
     arrays: dict[str, NDArray[Any]] = {}
@@ -97,14 +100,14 @@ def unpacked(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         dtype, shape = DTYPES[entry["dtype"]], tuple(entry["shape"])
         first, last = entry["data_offsets"]
         whole = all(type(n) is int and n >= 0 for n in (*shape, first, last))
-        # One after another without holes, as the format demands: no bytes hide in between.
+        # The format requires arrays without gaps, so that no bytes are hidden between them.
         fits = whole and first == end and last - first == math.prod(shape) * dtype.itemsize
-        _require(fits, f"its array {name!r} is not where its header says")
+        _require(fits, f"array {name!r} does not match its offsets in the header")
         arrays[name] = np.frombuffer(data[first:last], dtype).reshape(shape)
         end = last
-    _require(end == len(data), "it is longer or shorter than its arrays")
+    _require(end == len(data), "the file is longer or shorter than its arrays")
     checksum = _checksum(metadata[TEXT], header, data)
-    _require(metadata[CHECKSUM] == checksum, "its checksum is not that of its contents")
+    _require(metadata[CHECKSUM] == checksum, "the checksum does not match the contents")
     return json.loads(metadata[TEXT]), arrays
 
 
@@ -115,7 +118,40 @@ def _checksum(text: str, header: Mapping[str, Any], data: bytes | bytearray) -> 
 
 
 def model_bytes(decoder: Decoder) -> bytes:
-    """The contents of a model file."""
+    """Return the contents of a model file.
+
+    Parameters
+    ----------
+    decoder : Decoder
+        The model to store.
+
+    Returns
+    -------
+    bytes
+        Contents of an ``.spdt`` file.
+
+    Raises
+    ------
+    DecoderError
+        If a class or channel name is not printable or not unique, if trials or filters are too
+        large, or if the covariance estimator is not available in the runtime.
+
+    See Also
+    --------
+    load_model : Read a model file.
+    spdtokens.save_model : Write a decoder or a fitted pipeline to a file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens import TokenDiscriminantClassifier
+    >>> from spdtokens.inference import as_decoder
+    >>> C = np.stack([np.diag([1.0, 2.0]), np.diag([2.0, 1.0])] * 10)
+    >>> classifier = TokenDiscriminantClassifier().fit(C, [0, 1] * 10)
+    >>> contents = model_bytes(as_decoder(classifier, ch_names=("C3", "C4")))
+    >>> b"TokenDiscriminantClassifier" in contents
+    True
+    """
     arrays: dict[str, NDArray[Any]] = {}
     front = decoder.front
     config = {
@@ -135,43 +171,69 @@ def model_bytes(decoder: Decoder) -> bytes:
     }
     _put(decoder, "", arrays)
     _put(decoder.tokens, "", arrays)
-    # NaN is no JSON: what another program could not read is refused here, not there.
+    # NaN is not valid JSON: other programs could not read it.
     return packed(json.dumps(config, allow_nan=False), arrays)
 
 
 def load_model(
     path: str | Path, onnx: str | Path | None = None, *, onnx_threads: int = 1
 ) -> Decoder:
-    """Read a model file, ``.spdt``.
+    """Load a model file (``.spdt``).
 
-    Only numbers and names are read; nothing in a file is executed. Needs NumPy and nothing else.
+    Only numbers and names are read; nothing in a file is executed. Requires only NumPy.
 
     Parameters
     ----------
     path : str or Path
+        The model file, written by ``spdtokens train`` or :func:`spdtokens.save_model`.
     onnx : str or Path, optional
-        Its network as ``spdtokens export`` wrote it, to be computed by ONNX Runtime, which must be
-        installed.
-    onnx_threads : int
-        Threads of ONNX Runtime.
+        ONNX file that ``spdtokens export`` wrote for this model file. If given, ONNX Runtime
+        computes the network; it must be installed.
+    onnx_threads : int, default=1
+        Number of threads of ONNX Runtime.
+
+    Returns
+    -------
+    Decoder
+        The model, with ``predict`` and ``predict_proba``.
 
     Raises
     ------
     DecoderError
-        If the file is not whole, not a model, or made by a newer version; or the ONNX file is of
-        another model.
+        If the file is damaged, is not a model file, or was written in a format that this version
+        does not know; if the ONNX file belongs to another model.
     OSError
-        If there is no such file, or it may not be read.
+        If the file does not exist or cannot be read.
+
+    See Also
+    --------
+    spdtokens.load_pipeline : Load a model file as a scikit-learn pipeline.
+    spdtokens.save_model : Write a model file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tempfile import TemporaryDirectory
+    >>> from spdtokens import load_model, make_decoder, save_model
+    >>> X = np.random.default_rng(0).standard_normal((20, 3, 200))
+    >>> pipeline = make_decoder("mi", sfreq=100).fit(X, [0, 1] * 10)
+    >>> with TemporaryDirectory() as folder:
+    ...     path = f"{folder}/model.spdt"
+    ...     save_model(pipeline, path, ch_names=("C3", "Cz", "C4"), classes=("left", "right"))
+    ...     decoder = load_model(path)
+    >>> decoder.predict_proba(X).shape
+    (20, 2)
     """
     path = Path(path)
     try:
-        with np.errstate(all="ignore"):  # what comes out is looked at
+        with np.errstate(all="ignore"):  # the output is checked
             decoder = _decoder(*unpacked(path))
             _try_out(decoder)
     except FAULTS as error:
+        why = error if isinstance(error, DecoderError) else f"{type(error).__name__}: {error}"
         raise DecoderError(
-            f"{path} is not a model file that can be used ({type(error).__name__}: {error}). "
-            "Copy it again, or train the model again with `spdtokens train`."
+            f"{path} is not a valid model file ({why}). Copy the file again, or train the model "
+            "again with `spdtokens train`."
         ) from error
     if onnx is None:
         return decoder
@@ -181,27 +243,32 @@ def load_model(
 
 
 def names(values: Any, what: str) -> tuple[str, ...]:
-    """Names as a model file can have them: different, and printable.
-
-    Nothing that a terminal would take for a command, or could not show.
+    """Check class or channel names: printable, so that a terminal can show them, and unique.
 
     Parameters
     ----------
     values : list of str
-    what : str
-        For the message: ``'class'`` or ``'channel'``.
+        The names.
+    what : {'class', 'channel'}
+        What they name, for the error message.
+
+    Returns
+    -------
+    tuple of str
+        The names.
 
     Raises
     ------
     DecoderError
+        If there is no name, or one is not printable or not unique.
     """
     if not isinstance(values, list) or not values:
-        raise DecoderError(f"There must be {what} names, got {values!r}.")
+        raise DecoderError(f"{what} names must be a list of names, got {values!r}.")
     wrong = [v for v in values if not isinstance(v, str) or not v.isprintable()]
     wrong = wrong or [value for value, count in Counter(values).items() if count > 1]
     if wrong:
         raise DecoderError(
-            f"Every {what} must have a printable name of its own, got {wrong[0]!r}. Rename it."
+            f"{what} names must be printable and unique, got {wrong[0]!r}. Rename it."
         )
     return tuple(values)
 
@@ -212,23 +279,25 @@ def _require(fits: object, message: str) -> None:
 
 
 def _one_of(value: Any, known: Sequence[str]) -> str:
-    _require(isinstance(value, str) and value in known, f"{value!r} is none of {', '.join(known)}")
+    _require(
+        isinstance(value, str) and value in known, f"{value!r} must be one of {', '.join(known)}"
+    )
     return str(value)
 
 
 def _count(value: Any, least: int = 1) -> int:
-    _require(type(value) is int and value >= least, f"{value!r} is not a whole number >= {least}")
+    _require(type(value) is int and value >= least, f"{value!r} must be an integer >= {least}")
     return int(value)
 
 
 def _number(value: Any, least: float = -math.inf) -> float:
     fits = type(value) in (int, float) and math.isfinite(value) and value >= least
-    _require(fits, f"{value!r} is not a finite number >= {least}")
+    _require(fits, f"{value!r} must be a finite number >= {least}")
     return float(value)
 
 
 _positive = partial(_number, least=math.ulp(0.0))
-#: Checks of the fields of :class:`Tokens` and :class:`Front` that are no arrays.
+#: How to check the fields of :class:`Tokens` and :class:`Front` that are not arrays.
 _TOKENS: dict[str, Callable[[Any], Any]] = {
     "embeddings": lambda values: tuple(_one_of(value, EMBEDDINGS) for value in values),
     "isometric": lambda value: value is True,
@@ -255,7 +324,7 @@ def _shaped(arrays: Arrays, name: str, *shape: int | None) -> NDArray[Any]:
     fits = array.ndim == len(shape) and all(
         want in (None, n) for want, n in zip(shape, array.shape, strict=True)
     )
-    _require(fits, f"its array {name!r} has shape {array.shape}, not {shape}")
+    _require(fits, f"array {name!r} must have shape {shape}, got {array.shape}")
     return array
 
 
@@ -263,14 +332,16 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
     made = config["format"]
     _require(
         made in FORMATS,
-        f"this version of spdtokens reads formats {FORMATS}, not {made!r}: use the version that "
-        "wrote it",
+        f"format must be one of {FORMATS}, got {made!r}; use the version that wrote the file",
     )
     for name, array in arrays.items():
-        _require(np.isfinite(array).all(), f"its array {name!r} has values that are not numbers")
+        _require(np.isfinite(array).all(), f"array {name!r} contains NaN or infinite values")
     classes, ch_names = names(config["classes"], "class"), names(config["ch_names"], "channel")
     m, d, _ = shape = tuple(map(_count, config["shape"]))
-    _require(d == shape[2] and len(classes) > 1, "its matrices are not square, or it has one class")
+    _require(
+        d == shape[2] and len(classes) > 1,
+        "matrices must be square and there must be two classes or more",
+    )
     tokens = _tokens_in(config["tokens"], arrays, shape)
     n_tokens = m * len(tokens.embeddings)
     network = _network_in(config["network"], arrays, (n_tokens, d * (d + 1) // 2, len(classes)))
@@ -280,10 +351,10 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
         pairs = n_tokens**2 * max(first.n_heads, d * d // 2 if first.needs_bias else 0)
     _require(
         max(m * d * d, pairs) <= max(ANY_FILE, TIMES_OWN * held),
-        f"{m} matrices of {d} rows are more than its {held} numbers are for",
+        f"{m} matrices of {d} rows are too many for a file of {held} numbers",
     )
     front, about = config["front"], config["about"]
-    steps = config.get("steps", [])  # which version 0.1 did not write
+    steps = config.get("steps", [])  # not in files of version 0.1
     sfreq, unit = (
         None if config[name] is None else _positive(config[name])
         for name in ("sfreq", "unit_in_volts")
@@ -293,7 +364,7 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
         and isinstance(about, dict)
         and isinstance(steps, list)
         and all(isinstance(step, dict) for step in steps),
-        "its sampling rate, steps or description are not those of a model",
+        "sfreq, steps or about have the wrong type",
     )
     return Decoder(
         classes=classes,
@@ -312,10 +383,9 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
 
 
 def _try_out(decoder: Decoder) -> None:
-    """Decode a random trial: what does not work shows now, not in the middle of a session.
+    """Decode a random trial, so that a broken model is refused now and not during a session.
 
-    The shapes of all parts have been checked. If trials are very long, the model is tried out from
-    the covariances on.
+    All shapes have been checked before. If trials are very long, the test starts from covariances.
     """
     shape, front, channels = decoder.shape, decoder.front, len(decoder.ch_names)
     C = np.broadcast_to(np.eye(shape[-1]), (1, *shape))
@@ -326,11 +396,11 @@ def _try_out(decoder: Decoder) -> None:
             C = decoder.covariances(rng.standard_normal((1, channels, front.n_samples)))
     found = decoder.session().decide(C[0])
     fits = C.shape[1:] == shape and found.shape == (len(decoder.classes),)
-    _require(fits and abs(found.sum() - 1) < 1e-3, "its probabilities do not sum to one")
+    _require(fits and abs(found.sum() - 1) < 1e-3, "probabilities do not sum to one")
 
 
 def _put(part: object, prefix: str, arrays: dict[str, NDArray[Any]]) -> None:
-    """Add the arrays among the attributes of a part, under their names."""
+    """Add all array attributes of ``part`` to ``arrays``, under their names."""
     found = {name: value for name, value in vars(part).items() if isinstance(value, np.ndarray)}
     arrays.update({prefix + name: array for name, array in found.items()})
 
@@ -346,19 +416,18 @@ def _check_size(front: Mapping[str, Any], channels: int, shape: Shape) -> None:
         and length * max(orders) <= MOST_OF_FILTER
         and length * sum(orders) <= MOST_OF_FILTERS
         and not (causal and n * sum(orders) > MOST_OF_CAUSAL),
-        f"Trials of {n} samples ({length} with padding), {rows} rows and {len(orders)} bands are "
-        "more than a model file may describe. Train on shorter trials, or at a lower sampling "
-        "rate.",
+        f"trials of {n} samples ({length} with padding), {rows} rows and {len(orders)} bands are "
+        "too large for a model file. Train on shorter trials or at a lower sampling rate.",
     )
 
 
 def _front_out(front: Front, arrays: dict[str, NDArray[Any]], decoder: Decoder) -> dict[str, Any]:
     _require(
         front.other is None,
-        f"A model with estimator={front.covariance!r} cannot be saved: model files have "
-        f"{', '.join(ESTIMATORS)}.",
+        f"estimator must be one of {', '.join(ESTIMATORS)} to save a model, got "
+        f"{front.covariance!r}.",
     )
-    # What could not be read is not written.
+    # Do not write what could not be read back.
     _check_size(vars(front), len(decoder.ch_names), decoder.shape)
     for i, sos in enumerate(front.sections):
         if sos is not None:
@@ -372,20 +441,20 @@ def _front_out(front: Front, arrays: dict[str, NDArray[Any]], decoder: Decoder) 
 
 
 def _front_in(fields: dict[str, Any], arrays: Arrays, channels: int, shape: Shape) -> Front:
-    # Format 1 has no ``decimated``.
+    # Format 1 does not have ``decimated``.
     front = {name: check(fields.get(name)) for name, check in _FRONT.items()}
     n, length, slices, decimated = (
         front[k] for k in ("n_samples", "length", "slices", "decimated")
     )
     zero_phase, pad = front["filtering"] == "zero-phase", front["pad"]
-    shortest = 2 if front["covariance"] == "sample" else 1  # samples of which there is a covariance
+    shortest = 2 if front["covariance"] == "sample" else 1  # samples needed for a covariance
     _require(
         pad < n
         and (n + 2 * pad if zero_phase else n) <= length <= 10 * n + 1000
         and all(a + shortest <= b <= n for a, b in slices)
         and max(front["delays"], default=0) < n
         and (decimated is None or (zero_phase and max(decimated) <= length)),
-        "its trials, filters, windows or delays have an impossible length",
+        "n_samples, pad, length, slices, delays and decimated contradict each other",
     )
     front["sections"] = sections = [
         _shaped(arrays, f"filter.{i}", None, 6) if filtered is True else None
@@ -405,7 +474,7 @@ def _front_in(fields: dict[str, Any], arrays: Arrays, channels: int, shape: Shap
         and len(prototypes) == (shape[0] if averaged else 0)
         and {p.size(rows) for p in prototypes} | (set() if averaged else {rows}) == {shape[1]}
         and len(front["passes_offset"]) == len(sections) == len(decimated or sections),
-        "its bands, windows, class averages and matrices do not fit together",
+        "bands, windows, class averages and matrices do not match",
     )
     return Front(**front, prototypes=tuple(prototypes))
 
@@ -416,7 +485,7 @@ def _tokens_in(fields: dict[str, Any], arrays: Arrays, shape: Shape) -> Tokens:
     filters = _shaped(arrays, "filters", shape[0], None, shape[2]) if FILTERED in uses else None
     if filters is not None:
         k = filters.shape[1]
-        _require(1 <= k <= shape[2], f"its array 'filters' has {k} filters of {shape[2]} channels")
+        _require(1 <= k <= shape[2], f"array 'filters' has {k} filters for {shape[2]} channels")
     return Tokens(
         **checked,
         whiteners=_shaped(arrays, "whiteners", *shape) if uses & set(AT_REFERENCE) else None,
@@ -446,7 +515,7 @@ def _network_out(network: Network, arrays: dict[str, NDArray[Any]]) -> dict[str,
 
 
 def _network_in(fields: dict[str, Any], arrays: Arrays, shape: Shape) -> Network:
-    """Read a network of tokens, features and classes ``shape``."""
+    """Read a network with ``shape`` tokens, features and classes."""
     if _one_of(fields["kind"], ("discriminant", "transformers")) == "discriminant":
         return Discriminant(_shaped(arrays, "weight", *shape), _shaped(arrays, "bias", shape[2]))
     n = _count(fields["members"])
@@ -465,11 +534,11 @@ def _transformer(
 
     project = taken("project", None, features)
     d, hidden = len(project), len(arrays[f"{prefix}0.expand"])
-    _require(d % n_heads == 0, f"its width {d} is no multiple of its {n_heads} heads")
+    _require(d % n_heads == 0, f"d_model={d} must be divisible by n_heads={n_heads}")
     blocks = tuple(
         FoldedBlock(
             attend=taken(f"{j}.attend", 3 * d, d + 1) if several else None,
-            # The first mix of a single token is part of the projection.
+            # With a single token, the first mix is part of the projection.
             mix=taken(f"{j}.mix", d, d * (1 + several) + 1) if several or j > 0 else None,
             expand=taken(f"{j}.expand", hidden, d + 1),
             contract=taken(f"{j}.contract", d, d + 1 + hidden),
@@ -480,4 +549,4 @@ def _transformer(
     offsets, head = taken("offsets", d, tokens), taken("head", classes, d + 1)
     geometric = fields["geometric"] is True
     made = FoldedTransformer(project, offsets, blocks, head, n_heads, geometric)
-    return made.astype(project.dtype)  # all in one dtype, laid out for products with vectors
+    return made.astype(project.dtype)  # one dtype, column-major for products with vectors
