@@ -252,7 +252,7 @@ def test_a_new_sender_while_the_old_one_is_silent(name: str) -> None:
 
 def test_a_stream_for_another_model_is_refused(name: str) -> None:
     outlet = lsl.StreamOutlet(lsl.StreamInfo(f"{name}-text", "Markers", 1, 0.0, "string", name))
-    with pytest.raises(LiveError, match=f"'{name}-text' carries text"):
+    with pytest.raises(LiveError, match=f"'{name}-text' must contain signals"):
         channels_of(f"{name}-text")
     outlet._del()
     sender = Sender(name, ("", "", "", ""))
@@ -292,7 +292,7 @@ def test_units_are_read(units: list[str] | None, volts: list[float] | None) -> N
         (["C3", "c3", "FCz"], None, "more than one C3.*--channels"),
         (None, None, "--channels C3,FCz"),
         ([None, None], None, "--channels C3,FCz"),
-        (["C3", "FCz", "EOG"], ["C3", "FCz"], "--channels names 2"),
+        (["C3", "FCz", "EOG"], ["C3", "FCz"], "--channels must name 3"),
     ],
 )
 def test_channels_are_found_by_name(available: Any, given: Any, picks: Any) -> None:
@@ -310,7 +310,7 @@ def channels_of(stream: str | None, timeout: float = 0.5) -> int:
     seen = Seen()
     with LiveRun(DECODER, stream, display=seen) as run:
         run.run(seconds=0.0, timeout=timeout)
-    (found,) = re.findall(r"of its (\d+) channels", seen.last("connected"))
+    (found,) = re.findall(r"of (\d+) channels", seen.last("connected"))
     return int(found)
 
 
@@ -368,7 +368,7 @@ def test_another_stream_does_not_take_the_place_of_a_lost_one(name: str) -> None
         again = Sender(name, (*DECODER.ch_names, "EOG"))
         seen.wait_for(connected)
         assert f"'{name}' on" in seen.last("connected")
-        assert "of its 5 channels" in seen.last("connected")
+        assert "of 5 channels" in seen.last("connected")
     other.end()
     again.end()
 
@@ -545,11 +545,12 @@ def refused(*arguments: object) -> str:
 def test_no_stream_is_told_with_what_there_is(name: str, model: Path) -> None:
     other = Sender(f"{name}-other", DECODER.ch_names, 500.0)
     told = refused("stream", model, "--stream", name, "--timeout", 1)
-    assert f"Error: No stream '{name}' within 1 s" in told
+    assert f"Error: No stream '{name}' found within 1 s" in told
     assert f"'{name}-other' (type EEG, 4 channels, 500 Hz" in told
     assert "--stream" in told
     told = refused("stream", model, "--stream", f"{name}-other", "--timeout", 60)
-    assert f"'{name}-other' has 500" in told
+    assert f"'{name}-other' must have 100 Hz" in told
+    assert "got 500 Hz" in told
     other.end()
 
 
