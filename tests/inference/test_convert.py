@@ -105,7 +105,7 @@ def test_what_a_model_file_cannot_hold_is_refused(tmp_path: Path) -> None:
     decoder = as_decoder(shrunk, ch_names=NAMES)  # which can be used, but not saved
     np.testing.assert_allclose(decoder.predict_proba(X), shrunk.predict_proba(X), rtol=0, atol=1e-9)
     for culprit, model in {
-        "'lwf'.*oas": shrunk,
+        "oas.*'lwf'": shrunk,
         "LogisticRegression": other.fit(X, y),
         "TokenMLPClassifier": TokenMLPClassifier(epochs=1).fit(C, y),
         "embedding=None": TokenDiscriminantClassifier(None).fit(

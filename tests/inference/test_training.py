@@ -143,7 +143,7 @@ def test_causal_filters() -> None:
 @pytest.mark.parametrize(
     ("options", "culprit"),
     [
-        ({"preset": "best"}, "'best'.*recommended, paper"),
+        ({"preset": "best"}, "recommended, paper.*'best'"),
         ({"filtering": "causal", "preset": "paper"}, "filtering"),
         ({"paradigm": "erp", "recentre": True}, "recentre"),
         ({"tmin": 0.5}, "tmin"),
@@ -155,7 +155,7 @@ def test_options_that_do_not_fit(options: dict[str, Any], culprit: str) -> None:
 
 
 def test_too_few_trials() -> None:
-    with pytest.raises(DeployError, match=r"1 trial of 1;"):
+    with pytest.raises(DeployError, match="1 trial of class 1"):
         train(in_memory(5, y=[0, 0, 0, 0, 1]))
 
 

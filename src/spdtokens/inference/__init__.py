@@ -1,4 +1,4 @@
-"""Models in daily use: train on own recordings, save, predict, export, decode live."""
+"""Use models: train on your own recordings, save, predict, export, decode live."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when first used: a live stream need not wait for torch, which it does not use.
+    # Imported on first use: live decoding does not need torch, which is slow to import.
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
