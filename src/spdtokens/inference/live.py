@@ -157,8 +157,8 @@ class LiveDecoder:
     recentres : bool
         Whether the model has a recentring reference.
     quality : list of str
-        State of each channel in the second before a decision, see :func:`judge`; updated when the
-        next samples come.
+        State of each channel in the second before a decision; empty for a good channel. See
+        :meth:`check_electrodes`.
 
     See Also
     --------
@@ -207,7 +207,7 @@ class LiveDecoder:
         self._session = decoder.session()
         self._ring = Ring(len(decoder.ch_names), decoder.n_samples)
         self._timeline = Timeline(self.sfreq, gap)
-        self._refusing, self._looked = False, True
+        self._refusing, self._checked = False, True
         self._lost_in_gaps = 0
         self.taken = self.gaps = self.decided = self.withheld = self.learnt = 0
         self.quality = [""] * len(decoder.ch_names)
@@ -279,7 +279,7 @@ class LiveDecoder:
         self._refill()
 
     def _refill(self) -> None:
-        self._look()
+        self.check_electrodes()
         self._ring.clear()
         self._due = self._learn_at = self.decoder.n_samples
 
@@ -314,7 +314,7 @@ class LiveDecoder:
     def _take(self, X: FloatArray, times: FloatArray, decisions: list[Decision]) -> None:
         start = 0
         while start < X.shape[1]:
-            self._look()
+            self.check_electrodes()
             n = min(X.shape[1] - start, self._due - self._ring.filled, self._ring.n_samples)
             self._ring.append(X[:, start : start + n])
             self.taken += n
@@ -322,7 +322,7 @@ class LiveDecoder:
             if self._ring.filled == self._due:
                 decisions.append(self._decide(float(times[start - 1])))
                 self._due += self.step
-                self._looked = False
+                self._checked = False
 
     def _decide(self, stamp: float) -> Decision:
         began = time.perf_counter()
@@ -366,15 +366,16 @@ class LiveDecoder:
                 return listed(np.array(self.decoder.ch_names)[bad].tolist()) + what
         return str(error)
 
-    def _look(self) -> None:
-        """Judge the electrodes after a decision, and report changes.
+    def check_electrodes(self) -> None:
+        """Judge the electrodes by the second before the last decision, and report changes.
 
-        Called when the next samples come: before the decision is published, it would add a fifth to
-        the latency.
+        :meth:`feed` does this when the next samples come and not together with a decision, whose
+        latency would grow by a fifth. Call it earlier, after publishing a decision, to use the time
+        until then.
         """
-        if self._looked:
+        if self._checked:
             return
-        self._looked = True
+        self._checked = True
         words = judge(self._ring.last(max(2, round(self.sfreq))))
         news: dict[str, list[str]] = {}
         for name, word, before in zip(self.decoder.ch_names, words, self.quality, strict=True):

@@ -307,6 +307,7 @@ class LiveRun(AbstractContextManager["LiveRun"]):
         now = self._clock()
         age = now - stamp if PLAUSIBLE[0] < now - stamp < PLAUSIBLE[1] else None
         self.take(decision, age)
+        self.live.check_electrodes()
         values: dict[str, Any] = {"withheld": decision.withheld}
         if decision.probabilities is not None:
             pairs = zip(self.live.decoder.classes, decision.probabilities.tolist(), strict=True)
