@@ -248,8 +248,8 @@ def train(
     selection = Selection(paradigm=paradigm, stimulus_hz=tuple(stimulus_hz))
     dataset = _dataset(data, subjects, selection, cutting)
     # Check names now: the model file would refuse them only after the training.
-    names(list(dataset.classes), "class")
-    names(list(dataset.ch_names), "channel")
+    names(dataset.classes, "class")
+    names(dataset.ch_names, "channel")
     source = Source({dataset.name: dataset})
     trials = source.trials(dataset.name, Selection(), dataset.subjects)
     pipeline = get_method(METHODS[preset]).make(dataset, settings)

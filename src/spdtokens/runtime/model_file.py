@@ -154,20 +154,12 @@ def model_bytes(decoder: Decoder) -> bytes:
     """
     arrays: dict[str, NDArray[Any]] = {}
     front = decoder.front
-    config = {
+    config = _checked(vars(decoder), _DECODER) | {
         "format": FORMATS[front is not None and front.decimated is not None],
-        "classes": names(list(decoder.classes), "class"),
-        "ch_names": names(list(decoder.ch_names), "channel"),
-        "sfreq": decoder.sfreq,
-        "tmin": decoder.tmin,
-        "unit_in_volts": decoder.unit_in_volts,
-        "shape": list(decoder.shape),
         "front": None if front is None else _front_out(front, arrays, decoder),
-        "tokens": {name: getattr(decoder.tokens, name) for name in _TOKENS},
+        "tokens": _checked(vars(decoder.tokens), _TOKENS),
         "network": _network_out(decoder.network, arrays),
         "recentred": decoder.recentring is not None,
-        "about": dict(decoder.about),
-        "steps": [dict(step) for step in decoder.steps],
     }
     _put(decoder, "", arrays)
     _put(decoder.tokens, "", arrays)
@@ -247,7 +239,7 @@ def names(values: Any, what: str) -> tuple[str, ...]:
 
     Parameters
     ----------
-    values : list of str
+    values : list or tuple of str
         The names.
     what : {'class', 'channel'}
         What they name, for the error message.
@@ -262,7 +254,7 @@ def names(values: Any, what: str) -> tuple[str, ...]:
     DecoderError
         If there is no name, or one is not printable or not unique.
     """
-    if not isinstance(values, list) or not values:
+    if not isinstance(values, list | tuple) or not values:
         raise DecoderError(f"{what} names must be a list of names, got {values!r}.")
     wrong = [v for v in values if not isinstance(v, str) or not v.isprintable()]
     wrong = wrong or [value for value, count in Counter(values).items() if count > 1]
@@ -291,21 +283,48 @@ def _count(value: Any, least: int = 1) -> int:
 
 
 def _number(value: Any, least: float = -math.inf) -> float:
-    fits = type(value) in (int, float) and math.isfinite(value) and value >= least
-    _require(fits, f"{value!r} must be a finite number >= {least}")
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    _require(
+        known and math.isfinite(value) and value >= least,
+        f"{value!r} must be a finite number >= {least}",
+    )
     return float(value)
 
 
+def _optional(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else check(value)
+
+
+def _mapping(value: Any) -> dict[str, Any]:
+    _require(isinstance(value, Mapping), f"{value!r} must be a mapping")
+    return dict(value)
+
+
 _positive = partial(_number, least=math.ulp(0.0))
-#: How to check the fields of :class:`Tokens` and :class:`Front` that are not arrays.
-_TOKENS: dict[str, Callable[[Any], Any]] = {
-    "embeddings": lambda values: tuple(_one_of(value, EMBEDDINGS) for value in values),
-    "isometric": lambda value: value is True,
+Checks = Mapping[str, Callable[[Any], Any]]
+#: How to check the fields that are not arrays, when a file is written and when it is read.
+_DECODER: Checks = {
+    "classes": partial(names, what="class"),
+    "ch_names": partial(names, what="channel"),
+    "sfreq": _optional(_positive),
+    "tmin": _number,
+    "unit_in_volts": _optional(_positive),
+    "shape": lambda values: tuple(map(_count, values)),
+    "about": _mapping,
+    # Files of version 0.1 have none.
+    "steps": lambda values: [_mapping(value) for value in values or ()],
+}
+_SIZES: Checks = {
     "relative": partial(_number, least=0),
     "absolute": partial(_number, least=0),
     "scale": _positive,
 }
-_FRONT: dict[str, Callable[[Any], Any]] = {
+_TOKENS: Checks = {
+    "embeddings": lambda values: tuple(_one_of(value, EMBEDDINGS) for value in values),
+    "isometric": lambda value: value is True,
+    **_SIZES,
+}
+_FRONT: Checks = {
     "n_samples": _count,
     "filtering": partial(_one_of, known=("zero-phase", "causal")),
     "passes_offset": lambda values: [value is True for value in values],
@@ -314,9 +333,19 @@ _FRONT: dict[str, Callable[[Any], Any]] = {
     "slices": lambda pairs: tuple((_count(a, 0), _count(b)) for a, b in pairs),
     "delays": lambda values: tuple(map(_count, values)),
     "covariance": partial(_one_of, known=ESTIMATORS),
-    "decimated": lambda values: None if values is None else tuple(map(_count, values)),
-    **{name: _TOKENS[name] for name in ("relative", "absolute", "scale")},
+    "decimated": _optional(lambda values: tuple(map(_count, values))),  # not in format 1
+    **_SIZES,
 }
+
+
+def _checked(fields: Mapping[str, Any], checks: Checks) -> dict[str, Any]:
+    found = {}
+    for name, check in checks.items():
+        try:
+            found[name] = check(fields.get(name))
+        except FAULTS as error:
+            raise DecoderError(f"{name}: {error}") from error
+    return found
 
 
 def _shaped(arrays: Arrays, name: str, *shape: int | None) -> NDArray[Any]:
@@ -336,15 +365,15 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
     )
     for name, array in arrays.items():
         _require(np.isfinite(array).all(), f"array {name!r} contains NaN or infinite values")
-    classes, ch_names = names(config["classes"], "class"), names(config["ch_names"], "channel")
-    m, d, _ = shape = tuple(map(_count, config["shape"]))
+    fields, front = _checked(config, _DECODER), config["front"]
+    m, d, _ = shape = fields["shape"]
     _require(
-        d == shape[2] and len(classes) > 1,
-        "matrices must be square and there must be two classes or more",
+        d == shape[2] and (front is None) == (fields["sfreq"] is None),
+        "matrices must be square, and only models of signals have a sampling rate",
     )
     tokens = _tokens_in(config["tokens"], arrays, shape)
-    n_tokens = m * len(tokens.embeddings)
-    network = _network_in(config["network"], arrays, (n_tokens, d * (d + 1) // 2, len(classes)))
+    n_tokens, n_classes = m * len(tokens.embeddings), len(fields["classes"])
+    network = _network_in(config["network"], arrays, (n_tokens, d * (d + 1) // 2, n_classes))
     held, pairs = sum(array.size for array in arrays.values()), 0
     if isinstance(network, Transformers):
         first = network.members[0]
@@ -353,32 +382,13 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
         max(m * d * d, pairs) <= max(ANY_FILE, TIMES_OWN * held),
         f"{m} matrices of {d} rows are too many for a file of {held} numbers",
     )
-    front, about = config["front"], config["about"]
-    steps = config.get("steps", [])  # not in files of version 0.1
-    sfreq, unit = (
-        None if config[name] is None else _positive(config[name])
-        for name in ("sfreq", "unit_in_volts")
-    )
-    _require(
-        (front is None) == (sfreq is None)
-        and isinstance(about, dict)
-        and isinstance(steps, list)
-        and all(isinstance(step, dict) for step in steps),
-        "sfreq, steps or about have the wrong type",
-    )
+    channels = len(fields["ch_names"])
     return Decoder(
-        classes=classes,
-        ch_names=ch_names,
-        sfreq=sfreq,
-        tmin=_number(config["tmin"]),
-        unit_in_volts=unit,
-        front=None if front is None else _front_in(front, arrays, len(ch_names), shape),
+        **fields,
+        front=None if front is None else _front_in(front, arrays, channels, shape),
         tokens=tokens,
         network=network,
-        shape=(m, d, d),
         recentring=_shaped(arrays, "recentring", *shape) if config["recentred"] is True else None,
-        about=about,
-        steps=steps,
     )
 
 
@@ -395,8 +405,11 @@ def _try_out(decoder: Decoder) -> None:
             rng = np.random.default_rng(0)
             C = decoder.covariances(rng.standard_normal((1, channels, front.n_samples)))
     found = decoder.session().decide(C[0])
-    fits = C.shape[1:] == shape and found.shape == (len(decoder.classes),)
-    _require(fits and abs(found.sum() - 1) < 1e-3, "probabilities do not sum to one")
+    fits = C.shape[1:] == shape and found.shape == (len(decoder.classes),) and len(found) > 1
+    _require(
+        fits and abs(found.sum() - 1) < 1e-3,
+        "there must be probabilities of two classes or more that sum to one",
+    )
 
 
 def _put(part: object, prefix: str, arrays: dict[str, NDArray[Any]]) -> None:
@@ -434,15 +447,14 @@ def _front_out(front: Front, arrays: dict[str, NDArray[Any]], decoder: Decoder) 
             arrays[f"filter.{i}"] = sos
     for i, prototype in enumerate(front.prototypes):
         _put(prototype, f"prototype.{i}.", arrays)
-    return {name: getattr(front, name) for name in _FRONT} | {
+    return _checked(vars(front), _FRONT) | {
         "sections": [sos is not None for sos in front.sections],
         "prototypes": [prototype.scale for prototype in front.prototypes],
     }
 
 
 def _front_in(fields: dict[str, Any], arrays: Arrays, channels: int, shape: Shape) -> Front:
-    # Format 1 does not have ``decimated``.
-    front = {name: check(fields.get(name)) for name, check in _FRONT.items()}
+    front = _checked(fields, _FRONT)
     n, length, slices, decimated = (
         front[k] for k in ("n_samples", "length", "slices", "decimated")
     )
@@ -480,7 +492,7 @@ def _front_in(fields: dict[str, Any], arrays: Arrays, channels: int, shape: Shap
 
 
 def _tokens_in(fields: dict[str, Any], arrays: Arrays, shape: Shape) -> Tokens:
-    checked = {name: check(fields[name]) for name, check in _TOKENS.items()}
+    checked = _checked(fields, _TOKENS)
     uses = set(checked["embeddings"])
     filters = _shaped(arrays, "filters", shape[0], None, shape[2]) if FILTERED in uses else None
     if filters is not None:
