@@ -1,4 +1,4 @@
-"""A decoder that is easy to see through, in place of a trained one."""
+"""A simple decoder for tests, in place of a trained one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spdtokens.errors import UserError
 
 @dataclass(frozen=True)
 class StandIn:
-    """Probabilities from the powers of the first channels, beside those of windows learnt from."""
+    """Probabilities from the log power of channels, relative to the windows learnt from."""
 
     ch_names: tuple[str, ...] = ("C3", "Cz", "C4", "Pz")
     classes: tuple[str, ...] = ("left", "right", "feet")

@@ -1,4 +1,4 @@
-"""Pipelines to model files and back: the same predictions; files of 0.1; nothing is executed."""
+"""Pipelines to model files and back: same predictions, files of version 0.1, nothing executed."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_decoders_and_files_predict_what_pipelines_predict(kind: str, tmp_path: 
 
 
 def as_lists(value: Any) -> Any:
-    """Parameters as JSON keeps them."""
+    """Convert tuples to lists, as JSON does."""
     if isinstance(value, dict):
         return {name: as_lists(item) for name, item in value.items()}
     return [as_lists(item) for item in value] if isinstance(value, list | tuple) else value
@@ -72,7 +72,7 @@ def as_lists(value: Any) -> Any:
 
 @pytest.mark.parametrize("in_pipeline", [False, True])
 def test_models_of_matrices(in_pipeline: bool) -> None:
-    """Whoever made the pipeline."""
+    """With and without a pipeline."""
     X, y = trials()
     C = FilterBankCovariances(SFREQ).fit_transform(X)
     classifier = TokenDiscriminantClassifier()
@@ -121,7 +121,7 @@ def test_what_a_model_file_cannot_hold_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["step", "parameter", "function", "order"])
 def test_files_that_name_other_classes_are_refused(place: str, tmp_path: Path) -> None:
-    """Nothing is imported because a file says so."""
+    """No module is imported because a file names it."""
     decoder = made("imagery").decoder
     filterbank, classifier = ({**step} for step in decoder.steps)
     other = "this.Estimator"  # a module that prints when it is imported
@@ -148,7 +148,7 @@ def test_models_of_every_kind_are_left_of_the_first_edition() -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_files_of_the_first_edition(name: str, tmp_path: Path) -> None:
-    """They predict what they predicted; can be written again and exported."""
+    """They predict the same as in version 0.1, and can be written and exported."""
     path = FIRST_EDITION / f"{name}.spdt"
     with np.load(FIRST_EDITION / "trials.npz") as file:
         X, wanted = file["X"].astype(np.float64), file[name]

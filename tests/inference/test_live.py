@@ -1,4 +1,4 @@
-"""The core: chunks in, decisions out; gaps, flat electrodes and samples that are no numbers."""
+"""LiveDecoder: chunks in, decisions out; gaps, flat electrodes, NaN samples."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_window_never_spans_a_gap() -> None:
     assert (live.lost, live.gaps) == (170, 1)
     ends = [d.sample for d in decisions]
     assert ends == [*range(N, 334, 10), *range(333 + N, 1001, 10)]
-    assert [d.sample for d in decisions if d.learnt][-1] > 900  # goes on learning
+    assert [d.sample for d in decisions if d.learnt][-1] > 900  # still learning
     after = next(d for d in decisions if d.sample == 333 + N)
     assert after.learnt
     assert after.time == stamps[333 + N - 1]
@@ -126,7 +126,7 @@ def test_a_clock_set_back_and_a_small_loss() -> None:
 
 @pytest.mark.parametrize("factor", [0.5, 0.96, 1.0, 1.04, 2.0])
 def test_a_rate_that_is_not_the_announced_one(factor: float) -> None:
-    """Told; and beyond a tenth, where frequencies are other ones, nothing is decided."""
+    """It is reported; beyond 10 %, decisions are withheld."""
     stamps = 1e5 + np.arange(4000) / (DECODER.sfreq * factor)
     decisions, events, live = fed(noise(40), stamps)
     told = [event for event in events if event.kind == "rate"]
@@ -137,8 +137,10 @@ def test_a_rate_that_is_not_the_announced_one(factor: float) -> None:
     assert all((d.probabilities is None) == wrong for d in after)
     right = stamps[-1] + np.arange(1, 4001) / DECODER.sfreq
     live.feed(noise(40), right)
-    assert [event.kind for event in events].count("rate") == 2 * (factor != 1)  # right again
-    live.restart()  # another sender, of which nothing is known yet
+    assert [event.kind for event in events].count("rate") == 2 * (
+        factor != 1
+    )  # and when it is right again
+    live.restart()  # another sender, whose rate is unknown
     assert live.feed(noise(5), 2e5 + np.arange(500) / DECODER.sfreq)[0].probabilities is not None
 
 
@@ -154,9 +156,9 @@ def test_a_flat_electrode_is_named_and_survived() -> None:
     assert all(d.withheld and not d.label and not d.learnt for d in decisions if d.withheld)
     assert live.withheld == len(withheld)
     assert live.decided == len(decisions) - len(withheld)
-    X[2] = np.where(np.arange(1000) // 40 % 2, 4.2, noise(10)[2])  # comes and goes
+    X[2] = np.where(np.arange(1000) // 40 % 2, 4.2, noise(10)[2])  # flat at times
     _, events, _ = fed(X)
-    assert kinds(events).count("bad channel") == 1  # and is told once
+    assert kinds(events).count("bad channel") == 1  # reported once
 
 
 def test_samples_that_are_no_numbers() -> None:
@@ -221,7 +223,7 @@ def test_wrong_models_options_and_chunks() -> None:
 
 
 def test_an_hour_in_constant_memory() -> None:
-    """22 channels at 250 Hz, a decision each half second, with a gap and a bad channel a minute."""
+    """22 channels at 250 Hz, two decisions per second, one gap and one bad channel per minute."""
     events: list[str] = []
     live = LiveDecoder(recentred_decoder(), 0.5, tell=lambda event: events.append(event.kind))
     minute = np.random.default_rng(0).standard_normal((22, 15_000))
@@ -244,7 +246,7 @@ def test_an_hour_in_constant_memory() -> None:
 
 
 def recentred_decoder() -> Decoder:
-    """A real one, of 22 channels and windows of 2 s, that follows the mean of its session."""
+    """Fit a decoder with recentring, for 22 channels and windows of 2 s."""
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((40, 22, 500)), np.arange(40) % 2
     X[y == 1, 0] *= 1.5
@@ -256,10 +258,10 @@ def recentred_decoder() -> Decoder:
 
 @pytest.fixture(scope="module")
 def dataset() -> Dataset:
-    """The first trials of two sessions."""
+    """Load the first trials of two sessions."""
     whole = load_dataset("sim-mi")
 
-    @cache  # making them takes most of the time
+    @cache  # simulation takes most of the time
     def read(subject: str, session: str) -> Recording:
         r = whole.load(subject, session)
         parts = {name: getattr(r, name)[:48] for name in ("X", "y", "run", "group")}
@@ -270,7 +272,7 @@ def dataset() -> Dataset:
 
 @pytest.mark.parametrize("recentre", [True, False], ids=["recentred", "plain"])
 def test_trials_in_a_row_are_decided_on_as_evaluated(dataset: Dataset, recentre: bool) -> None:
-    """With access ``online``, that is."""
+    """With access ``online`` if the model recentres."""
     found = evaluate(
         dataset,
         ["recommended"],
@@ -293,7 +295,7 @@ def test_trials_in_a_row_are_decided_on_as_evaluated(dataset: Dataset, recentre:
         dataset.classes[i] for i in result.probabilities.argmax(1)
     ]
     assert all(d.learnt == recentre for d in decisions)
-    assert result.test["accuracy"] > 0.4  # decided on something
+    assert result.test["accuracy"] > 0.4  # above chance
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e-6, 1e9])
@@ -324,12 +326,12 @@ def gaps(found: list[Piece]) -> list[tuple[int, int]]:
 
 
 def without(lost: Any, n: int = 5000, start: float = 1e5) -> np.ndarray:
-    """Exact stamps of a stream that lost samples."""
+    """Return exact time stamps of a stream that lost samples."""
     return start + np.setdiff1d(np.arange(n), lost) / SFREQ
 
 
 def late_chunks(n: int, size: int, most: float, sfreq: float = SFREQ) -> np.ndarray:
-    """Chunks stamped when they came, up to ``most`` seconds late."""
+    """Return time stamps of chunks that are up to ``most`` seconds late."""
     late = np.random.default_rng(0).uniform(0, most, -(-n // size))
     return 1e5 + np.arange(n) / sfreq + np.repeat(late, size)[:n]
 
@@ -398,12 +400,12 @@ def test_tolerance_is_learnt_and_forgotten() -> None:
 @pytest.mark.parametrize("chunk", [1, 25])
 @pytest.mark.parametrize("late", [0.0, 0.03])
 def test_the_rate_is_that_of_the_stamps(rate: float, chunk: int, late: float) -> None:
-    """Of streams that stamp each sample, or a chunk when it comes, more or less late."""
+    """For time stamps per sample or per chunk, with and without jitter."""
     n = np.arange(int(32 * SFREQ))
     stamps = 1e5 + n // chunk * chunk / rate
     stamps += np.random.default_rng(0).uniform(0, late, len(n))[n // chunk]
     found = [p.rate for p in pieces(stamps) if p.rate is not None]
-    assert len(found) == 3  # ten seconds each, after the first
+    assert len(found) == 3  # every ten seconds, after the first second
     np.testing.assert_allclose(found, rate, rtol=0.003 + late / 10)
 
 

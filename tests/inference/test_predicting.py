@@ -1,4 +1,4 @@
-"""Models on recordings with other channels, rates and units: made to fit, or refused."""
+"""Predictions for recordings with other channels, sampling rates and units."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.inference.helpers import NAMES, SAMPLES, SFREQ, trials
 
 @pytest.fixture(scope="module")
 def decoder() -> Decoder:
-    """Of trials in microvolts, in memory."""
+    """Train on trials in memory."""
     X, y = trials()
     return train(from_arrays(X, y, sfreq=SFREQ, ch_names=NAMES, classes=("left", "right"))).decoder
 
@@ -153,7 +153,7 @@ def test_a_recording(tmp_path: Path) -> None:
 def test_many_windows_take_little_memory(
     decoder: Decoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An hour of 64 channels at 1 kHz took over 19 GB: each window was copied, and all filtered."""
+    """Windows must not be copied: one hour of 64 channels at 1 kHz would take 19 GB."""
     monkeypatch.setattr(signals, "PART", 500_000, raising=False)
     n, step = SAMPLES, 3
     X = np.random.default_rng(0).standard_normal((len(NAMES), 200 * n)) * 1e-5

@@ -1,4 +1,4 @@
-"""Over real LSL: what is published is what is computed on the same windows; faults are survived."""
+"""Live decoding over LSL: published decisions, faults and reconnections, replay, commands."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from tests.inference.helpers import NAMES, SFREQ, made, trials
 from tests.inference.standin import StandIn, noise
 
 lsl = pytest.importorskip("mne_lsl.lsl")
-# Decides only on signals in its unit.
+# Refuses signals in another unit.
 DECODER = StandIn(sfreq=250.0, n_samples=100, about={"amplitude": 1.0}, unit_in_volts=1e-6)
 WAIT = 60.0
 
 
 class Seen(Display):
-    """A display that keeps what it is shown, and lets others wait for it."""
+    """A display that stores events and lets other threads wait for them."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -59,7 +59,7 @@ class Seen(Display):
         return [event.kind for event in self.events]
 
     def next(self, kind: str) -> Callable[[], bool]:
-        """Whether there was another event of a kind since this was asked for."""
+        """Return a function that tells whether a new event of this kind occurred."""
         before = self.kinds.count(kind)
         return lambda: self.kinds.count(kind) > before
 
@@ -68,7 +68,7 @@ class Seen(Display):
 
 
 class Sender:
-    """An outlet at a hand: sends when told, with the stamps it is told."""
+    """An outlet controlled by the test."""
 
     def __init__(self, name: str, ch_names: tuple[str, ...], sfreq: float = 250.0) -> None:
         info = lsl.StreamInfo(name, "EEG", len(ch_names), sfreq, "float32", f"{name}-{id(self)}")
@@ -86,7 +86,7 @@ class Sender:
         self.time += n / self.sfreq
 
     def until(self, condition: Callable[[], bool], seen: Seen, **options: Any) -> None:
-        """Go on sending until something has happened."""
+        """Send until the condition holds."""
         for _ in range(int(WAIT / 0.02)):
             if condition():
                 return
@@ -103,7 +103,7 @@ class Sender:
 def running(
     name: str, stream: str | None = "", decisions: int | None = None, **options: Any
 ) -> Iterator[tuple[LiveRun, Seen]]:
-    """A run in a thread; its errors are raised at the end."""
+    """Run in a thread; raise its errors at the end."""
     seen, errors = Seen(), []
     options = {"out_stream": f"{name}-out", "display": seen, "model": "stand-in", **options}
     run = LiveRun(DECODER, name if stream == "" else stream, **options)
@@ -131,7 +131,7 @@ def running(
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Silence is noticed sooner than by default, and nothing is waited for at the end."""
+    """Shorten the delays of the run and the replay."""
     monkeypatch.setattr("spdtokens.inference.replay.LINGER", 0.0)
     monkeypatch.setattr("spdtokens.inference.streaming.SILENT", 0.5)
     monkeypatch.setattr("spdtokens.inference.streaming.SEARCH", 0.5)
@@ -139,7 +139,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("soon")
 def test_what_is_published_is_what_is_computed(name: str, tmp_path: Path) -> None:
-    """Replay to stream to its output stream, and the same windows by hand."""
+    """Compare the output stream of a replay with decisions on the same windows."""
     X = noise(6, DECODER)
     order = [3, 0, 2, 1]  # the stream has the channels in another order, and one more
     names = (*(DECODER.ch_names[i].lower() for i in order), "EOG")
@@ -175,7 +175,7 @@ def test_what_is_published_is_what_is_computed(name: str, tmp_path: Path) -> Non
 
 @pytest.mark.usefixtures("soon")
 def test_faults_are_told_and_survived(name: str) -> None:
-    """A gap, silence, a flat electrode, no numbers; a sender that ends and comes back changed."""
+    """Gap, silence, flat electrode, NaN samples; a sender that ends and comes back changed."""
     names = DECODER.ch_names
     sender = Sender(name, names)
     with running(name) as (run, seen):
@@ -296,7 +296,7 @@ def test_units_are_read(units: list[str] | None, volts: list[float] | None) -> N
     ],
 )
 def test_channels_are_found_by_name(available: Any, given: Any, picks: Any) -> None:
-    """Whatever their case and order; ``picks`` or the culprit."""
+    """Case and order do not matter; ``picks`` is the result or the error."""
     arguments = (["C3", "FCz"], available, len(available or given or "12"), given)
     if isinstance(picks, list):
         assert pick(*arguments) == picks
@@ -306,7 +306,7 @@ def test_channels_are_found_by_name(available: Any, given: Any, picks: Any) -> N
 
 
 def channels_of(stream: str | None, timeout: float = 0.5) -> int:
-    """How many channels the stream has that a run connects to."""
+    """Connect to a stream and return its number of channels."""
     seen = Seen()
     with LiveRun(DECODER, stream, display=seen) as run:
         run.run(seconds=0.0, timeout=timeout)
@@ -322,7 +322,7 @@ def sender_of(name: str, n_channels: int) -> Sender:
 @pytest.mark.usefixtures("soon")
 @pytest.mark.parametrize("named", [False, True])
 def test_several_streams_are_listed_and_none_is_taken(name: str, named: bool) -> None:
-    """The search ends with the first answer: that one was taken. Sources tell names apart."""
+    """The error offers a name or a source id that works."""
     gc.collect()  # streams of other tests
     senders = [sender_of(name if named else f"{name}-{n}", n) for n in (5, 6)]
     own = ProbabilityOutlet(f"{name}-out", DECODER.classes, {})
@@ -349,7 +349,7 @@ def test_our_own_output_is_not_read(name: str) -> None:
     sender = sender_of(name, 5)
     begin = time.monotonic()
     assert channels_of(name, timeout=60.0) == 5
-    assert time.monotonic() - begin < 20  # it is not waited for
+    assert time.monotonic() - begin < 20  # it does not wait for the whole timeout
     sender.end()
     own.close()
 
@@ -374,7 +374,7 @@ def test_another_stream_does_not_take_the_place_of_a_lost_one(name: str) -> None
 
 
 def test_decisions_are_made_by_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With two, and other programs on the cores, a decision took 15 ms instead of 2."""
+    """Several threads on busy cores made decisions seven times slower."""
     seen: list[int] = []
 
     def looked(run: LiveRun, _: float) -> None:
@@ -500,7 +500,7 @@ def test_replay_to_stream_until_ctrl_c(name: str, model: Path, recording: Path) 
     assert "connected: connected to" in told
     assert "decisions (left" in told
     assert "40 markers" in played
-    # From the first sample on: the replay had waited for a listener.
+    # From the first sample, since the replay waited for a listener.
     live = LiveDecoder(made("imagery").decoder, 0.3)
     expected = live.feed(np.concatenate(list(trials(seed=5)[0]), axis=1))
     logged = [json.loads(line) for line in log.read_text().splitlines()]
@@ -583,7 +583,7 @@ def test_the_view_tells_what_matters(monkeypatch: pytest.MonkeyPatch) -> None:
     X = np.concatenate(list(trials()[0]), axis=1)
 
     def shown(stop: int, age: float | None = None) -> str:
-        """After samples up to one."""
+        """Feed samples up to ``stop`` and return the view."""
         for decision in run.live.feed(X[:, run.live.taken : stop]):
             run.take(decision, age)
         page = Console(width=110, file=StringIO(), record=True)
@@ -601,4 +601,4 @@ def test_the_view_tells_what_matters(monkeypatch: pytest.MonkeyPatch) -> None:
     with run, run.display as view:
         view.refresh(run)
         view.decision(run)
-    assert console.file.getvalue().count("3 of 4 good") == 2  # the second comes too soon
+    assert console.file.getvalue().count("3 of 4 good") == 2  # the second update is too early

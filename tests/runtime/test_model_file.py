@@ -1,4 +1,4 @@
-"""Models as files: what is written is read, and nothing else is."""
+"""Model files: what is written is read; damaged and hostile files are refused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_library_of_the_format_reads_it(path: Path) -> None:
 
 
 def change(path: Path, kind: str, **changes: Any) -> None:
-    """Write a model with other fields, or other arrays (None: without), and the right checksum."""
+    """Write a model with changed fields or arrays (None: removed) and a valid checksum."""
     path.write_bytes(model_bytes(made(kind).decoder))
     config, arrays = unpacked(path)
     for key, value in changes.items():
@@ -91,7 +91,7 @@ LONG = {"front__n_samples": 3_000_000, "front__length": 6_000_000, "front__pad":
         ("imagery", {"filters": np.ones((1, 5, 4))}),
         ("imagery", {"filters": np.ones((1, 0, 4))}),
         ("ensemble", {"1.0.attend": None}),
-        # A member with a single class, of which it is certain.
+        # A member with a single class.
         ("ensemble", {"1.head": NETWORK}),
     ],
     ids=str,
@@ -104,7 +104,7 @@ def test_contents_that_make_no_model(path: Path, kind: str, changes: dict[str, A
 
 @pytest.mark.parametrize("name", ["\x1b[2J", "\ud800", "a\nb"], ids=ascii)
 def test_names_that_cannot_be_printed(path: Path, name: str) -> None:
-    """They would reach the terminal."""
+    """Control characters must not reach the terminal."""
     change(path, "imagery", classes=["left", name])
     with pytest.raises(DecoderError, match="printable") as caught:
         load_model(path)
@@ -114,13 +114,13 @@ def test_names_that_cannot_be_printed(path: Path, name: str) -> None:
 
 
 def test_causal_filters_may_reach_far(path: Path) -> None:
-    """Trials are not continued past their ends, so that the length of a filter need not fit in."""
+    """Causal filters do not pad the trial, so that a pad as long as the trial is allowed."""
     change(path, "causal", front__pad=149)
     assert load_model(path).n_samples == 150
 
 
 class Trap:
-    """Would raise something else if it were unpickled."""
+    """Raises SystemExit if it is unpickled."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return exec, ("raise SystemExit",)
