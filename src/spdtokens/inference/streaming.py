@@ -466,11 +466,9 @@ def picture(run: LiveRun) -> RenderableType:
 
 
 def _decided(run: LiveRun) -> Text:
-    if run.live.filled < 1:
+    if run.decision is None or run.live.filled < 1:
         filled = run.live.filled * run.window
         return Text(f"filling the window: {filled:.1f} of {run.window:.3g} s")
-    if run.decision is None:
-        return Text("none yet")
     if run.decision.probabilities is None:
         return Text(f"withheld: {run.decision.withheld}", style="bold red")
     return Text(run.decision.label, style="bold green")
