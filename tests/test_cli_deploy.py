@@ -52,7 +52,7 @@ def test_from_a_recording_to_decisions(folder: Path, tmp_path: Path) -> None:
     assert "spdtokens" in report.read_text()
     said = run("predict", model, folder / "day2.edf", "--out", tmp_path / "table.csv")
     assert "40 trials: left" in said
-    assert "Right:" in said
+    assert "Accuracy:" in said
     assert len((tmp_path / "table.csv").read_text().splitlines()) == 41
     printed = run("predict", model, folder / "day2.edf", "--every", 2)
     assert printed.startswith("file,trial,onset_s,truth,predicted,p(left),p(right)\nday2.edf,0,0.0")

@@ -1,4 +1,4 @@
-"""LSL for tests: seen by nobody else, whoever streams on this machine or network."""
+"""Isolate LSL streams of tests from other streams on this machine and network."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-# liblsl reads its settings once, when it is first used: here, before anyone can have done so.
+from spdtokens.runtime import model_bytes
+from tests.inference.helpers import made
+
+# liblsl reads its settings once, on first use, so they are set here.
 # Multicast that does not leave the machine (with the scope "machine" only the last of several
 # outlets would be seen), also where there is no network; and streams of this process only.
 _FOLDER = tempfile.TemporaryDirectory(prefix="spdtokens-lsl-")
@@ -24,5 +27,13 @@ os.environ["LSLAPICFG"] = str(_FILE)
 
 @pytest.fixture
 def name(request: pytest.FixtureRequest) -> str:
-    """A name for a stream that no other test has."""
+    """Return a stream name that no other test uses."""
     return re.sub(r"\W", "-", f"{request.node.name}-{os.getpid()}").strip("-")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """Write a small model file."""
+    path = tmp_path / "model.spdt"
+    path.write_bytes(model_bytes(made("imagery").decoder))
+    return path

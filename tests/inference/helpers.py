@@ -1,4 +1,4 @@
-"""Small models of every kind, with the estimators they were made of."""
+"""Small models of every kind, with the pipelines they were converted from."""
 
 from __future__ import annotations
 
@@ -64,17 +64,14 @@ KINDS: dict[str, DecodingPipeline] = {
 
 @dataclass(frozen=True)
 class Made:
-    """A decoder, and the pipeline it was made of."""
+    """A decoder and the pipeline it was converted from."""
 
     decoder: Decoder
     pipeline: DecodingPipeline
 
-    def expected(self, X: Any) -> Any:
-        return self.pipeline.predict_proba(X)
-
 
 def trials(n: int = 40, seed: int = 0) -> tuple[Any, Any]:
-    """Rhythms of two classes, in channels that are mixed: X and y."""
+    """Simulate oscillations of two classes in mixed channels."""
     rng = np.random.default_rng(seed)
     y = np.arange(n) % 2
     X = rng.standard_normal((n, CHANNELS, SAMPLES)).cumsum(-1) * 0.3

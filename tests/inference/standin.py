@@ -1,4 +1,4 @@
-"""A decoder that is easy to see through, in place of a trained one."""
+"""A simple decoder for tests, in place of a trained one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spdtokens.errors import UserError
 
 @dataclass(frozen=True)
 class StandIn:
-    """Probabilities from the powers of the first channels, beside those of windows learnt from."""
+    """Probabilities from the log power of channels, relative to the windows learnt from."""
 
     ch_names: tuple[str, ...] = ("C3", "Cz", "C4", "Pz")
     classes: tuple[str, ...] = ("left", "right", "feet")
@@ -34,9 +34,8 @@ class Session:
     def probabilities(self, window: np.ndarray, learn: bool = True) -> np.ndarray:
         d = self.decoder
         assert window.shape == (len(d.ch_names), d.n_samples)
-        assert np.isfinite(window).all()
-        if (np.ptp(window, axis=1) == 0).any():
-            raise UserError("A channel is flat. Drop it.")
+        if not np.isfinite(window).all() or (np.ptp(window, axis=1) == 0).any():
+            raise UserError("A channel is flat, or not a number. Drop it.")
         powers = np.log(window.var(1))
         middle = np.mean(self.learnt, 0) if self.learnt else np.zeros_like(powers)
         if learn:

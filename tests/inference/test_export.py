@@ -1,4 +1,4 @@
-"""ONNX against the estimators its model was made of; ``spdtokens export``; the device's folder."""
+"""ONNX compared with the pipelines; ``spdtokens export``; the device folder."""
 
 from __future__ import annotations
 
@@ -25,13 +25,6 @@ from spdtokens.runtime.networks import file_digest, geometric_bias
 from tests.inference.helpers import KINDS, NAMES, TINY, made, trials
 
 
-@pytest.fixture
-def model(tmp_path: Path) -> Path:
-    path = tmp_path / "imagery.spdt"
-    path.write_bytes(model_bytes(made("imagery").decoder))
-    return path
-
-
 def run(*arguments: object) -> Any:
     return CliRunner().invoke(app, ["export", *map(str, arguments)])
 
@@ -49,7 +42,7 @@ def test_onnx_predicts_what_the_estimators_predict(kind: str, tmp_path: Path) ->
     for n in (1, 2, 33):
         X, _ = trials(n, seed=n)
         np.testing.assert_allclose(
-            decoder.predict_proba(X), made(kind).expected(X), rtol=0, atol=1e-5
+            decoder.predict_proba(X), made(kind).pipeline.predict_proba(X), rtol=0, atol=1e-5
         )
     assert np.ptp(decoder.predict_proba(X)[:, 0]) > 0.01  # not the same for all trials
 
@@ -57,7 +50,7 @@ def test_onnx_predicts_what_the_estimators_predict(kind: str, tmp_path: Path) ->
 @pytest.mark.parametrize("attention", ["standard", "geometric"])
 @pytest.mark.parametrize("tokens", [1, 7])
 def test_tokens_and_attention(tokens: int, attention: str, tmp_path: Path) -> None:
-    """One token needs no bias whatever the attention; seven are not computed one by one."""
+    """A single token needs no attention bias; seven tokens use the batched code."""
     rng = np.random.default_rng(0)
     A = rng.standard_normal((30, tokens, 4, 12))
     C, y = A @ A.swapaxes(-1, -2) / 12, np.arange(30) % 2
@@ -76,7 +69,7 @@ def test_tokens_and_attention(tokens: int, attention: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("kind", ["transformer", "ensemble"])
 def test_another_evaluator(kind: str) -> None:
-    """ONNX's own, which has none of the runtime's fused operators."""
+    """The reference evaluator of ONNX, without fused operators."""
     decoder = made(kind).decoder
     X, _ = trials(3, seed=3)
     C = decoder.covariances(X)
@@ -84,11 +77,11 @@ def test_another_evaluator(kind: str) -> None:
     if kind == "ensemble":
         given["bias"] = geometric_bias(C, decoder.network.alpha).astype(np.float32)
     found = ReferenceEvaluator(onnx_model(decoder)).run(["probabilities"], given)[0]
-    np.testing.assert_allclose(found, made(kind).expected(X), rtol=0, atol=1e-5)
+    np.testing.assert_allclose(found, made(kind).pipeline.predict_proba(X), rtol=0, atol=1e-5)
 
 
 def test_the_graph_tells_what_it_is_and_has_few_nodes(tmp_path: Path) -> None:
-    """Six a block with one token: a layer norm is one node, and adds and means are none."""
+    """Six nodes per block with one token."""
     path = tmp_path / "model.spdt"
     graph = onnx.load(exported(path, made("transformer").decoder))
     about = {prop.key: prop.value for prop in graph.metadata_props}
@@ -116,7 +109,7 @@ def test_without_the_package(model: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def lines(folder: Path, X: object) -> list[str]:
-    """What the example prints, in a Python that has no spdtokens."""
+    """Run the example without spdtokens installed, and return what it prints."""
     np.save(folder / "X.npy", X)
     found = subprocess.run(
         [sys.executable, "-P", "-c", _ALONE, "decode.py", "X.npy"],
@@ -160,7 +153,7 @@ def test_both(model: Path) -> None:
 
 @pytest.mark.parametrize("link", [False, True])
 def test_the_folder_alone(model: Path, link: bool) -> None:
-    """An empty folder will do, and a link to one stays a link."""
+    """An empty folder is accepted, and a symbolic link to one is kept."""
     folder = given = model.parent / "device"
     folder.mkdir()
     if link:
@@ -197,7 +190,7 @@ def test_models_of_covariances(model: Path) -> None:
         ("{model} {folder}/none/m.onnx", "{folder}/none"),
         ("{model} --runtime {folder}", "{folder}"),
         ("{model} --runtime {folder}/none/device", "{folder}/none"),
-        ("{model} --runtime {folder}/here", "{folder}/here"),  # the shell's own
+        ("{model} --runtime {folder}/here", "{folder}/here"),  # the current folder
         ("{model} --runtime .", "current folder"),
         ("{folder}/none.spdt {folder}/m.onnx", "none.spdt"),
         ("{folder}/broken.spdt {folder}/m.onnx", "broken.spdt"),

@@ -1,4 +1,4 @@
-"""From recordings to a model, as a new user would."""
+"""Train models on recordings."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def edf(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_recordings_to_a_model(edf: Path, tmp_path: Path) -> None:
-    """The score is that of ``evaluate``, the model is the decoder of the paradigm."""
+    """The score is that of ``evaluate``; the model is the decoder of the paradigm."""
     trained = spdtokens.train(edf, tmin=0.5, tmax=3.5)
     trained.save(tmp_path / "model.spdt")
     found = spdtokens.predict(tmp_path / "model.spdt", edf)
     assert trained.above_chance
     assert trained.row.n_test == 60
-    assert found.accuracy >= trained.row.score  # they were trained on
+    assert found.accuracy >= trained.row.score  # on training trials
     dataset = load_dataset(edf, tmin=0.5, tmax=3.5)
     wanted = evaluate(dataset, ["recommended"], "blocks", protocol_options={"folds": 5})
     about = trained.decoder.about
@@ -68,7 +68,7 @@ def in_memory(n: int = 40, **options: Any) -> Dataset:
 
 
 def people(n_subjects: int, n_sessions: int) -> Dataset:
-    """Everybody alike, with trials of their own."""
+    """Simulate subjects with the same classes and different trials."""
     one = in_memory(24)
 
     def read(subject: str, session: str) -> Recording:
@@ -106,37 +106,18 @@ def test_names_that_cannot_be_saved_are_refused_before_the_work(
         train(in_memory(20, **names))
 
 
-def test_recentred_live_is_online_evaluation(tmp_path: Path) -> None:
-    """The model file decides on a new session as ``evaluate --target-access online`` does."""
-    data = people(1, 3)
-    online = evaluate(
-        data, ["recommended"], "session-transfer", access="online", alignment="recentre"
-    )
-    wanted = online.results["recommended"][0].probabilities
-    trained = train(replace(data, index={"0": ("1", "2")}), recentre=True)
-    trained.save(tmp_path / "model.spdt")
-    decoder = load_model(tmp_path / "model.spdt")
-    X = data.load("0", "3").X
-    found = decoder.predict_proba(X)
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-8)
-    plain = train(replace(data, index={"0": ("1", "2")})).decoder.predict_proba(X)
-    assert np.abs(found - plain).max() > 1e-3  # recentring does something
-    session = decoder.session()
-    np.testing.assert_array_equal([session.probabilities(x) for x in X], found)
-
-
 @pytest.mark.parametrize(
     "how",
     [
         {"paradigm": "erp"},
-        {"paradigm": "erp", "n": 12},  # fewer than rows of a matrix
+        {"paradigm": "erp", "n": 12},  # fewer trials than rows of a matrix
         {"paradigm": "erp", "group": np.arange(40) // 4},
         {"paradigm": "ssvep", "stimulus_hz": (9, 21)},
     ],
     ids=lambda how: "-".join(how),
 )
 def test_potentials_and_flicker(how: dict[str, Any], tmp_path: Path) -> None:
-    """The model is what ``recommended`` makes of the data set, its groups kept together."""
+    """The model is the preset ``recommended``, fitted with the groups of the data set."""
     data = {name: how[name] for name in ("n", "group") if name in how}
     trained = train(in_memory(**data), **{k: v for k, v in how.items() if k not in data})
     trained.save(tmp_path / "model.spdt")
@@ -156,13 +137,13 @@ def test_causal_filters() -> None:
     assert trained.decoder.front.filtering == "causal"
     run = trained.evaluation.results["recommended"][0]
     (_, tested), _ = run.spec.estimator["steps"]
-    assert tested["filtering"] == "causal"  # it is what was tested
+    assert tested["filtering"] == "causal"  # also in the evaluation
 
 
 @pytest.mark.parametrize(
     ("options", "culprit"),
     [
-        ({"preset": "best"}, "'best'.*recommended, paper"),
+        ({"preset": "best"}, "recommended, paper.*'best'"),
         ({"filtering": "causal", "preset": "paper"}, "filtering"),
         ({"paradigm": "erp", "recentre": True}, "recentre"),
         ({"tmin": 0.5}, "tmin"),
@@ -174,7 +155,7 @@ def test_options_that_do_not_fit(options: dict[str, Any], culprit: str) -> None:
 
 
 def test_too_few_trials() -> None:
-    with pytest.raises(DeployError, match=r"1 trial of 1;"):
+    with pytest.raises(DeployError, match="1 trial of class 1"):
         train(in_memory(5, y=[0, 0, 0, 0, 1]))
 
 

@@ -1,4 +1,4 @@
-"""Models in daily use: train on own recordings, save, predict, export, decode live."""
+"""Use models: train on your own recordings, save, predict, export, decode live."""
 
 from __future__ import annotations
 
@@ -6,40 +6,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spdtokens.inference.convert import as_decoder, load_pipeline, save_model
-    from spdtokens.inference.export import onnx_model, write_device_folder, write_onnx
-    from spdtokens.inference.predicting import Predictions, predict
-    from spdtokens.inference.training import Trained, train
-    from spdtokens.runtime import Decoder, Session, load_model
+    from spdtokens.inference.training import Trained  # noqa: F401
 
-__all__ = [
-    "Decoder",
-    "Predictions",
-    "Session",
-    "Trained",
-    "as_decoder",
-    "load_model",
-    "load_pipeline",
-    "onnx_model",
-    "predict",
-    "save_model",
-    "train",
-    "write_device_folder",
-    "write_onnx",
-]
-
-_HOMES = {
-    "spdtokens.inference.convert": ("as_decoder", "load_pipeline", "save_model"),
-    "spdtokens.inference.export": ("onnx_model", "write_device_folder", "write_onnx"),
-    "spdtokens.inference.predicting": ("Predictions", "predict"),
-    "spdtokens.inference.training": ("Trained", "train"),
-    "spdtokens.runtime": ("Decoder", "Session", "load_model"),
+_NAMES = {
+    "spdtokens.inference.convert": "as_decoder load_pipeline save_model",
+    "spdtokens.inference.export": "onnx_model write_device_folder write_onnx",
+    "spdtokens.inference.predicting": "Predictions predict",
+    "spdtokens.inference.training": "Trained train",
+    "spdtokens.runtime": "Decoder Session load_model",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when first used: a live stream need not wait for torch, which it does not use.
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(home), name)
-    raise AttributeError(f"module 'spdtokens.inference' has no attribute {name!r}")
+    # Imported on first use: live decoding does not need torch, which is slow to import.
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

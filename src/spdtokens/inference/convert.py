@@ -1,4 +1,4 @@
-"""From a fitted pipeline to a decoder, which needs neither scikit-learn nor torch, and back."""
+"""Convert fitted pipelines to decoders, which only need NumPy, and model files to pipelines."""
 
 from __future__ import annotations
 
@@ -36,27 +36,52 @@ def as_decoder(
     unit_in_volts: float | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> Decoder:
-    """The decoder that predicts what a fitted pipeline predicts, by the same code.
+    """Convert a fitted pipeline to a decoder, which only needs NumPy.
+
+    The decoder runs the same code as the pipeline and returns the same probabilities. Transformers
+    are converted to single precision.
 
     Parameters
     ----------
-    pipeline : Pipeline
-        :class:`FilterBankCovariances` (unless the input is matrices), :class:`Recentring` (if it is
-        to follow a recording), and :class:`TokenDiscriminantClassifier` or
-        :class:`TokenTransformerClassifier`, fitted.
+    pipeline : Pipeline or estimator
+        A fitted :class:`~spdtokens.TokenDiscriminantClassifier` or
+        :class:`~spdtokens.TokenTransformerClassifier`, or a fitted pipeline that ends in one. The
+        pipeline may begin with :class:`~spdtokens.FilterBankCovariances` (without it, the model
+        decodes covariance matrices), followed by :class:`~spdtokens.Recentring`.
     ch_names : tuple of str
-        Names of the channels.
-    classes : tuple of str, optional
-        Names of ``pipeline.classes_``; these as text by default.
-    unit_in_volts : float, optional
-        Of the signals.
-    about : mapping, optional
-        Kept in the model file as JSON.
+        Channel names.
+    classes : tuple of str, default=None
+        Class names, in the order of ``pipeline.classes_``. If None, ``pipeline.classes_`` as text.
+    unit_in_volts : float, default=None
+        Unit of the signals in volts, e.g. 1e-6 for microvolts. If None, it is unknown.
+    about : mapping, default=None
+        Description of the model to store in the model file; must be valid JSON.
+
+    Returns
+    -------
+    Decoder
+        The model.
 
     Raises
     ------
     DeployError
-        For a step that a model file cannot hold.
+        If the pipeline contains another step or an embedding that a model file cannot store.
+
+    See Also
+    --------
+    save_model : Write a pipeline to a model file.
+    spdtokens.inference.live.LiveDecoder : Decode a stream with a decoder.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens import make_decoder
+    >>> from spdtokens.inference import as_decoder
+    >>> X = np.random.default_rng(0).standard_normal((20, 3, 200))
+    >>> pipeline = make_decoder("mi", sfreq=100).fit(X, [0, 1] * 10)
+    >>> decoder = as_decoder(pipeline, ch_names=("C3", "Cz", "C4"), classes=("left", "right"))
+    >>> bool(np.allclose(decoder.predict_proba(X), pipeline.predict_proba(X)))
+    True
     """
     steps = [step for _, step in pipeline.steps] if isinstance(pipeline, Pipeline) else [pipeline]
     filterbank = steps.pop(0) if isinstance(steps[0], FilterBankCovariances) else None
@@ -67,15 +92,15 @@ def as_decoder(
     ):
         names = ", ".join(type(step).__name__ for step in steps)
         raise DeployError(
-            "A model file holds FilterBankCovariances, Recentring, and then "
+            "pipeline must be FilterBankCovariances (optional), Recentring (optional) and "
             f"TokenDiscriminantClassifier or TokenTransformerClassifier, got {names}."
         )
     embedding = classifier.embedding_
     if embedding is None or embedding.tokens_ is None:
         found = "embedding=None" if embedding is None else ", ".join(embedding.names)
-        raise DeployError(f"A model file has the embeddings {', '.join(EMBEDDINGS)}; got {found}.")
+        raise DeployError(f"embedding must be one of {', '.join(EMBEDDINGS)}, got {found}.")
     network = classifier.network_
-    if isinstance(network, Transformers):  # in single precision: half the file, twice as fast
+    if isinstance(network, Transformers):  # single precision: half the size, twice as fast
         network = replace(network, members=[m.astype(np.float32) for m in network.members])
     d = embedding.n_features_in_
     return Decoder(
@@ -95,21 +120,51 @@ def as_decoder(
 
 
 def save_model(model: Decoder | BaseEstimator, path: str | Path, **about: Any) -> None:
-    """Write a model file, whole or not at all.
+    """Write a model file (``.spdt``).
+
+    An existing file is replaced only when the new one is complete.
 
     Parameters
     ----------
-    model : Decoder or estimator
-        A fitted decoder as :func:`make_decoder` makes it, or what :func:`load_model` returned.
+    model : Decoder, Pipeline or estimator
+        A decoder, or a fitted pipeline or classifier, see :func:`as_decoder`.
     path : str or Path
-        Ends in ``.spdt``.
-    **about
-        Of an estimator: ``ch_names``, which must be given, ``classes`` and ``unit_in_volts``, see
-        :func:`as_decoder`.
+        The file to write; must end in ``.spdt``.
+    **about : dict
+        For a pipeline or classifier: ``ch_names`` (required), ``classes``, ``unit_in_volts`` and
+        ``about``, see :func:`as_decoder`.
+
+    Raises
+    ------
+    DeployError
+        If the path has another suffix, or the pipeline cannot be stored.
+    DecoderError
+        If names are not printable and unique, or the covariance estimator is not available in the
+        runtime.
+    OSError
+        If the file cannot be written.
+
+    See Also
+    --------
+    load_model : Load a model file as a decoder.
+    load_pipeline : Load a model file as a scikit-learn pipeline.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tempfile import TemporaryDirectory
+    >>> from spdtokens import load_model, make_decoder, save_model
+    >>> X = np.random.default_rng(0).standard_normal((20, 3, 200))
+    >>> pipeline = make_decoder("mi", sfreq=100).fit(X, [0, 1] * 10)
+    >>> with TemporaryDirectory() as folder:
+    ...     save_model(pipeline, f"{folder}/model.spdt", ch_names=("C3", "Cz", "C4"))
+    ...     decoder = load_model(f"{folder}/model.spdt")
+    >>> decoder.ch_names
+    ('C3', 'Cz', 'C4')
     """
     path = Path(path)
     if path.suffix != ".spdt":
-        raise DeployError(f"{path} must end in .spdt, as model files do.")
+        raise DeployError(f"path must end in .spdt, got {path}.")
     decoder = model if isinstance(model, Decoder) else as_decoder(model, **about)
     contents = model_bytes(decoder)
     with written_whole(path) as temporary:
@@ -117,34 +172,52 @@ def save_model(model: Decoder | BaseEstimator, path: str | Path, **about: Any) -
 
 
 def load_pipeline(path: str | Path) -> DecodingPipeline:
-    """Read a model file as a fitted scikit-learn pipeline.
+    """Load a model file as a fitted scikit-learn pipeline.
+
+    Its predictions are those of the model. For a transformer, the torch modules and the training
+    history are not available.
 
     Parameters
     ----------
     path : str or Path
-        A model file, ``.spdt``, of version 0.2 or later.
+        A model file (``.spdt``) written by version 0.2 or later.
 
     Returns
     -------
     DecodingPipeline
-        Its predictions are those of the model. Of a token transformer, the torch modules and the
-        curves of its training are not in the file.
+        The fitted pipeline.
 
     Raises
     ------
     DeployError
-        If the file was written by version 0.1, which did not keep the parameters, or names other
-        classes than those of the model it holds: no module is imported because a file says so.
+        If the file was written by version 0.1, which did not store parameters, or names classes
+        other than those of the model. No module is imported because a file names it.
+    DecoderError
+        If the file is not a valid model file.
 
     See Also
     --------
-    load_model : The same as a decoder, without scikit-learn and torch.
+    load_model : Load a model file as a decoder, without scikit-learn and torch.
+    save_model : Write a model file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tempfile import TemporaryDirectory
+    >>> from spdtokens import load_pipeline, make_decoder, save_model
+    >>> X = np.random.default_rng(0).standard_normal((20, 3, 200))
+    >>> pipeline = make_decoder("mi", sfreq=100).fit(X, [0, 1] * 10)
+    >>> with TemporaryDirectory() as folder:
+    ...     save_model(pipeline, f"{folder}/model.spdt", ch_names=("C3", "Cz", "C4"))
+    ...     loaded = load_pipeline(f"{folder}/model.spdt")
+    >>> bool(np.allclose(loaded.predict_proba(X), pipeline.predict_proba(X)))
+    True
     """
     decoder = load_model(path)
     if not decoder.steps:
         raise DeployError(
-            f"{path} was written by spdtokens 0.1 and does not hold the parameters of a pipeline. "
-            "Use load_model, which predicts the same, or train again."
+            f"{path} was written by spdtokens 0.1, which did not store the parameters of the "
+            "pipeline. Use load_model, which returns the same predictions, or train again."
         )
     names = _check_steps(path, decoder)
     steps = [build(step) for step in decoder.steps]
@@ -154,7 +227,7 @@ def load_pipeline(path: str | Path) -> DecodingPipeline:
 
 
 def _check_steps(path: str | Path, decoder: Decoder) -> list[str]:
-    """Names for the steps; refuse all that are not the model's, and classes within them."""
+    """Return names of the steps; refuse steps and classes that are not those of the model."""
     discriminant = isinstance(decoder.network, Discriminant)
     wanted = {
         "filterbank": FilterBankCovariances if decoder.front is not None else None,
@@ -163,19 +236,21 @@ def _check_steps(path: str | Path, decoder: Decoder) -> list[str]:
     }
     classes = {name: f"spdtokens.{cls.__name__}" for name, cls in wanted.items() if cls}
     known = [*classes.values(), f"spdtokens.{TokenEmbedding.__name__}"]
-    named: list[Any] = []  # whatever is called a class or a function, however deep
+    named: list[Any] = []  # all classes and functions, at any depth
     json.loads(
         json.dumps(list(decoder.steps)),
         object_hook=lambda d: named.extend(d[key] for key in (CLASS, FUNCTION) if key in d),
     )
     found = [step.get(CLASS) for step in decoder.steps]
     if found != list(classes.values()) or any(name not in known for name in named):
-        raise DeployError(f"The steps that {path} names are not those of the model it holds.")
+        raise DeployError(
+            f"The steps in {path} do not match its model. Use load_model, or train again."
+        )
     return list(classes)
 
 
 def _restore(step: Any, decoder: Decoder) -> None:
-    """Put what was learnt back into an estimator."""
+    """Set the fitted attributes of an estimator."""
     if isinstance(step, FilterBankCovariances):
         assert decoder.front is not None
         step._planned(np.zeros((1, len(decoder.ch_names), decoder.n_samples)))

@@ -1,9 +1,9 @@
-"""A model for other machines: its network as ONNX, and a folder that needs only NumPy.
+"""Export models: the network to ONNX, or the model to a folder that only needs NumPy.
 
-The graph is written by one walk over the folded matrices of the model file, whose reference is
-:class:`~spdtokens.runtime.networks.FoldedTransformer`; a test pins the two to each other, and
-the runtime compares them when it opens a file. What makes the tokens (filters, covariances,
-eigendecompositions) stays in the runtime: ONNX has no eigendecomposition.
+The ONNX graph is built from the folded matrices of the model file. The reference implementation is
+:class:`~spdtokens.runtime.networks.FoldedTransformer`; tests compare the two, and the runtime
+compares them when it opens a file. Filters, covariances and eigendecompositions stay in the
+runtime, since ONNX has no eigendecomposition.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ from spdtokens.runtime.networks import (
     file_digest,
 )
 
-#: The oldest with a layer norm of its own, and the file version that came with it.
+#: The oldest opset with layer normalisation, and its file version.
 OPSET, IR_VERSION = 17, 8
 
 README = """\
-# A decoder
+# Decoder
 
-`model.spdt` is a model of spdtokens, {about}.
+`model.spdt` is a model of spdtokens for {about}.
 Classes: {classes}.
 
-Copy this folder to any machine with Python 3.11 or newer and NumPy 2; nothing else is needed.{onnx}
+Copy this folder to a machine with Python 3.11 or later and NumPy 2; nothing else is required.{onnx}
 
     python decode.py TRIALS.npy     # an array (trials, {shape})
 
-`decode.py` shows how to decode from Python, `spdtokens_runtime` is what it uses. Trials are in the
-unit, and channels in the order, of the recording that the model was trained on:
+`decode.py` is an example in Python; it uses the package `spdtokens_runtime`. Trials must have the
+unit and the channel order of the training data:
 {channels}.
 """
 
 ONNX = """
-With `pip install onnxruntime` the network in `model.onnx` is used, which is quicker for several
-tokens a trial; without it, remove that file. Decisions are the same."""
+With `pip install onnxruntime`, the network in `model.onnx` is used, which is faster for several
+tokens per trial; without onnxruntime, remove that file. Decisions are the same."""
 
 EXAMPLE = '''\
 """Decode trials with the model in this folder: python decode.py TRIALS.npy."""
@@ -64,7 +64,7 @@ import os
 import sys
 from pathlib import Path
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices this small gain nothing from threads
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # threads do not speed up small matrices
 
 import numpy as np
 from spdtokens_runtime import DecoderError, load_model
@@ -73,7 +73,7 @@ here = Path(__file__).parent
 onnx = here / "model.onnx"
 try:
     decoder = load_model(here / "model.spdt", onnx=onnx if onnx.exists() else None)
-    session = decoder.session()  # decisions in the order of time
+    session = decoder.session()  # decisions in order of time
     for trial in np.load(sys.argv[1]):
         p = session.probabilities(trial)
         shares = "  ".join(f"{name} {q:.3f}" for name, q in zip(decoder.classes, p, strict=True))
@@ -84,40 +84,75 @@ except DecoderError as error:
 
 
 def check_device_folder(folder: Path) -> Path:
-    """Refuse a folder that has something in it, has no place, or is the current one.
+    """Check that a device folder can be written: new or empty, and not the current folder.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder to write.
 
     Returns
     -------
     Path
-        The folder in full, with symbolic links followed.
+        Absolute path, with symbolic links resolved.
 
     Raises
     ------
     DeployError
+        If the folder cannot be written.
     """
     target = Path(os.path.realpath(folder))
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise DeployError(f"{folder} exists and is not empty. Give a new folder to --runtime.")
+        raise DeployError(f"--runtime must be a new or empty folder, got {folder}.")
     if target == Path.cwd():
-        raise DeployError(f"{folder} is the current folder. Give a new folder to --runtime.")
+        raise DeployError(f"--runtime must be a new folder, got the current folder {folder}.")
     if not target.parent.is_dir():
-        raise DeployError(f"There is no folder {target.parent} to make {target.name} in.")
+        raise DeployError(f"There is no folder {target.parent} in which to create {target.name}.")
     return target
 
 
 def write_device_folder(
     folder: Path, decoder: Decoder, model: Path, onnx: Path | None = None
 ) -> None:
-    """Write a folder for a small device, whole or not at all: model, runtime and an example.
+    """Write a folder with a model, a runtime that only needs NumPy, and an example.
+
+    The folder is created only when it is complete.
 
     Parameters
     ----------
     folder : Path
-        A new or empty one.
+        A new or empty folder.
     decoder : Decoder
-        Of ``model``.
-    model, onnx : Path
-        Copied into the folder.
+        The model in the file ``model``.
+    model : Path
+        Model file to copy into the folder.
+    onnx : Path, default=None
+        ONNX file of the model to copy into the folder.
+
+    Raises
+    ------
+    DeployError
+        If the folder is not empty, or cannot be created.
+
+    See Also
+    --------
+    write_onnx : Write the network of a model as ONNX.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from spdtokens import load_model, make_decoder, save_model
+    >>> from spdtokens.inference import write_device_folder
+    >>> X = np.random.default_rng(0).standard_normal((20, 3, 200))
+    >>> pipeline = make_decoder("mi", sfreq=100).fit(X, [0, 1] * 10)
+    >>> with TemporaryDirectory() as name:
+    ...     model, folder = Path(name) / "model.spdt", Path(name) / "device"
+    ...     save_model(pipeline, model, ch_names=("C3", "Cz", "C4"))
+    ...     write_device_folder(folder, load_model(model), model)
+    ...     sorted(path.name for path in folder.iterdir())
+    ['README.md', 'decode.py', 'model.spdt', 'spdtokens_runtime']
     """
     folder = check_device_folder(folder)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as name:
@@ -134,12 +169,10 @@ def write_device_folder(
 
 
 def _readme(decoder: Decoder, onnx: bool) -> str:
-    about, shape = "of covariance matrices", list(decoder.shape)
+    about, shape = "covariance matrices", list(decoder.shape)
     if decoder.front is not None:
         shape = [len(decoder.ch_names), decoder.n_samples]
-        about = (
-            f"of signals of {shape[0]} channels at {decoder.sfreq:g} Hz, {shape[1]} samples a trial"
-        )
+        about = f"{shape[0]} channels at {decoder.sfreq:g} Hz, {shape[1]} samples per trial"
     return README.format(
         about=about,
         classes=", ".join(decoder.classes),
@@ -150,21 +183,51 @@ def _readme(decoder: Decoder, onnx: bool) -> str:
 
 
 def write_onnx(model: Path, out: Path) -> Decoder:
-    """Write the network of a model file as ONNX; the decoder that was exported.
+    """Write the network of a model file as ONNX.
+
+    The graph maps tokens (n, n_tokens, n_features) to probabilities (n, n_classes), both float32.
+    With geometric attention and several tokens it has a second input, the attention bias
+    (n, n_tokens, n_tokens). To use it, pass the file to :func:`spdtokens.load_model`.
 
     Parameters
     ----------
     model : Path
-        A model file, ``.spdt``.
+        A model file (``.spdt``).
     out : Path
-        The ``.onnx`` to write.
+        The ``.onnx`` file to write.
+
+    Returns
+    -------
+    Decoder
+        The model that was exported.
 
     Raises
     ------
     DeployError
         If the package ``onnx`` is not installed.
     DecoderError
-        For a file that is no model.
+        If the file is not a valid model file.
+
+    See Also
+    --------
+    write_device_folder : Write a folder for a machine with NumPy only.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from spdtokens import load_model, make_decoder, save_model
+    >>> from spdtokens.inference import write_onnx
+    >>> X = np.random.default_rng(0).standard_normal((20, 3, 200))
+    >>> pipeline = make_decoder("mi", sfreq=100).fit(X, [0, 1] * 10)
+    >>> with TemporaryDirectory() as folder:
+    ...     model = Path(folder) / "model.spdt"
+    ...     save_model(pipeline, model, ch_names=("C3", "Cz", "C4"))
+    ...     decoder = write_onnx(model, model.with_suffix(".onnx"))
+    ...     faster = load_model(model, onnx=model.with_suffix(".onnx"))
+    >>> bool(np.allclose(faster.predict_proba(X), decoder.predict_proba(X), atol=1e-5))
+    True
     """
     decoder = load_model(model)
     made = onnx_model(decoder, file_digest(model))
@@ -174,20 +237,35 @@ def write_onnx(model: Path, out: Path) -> Decoder:
 
 
 def onnx_model(decoder: Decoder, digest: str = "") -> Any:
-    """The network of a decoder as a checked ``onnx.ModelProto``: tokens in, probabilities out.
+    """Convert the network of a decoder to a checked ``onnx.ModelProto``.
 
     Parameters
     ----------
     decoder : Decoder
-    digest : str
-        SHA-256 of its model file, by which the runtime knows that the two belong together.
+        The model.
+    digest : str, default=''
+        SHA-256 of the model file, by which the runtime recognises that the files belong together.
+
+    Returns
+    -------
+    onnx.ModelProto
+        The graph, see :func:`write_onnx`.
+
+    Raises
+    ------
+    DeployError
+        If the package ``onnx`` is not installed.
+
+    See Also
+    --------
+    write_onnx : Write the graph to a file.
     """
     try:
         import onnx
         from onnx import helper
     except ImportError as error:
         raise DeployError(
-            f"The package onnx is not installed, which writes the file: {how_to_install('onnx')}."
+            f"Export requires the package onnx, which is not installed: {how_to_install('onnx')}."
         ) from error
 
     def value(name: str, *shape: int) -> Any:
@@ -202,7 +280,7 @@ def onnx_model(decoder: Decoder, digest: str = "") -> Any:
         graph("Softmax", graph.linear(graph("Flatten", TOKENS), flat.T, network.bias), axis=-1)
     else:
         bias = None
-        if network.members[0].needs_bias and tokens > 1:  # the same for all heads
+        if network.members[0].needs_bias and tokens > 1:  # shared by all heads
             inputs.append(value(BIAS, tokens, tokens))
             bias = graph("Unsqueeze", BIAS, np.array([1]))
         scores = [_transformer(graph, member, bias) for member in network.members]
@@ -210,10 +288,9 @@ def onnx_model(decoder: Decoder, digest: str = "") -> Any:
         if len(found) > 1:
             graph("Mean", *found)
     graph.nodes[-1].output[0] = PROBABILITIES
-    constants = list(graph.constants.values())
     outputs = [value(PROBABILITIES, classes)]
     made = helper.make_model(
-        helper.make_graph(graph.nodes, "spdtokens", inputs, outputs, constants),
+        helper.make_graph(graph.nodes, "spdtokens", inputs, outputs, graph.constants),
         producer_name="spdtokens",
         producer_version=spdtokens.__version__,
         opset_imports=[helper.make_opsetid("", OPSET)],
@@ -234,14 +311,14 @@ def onnx_model(decoder: Decoder, digest: str = "") -> Any:
 
 
 class _Graph:
-    """Nodes as they are called, and their constants, each once."""
+    """Nodes and constants of an ONNX graph; calling it adds a node."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
-        self.constants: dict[tuple[str, bytes], Any] = {}
+        self.constants: list[Any] = []
 
     def __call__(self, kind: str, *inputs: str | NDArray[Any], **attributes: Any) -> str:
-        """Add a node; the name of its output."""
+        """Add a node and return the name of its output."""
         return self.outputs(1, kind, *inputs, **attributes)[0]
 
     def outputs(
@@ -258,19 +335,16 @@ class _Graph:
         from onnx import numpy_helper
 
         array = np.asarray(array, np.float32 if array.dtype.kind == "f" else np.int64, order="C")
-        key = (f"{array.dtype}{array.shape}", array.tobytes())
-        if key not in self.constants:
-            name = f"c{len(self.constants)}"
-            self.constants[key] = numpy_helper.from_array(array, name)
-        return str(self.constants[key].name)
+        self.constants.append(numpy_helper.from_array(array, f"c{len(self.constants)}"))
+        return str(self.constants[-1].name)
 
     def linear(self, x: str, weight: NDArray[Any], bias: NDArray[Any]) -> str:
-        """``x @ weight.T + bias`` of rows ``x``; the runtime's matrices are as Gemm wants them."""
+        """Add ``x @ weight.T + bias`` for rows ``x``."""
         return self("Gemm", x, weight, bias, transB=1)
 
 
 def _transformer(graph: _Graph, network: FoldedTransformer, bias: str | None) -> str:
-    """Class scores (n, classes). A row is a token until the mean over tokens."""
+    """Add a transformer that returns class scores; rows are tokens until the mean over them."""
     d, T = network.d_model, network.n_tokens
     if T == 1:
         z = graph.linear(graph("Flatten", TOKENS), network.project, network.offsets[:, 0])
@@ -288,7 +362,7 @@ def _transformer(graph: _Graph, network: FoldedTransformer, bias: str | None) ->
 def _block(
     graph: _Graph, network: FoldedTransformer, block: FoldedBlock, z: str, bias: str | None
 ) -> str:
-    """An encoder block on rows. Column ``d`` of its matrices is what they add."""
+    """Add an encoder block. Column ``d`` of its matrices is the bias."""
     d, T, heads = network.d_model, network.n_tokens, network.n_heads
     if block.attend is not None:
         qkv = graph.linear(z, block.attend[:, :d], block.attend[:, d])

@@ -1,6 +1,6 @@
-"""Streams of Lab Streaming Layer (LSL): find one, read it, publish decisions as another.
+"""Find and read streams of Lab Streaming Layer (LSL), and publish decisions as a stream.
 
-mne-lsl is imported inside functions, as it is an extra.
+mne-lsl is an optional dependency and is imported inside functions.
 """
 
 from __future__ import annotations
@@ -24,60 +24,74 @@ from spdtokens.errors import DeployError, LiveError, StreamLostError
 from spdtokens.inference.live import Decision, listed
 
 FloatArray = NDArray[np.float64]
-#: What senders and users call units, in volts.
+#: Names of units, as senders and users write them, in volts.
 UNITS = {
     **dict.fromkeys(("volts", "volt", "v"), 1.0),
     **dict.fromkeys(("millivolts", "millivolt", "mv", "-3"), 1e-3),
     **dict.fromkeys(("microvolts", "microvolt", "uv", "µv", "μv", "-6"), 1e-6),
     **dict.fromkeys(("nanovolts", "nanovolt", "nv", "-9"), 1e-9),
 }
-#: Seconds of signal that are kept for us while we are busy.
+#: Seconds of signal that liblsl buffers.
 BUFFERED = 60
-#: Samples taken at once at most.
+#: Seconds to wait for a connection, and for the offset of the sender's clock.
+CONNECT, ANSWER = 10.0, 0.5
+#: Maximum number of samples pulled at once.
 AT_ONCE = 4096
-#: Type of the stream of decisions, which is never read.
+#: Type of the streams of decisions, which are never read.
 DECISIONS = "Probabilities"
-#: Seconds in which other streams that may be meant are to answer, and more than there will be.
-OTHERS, ALL = 1.0, 1000
 
 
 def volts_of(unit: str | None) -> float | None:
-    """Volts of a unit that a user names; None if none is named.
+    """Convert the name of a unit to volts.
+
+    Parameters
+    ----------
+    unit : {'V', 'mV', 'uV', 'nV'} or None
+        Name of the unit.
+
+    Returns
+    -------
+    float or None
+        The unit in volts; None if ``unit`` is None.
 
     Raises
     ------
     DeployError
+        If the unit is not known.
     """
-    if unit is not None and unit.casefold() not in UNITS:
-        raise DeployError(f"There is no unit {unit!r}. There are: V, mV, uV, nV.")
-    return None if unit is None else UNITS[unit.casefold()]
+    if unit is None:
+        return None
+    if unit.casefold() not in UNITS:
+        raise DeployError(f"unit must be V, mV, uV or nV, got {unit!r}.")
+    return UNITS[unit.casefold()]
 
 
 def need_lsl() -> None:
-    """Refuse to go on without mne-lsl.
+    """Check that mne-lsl is installed.
 
     Raises
     ------
     LiveError
+        If it is not.
     """
     if not is_installed("live"):
         raise LiveError(
-            f"Live streams need mne-lsl, which is not installed: {how_to_install('live')}"
+            f"Live streams require mne-lsl, which is not installed: {how_to_install('live')}"
         )
 
 
 @contextmanager
 def liblsl_muted() -> Iterator[TextIO]:
-    """Give standard error as it was, and let nobody else write to it meanwhile.
+    """Mute standard error, and return a file that still writes to it.
 
-    liblsl tells of lost connections on standard error, from its own threads and in the middle of
-    the view. What matters of it we tell ourselves.
+    liblsl reports lost connections on standard error, from its own threads and in the middle of the
+    view. Events report them instead.
     """
     try:
         ours = sys.stderr.fileno() == 2
     except (OSError, ValueError, AttributeError):
         ours = False
-    if not ours:  # someone has put something else in its place, and sees what we write there
+    if not ours:  # replaced, e.g. by a test runner
         yield sys.stderr
         return
     sys.stderr.flush()
@@ -95,20 +109,22 @@ def liblsl_muted() -> Iterator[TextIO]:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which stream to read, and what it must bring.
+    """Stream to read, and what the model requires of it.
 
     Attributes
     ----------
     name : str or None
-        Its name or its source id; None for the only stream of type EEG.
+        Name or source id; None for the only stream of type EEG.
     ch_names : tuple of str
+        Channels of the model.
     sfreq : float
+        Sampling rate of the model in Hz.
     given : tuple of str or None
-        The stream's channels as the user names them.
+        Channel names of the stream, given by the user.
     unit_in_volts : float or None
-        Of the model.
+        Unit of the model.
     unit : float or None
-        Of the stream, in volts, as the user has it; as the stream has it if not given.
+        Unit of the stream in volts, given by the user.
     """
 
     name: str | None
@@ -120,43 +136,33 @@ class Wanted:
 
     @property
     def title(self) -> str:
-        """For messages."""
+        """Name of the stream in messages."""
         return f"stream {self.name!r}" if self.name else "stream of type EEG"
 
 
-def find(wanted: Wanted, timeout: float, minimum: int = 1) -> list[Any]:
-    """Descriptions of the streams that may be meant, the newest first.
-
-    Parameters
-    ----------
-    wanted : Wanted
-    timeout : float
-        Seconds to search; half of them by name, and if there is none, half by source id.
-    minimum : int
-        Return as soon as so many are found.
-    """
+def streams(timeout: float) -> list[Any]:
+    """Find all streams except those of decisions; the newest first."""
     from mne_lsl.lsl import resolve_streams
 
-    searches = [{"stype": "EEG"}]
-    if wanted.name is not None:
-        searches = [{"name": wanted.name}, {"source_id": wanted.name}]
-    for by in searches:
-        found = resolve_streams(timeout / len(searches), minimum=minimum, **by)
-        if found and all(info.stype == DECISIONS for info in found):
-            found = resolve_streams(timeout / len(searches), minimum=len(found) + 1, **by)
-        if candidates := [info for info in found if info.stype != DECISIONS]:
-            return sorted(candidates, key=lambda info: -info.created_at)
-    return []
+    found = (info for info in resolve_streams(timeout) if info.stype != DECISIONS)
+    return sorted(found, key=lambda info: -info.created_at)
+
+
+def find(wanted: Wanted, timeout: float) -> list[Any]:
+    """Find the wanted streams: by name, or else by source id."""
+    found = streams(timeout)
+    if wanted.name is None:
+        return [info for info in found if info.stype == "EEG"]
+    by_name = [info for info in found if info.name == wanted.name]
+    return by_name or [info for info in found if info.source_id == wanted.name]
 
 
 def _listing() -> str:
-    """The streams that are there, for messages; streams of decisions aside."""
-    from mne_lsl.lsl import resolve_streams
-
-    found = [info for info in resolve_streams(timeout=1.0) if info.stype != DECISIONS]
+    """List the available streams, for messages."""
+    found = streams(timeout=1.0)
     if not found:
-        return "No LSL stream of signals was found"
-    return "There are: " + "; ".join(sorted(map(_described, found)))
+        return "No LSL stream of signals is available"
+    return "Available streams: " + "; ".join(sorted(map(_described, found)))
 
 
 def _described(info: Any) -> str:
@@ -167,29 +173,41 @@ def _described(info: Any) -> str:
 
 
 def only(wanted: Wanted, found: Sequence[Any], waited: float) -> Any:
-    """The stream to begin with, of those that were found in so many seconds.
+    """Return the only stream that was found.
+
+    Parameters
+    ----------
+    wanted : Wanted
+        The stream to read.
+    found : sequence of mne_lsl.lsl.StreamInfo
+        Streams that match.
+    waited : float
+        Seconds of the search.
+
+    Returns
+    -------
+    mne_lsl.lsl.StreamInfo
+        The stream.
 
     Raises
     ------
     LiveError
-        If there is none, or more than one that may be meant.
+        If there is none, or more than one.
     """
     if not found:
         raise LiveError(
-            f"No {wanted.title} within {waited:g} s. {_listing()}. Start the sender, name the "
-            "stream with --stream, wait longer with --timeout; on a network, look at the firewall. "
-            "A recording is played as a stream by: spdtokens replay."
+            f"No {wanted.title} found within {waited:g} s. {_listing()}. Start the sender, name "
+            "the stream with --stream, or wait longer with --timeout; on a network, check the "
+            "firewall. To play a recording as a stream, use `spdtokens replay`."
         )
-    # The search ends with the first answer: the others have yet to come.
-    found = list(dict.fromkeys((*find(wanted, OTHERS, ALL), *found)))
     if len(found) == 1:
         return found[0]
     names, ids = [info.name for info in found], [info.source_id for info in found]
     choices = [name for name in names if names.count(name) == 1]
     choices += [key for key in ids if key and ids.count(key) == 1 and key not in names]
-    remedy = "They cannot be told apart: give them different names or source ids."
+    remedy = "They have the same names and source ids: change one of them in the sender."
     if choices:
-        remedy = f"Choose by name or source id, such as --stream {shlex.quote(choices[0])}."
+        remedy = f"Choose one by name or source id, e.g. --stream {shlex.quote(choices[0])}."
     lines = [f"There is more than one {wanted.title}:", *sorted(map(_described, found)), remedy]
     raise LiveError("\n".join(lines))
 
@@ -200,23 +218,31 @@ def pick(
     n_channels: int,
     given: Sequence[str] | None = None,
 ) -> list[int]:
-    """Where in a stream the model's channels are: by name, written as labs do.
+    """Find the channels of the model in a stream by name.
+
+    Case and prefixes such as EEG are ignored, see
+    :func:`~spdtokens.datasets.select.plain_name`.
 
     Parameters
     ----------
     wanted : sequence of str
-        The model's channels.
-    available : sequence of str or None, optional
-        Names in the stream's description, if it has any.
+        Channels of the model.
+    available : sequence of str or None
+        Channel names in the stream's description; None if it has none.
     n_channels : int
-        Of the stream.
-    given : sequence of str, optional
-        Names of the stream's channels as the user has them, instead of the description's.
+        Number of channels of the stream.
+    given : sequence of str, default=None
+        Channel names of the stream, given by the user; they replace those of the description.
+
+    Returns
+    -------
+    list of int
+        Index in the stream of each channel of the model.
 
     Raises
     ------
     LiveError
-        If a channel is missing or there is more than one of its name.
+        If a channel is missing, or several have its name.
     """
     names = [name or "-" for name in given or available or ()]
     plain = [plain_name(name) for name in names]
@@ -224,7 +250,7 @@ def pick(
     twice = [name for name in wanted if plain.count(plain_name(name)) > 1]
     wrong = ""
     if given is not None and len(given) != n_channels:
-        wrong = f"--channels names {len(given)} channels, and the stream has {n_channels}"
+        wrong = f"--channels must name {n_channels} channels, got {len(given)}"
     elif set(names) <= {"-"}:
         wrong = f"the stream does not name its {n_channels} channels"
     elif missing:
@@ -233,7 +259,7 @@ def pick(
         wrong = f"the stream has more than one {twice[0]}"
     if wrong:
         raise LiveError(
-            f"The model needs {len(wanted)} channels, and {wrong}. Name all channels of the "
+            f"The model needs {len(wanted)} channels, but {wrong}. Name all channels of the "
             "stream in its order, with '-' for those that are not needed: "
             f"--channels {','.join(wanted)}"
         )
@@ -241,36 +267,36 @@ def pick(
 
 
 class Inlet:
-    """A connection to a stream, from which the model's channels are read, in the model's unit.
+    """Connection to a stream that returns the channels of the model in the unit of the model.
 
     Parameters
     ----------
     info : mne_lsl.lsl.StreamInfo
+        The stream.
     wanted : Wanted
-    timeout : float
-        Seconds to wait for the connection.
+        What the model requires.
 
     Raises
     ------
     LiveError
-        If the stream has not the model's channels and rate.
+        If the stream lacks channels of the model, or has another sampling rate.
     StreamLostError
-        If it is gone already.
+        If the stream has ended.
     """
 
-    def __init__(self, info: Any, wanted: Wanted, timeout: float = 10.0) -> None:
+    def __init__(self, info: Any, wanted: Wanted) -> None:
         from mne_lsl.lsl import StreamInlet
 
         self.uid = info.uid
         self.n_channels = info.n_channels
         self.title = f"connected to {info.name!r} on {info.hostname}"
         _check_rate(info, wanted)
-        # Lost streams are looked for by us: liblsl would wait in silence, and for ever if the
+        # LiveRun searches for lost streams. liblsl would wait without a report, and forever if the
         # sender comes back with other channels.
         self._inlet = StreamInlet(info, max_buffered=BUFFERED, recover=False)
         try:
-            self._inlet.open_stream(timeout)
-            full = self._inlet.get_sinfo(timeout)
+            self._inlet.open_stream(CONNECT)
+            full = self._inlet.get_sinfo(CONNECT)
             names = _by_channel(full, "names")
             self._picks = pick(wanted.ch_names, names, info.n_channels, wanted.given)
         except Exception as error:
@@ -284,88 +310,96 @@ class Inlet:
             self.factor = units / wanted.unit_in_volts
 
     def pull(self, timeout: float) -> tuple[FloatArray, FloatArray]:
-        """Samples (channels, samples) and their stamps by the sender's clock.
+        """Return new samples and their time stamps by the sender's clock.
 
-        Waits for the first sample at most ``timeout`` seconds, and for no other.
+        Parameters
+        ----------
+        timeout : float
+            Maximum seconds to wait for the first sample.
+
+        Returns
+        -------
+        X : ndarray, shape (n_channels, n_samples)
+            Samples.
+        stamps : ndarray, shape (n_samples,)
+            Time stamps in seconds.
 
         Raises
         ------
         StreamLostError
+            If the stream has ended.
         """
         try:
-            sample, stamp = self._inlet.pull_sample(timeout)
-            if stamp is None:
-                return np.empty((len(self._picks), 0)), np.empty(0)
-            # Both are views of memory that the next call overwrites.
-            chunks, stamps = [np.array(sample)[None]], [np.array([stamp])]
-            more, later = self._inlet.pull_chunk(0.0, AT_ONCE)
-            if len(later):
-                chunks.append(np.array(more))
-                stamps.append(np.array(later))
+            # Copied, since the next call overwrites the memory.
+            pulled = [
+                [array.copy() for array in self._inlet.pull_chunk(wait, most)]
+                for wait, most in ((timeout, 1), (0.0, AT_ONCE))
+            ]
         except (TimeoutError, RuntimeError) as error:
             raise StreamLostError(str(error)) from error
-        X = np.concatenate(chunks).T[self._picks].astype(np.float64)
-        return X * self.factor, np.concatenate(stamps)
+        X, stamps = (np.concatenate(parts) for parts in zip(*pulled, strict=True))
+        return X.T[self._picks].astype(np.float64) * self.factor, stamps
 
-    def correction(self, timeout: float = 0.5) -> float | None:
-        """Seconds to be added to the sender's stamps for this machine's clock; None if unknown.
+    def correction(self) -> float | None:
+        """Return the offset in seconds to this machine's clock; None if the sender does not answer.
 
-        Waits at the first call only, unless the sender does not answer.
+        Blocks only at the first call, or if the sender does not answer.
         """
         try:
-            return float(self._inlet.time_correction(timeout))
+            return float(self._inlet.time_correction(ANSWER))
         except (TimeoutError, RuntimeError):
             return None
 
     def close(self) -> None:
-        """Let go of the stream."""
+        """Close the connection."""
         self._inlet._del()
 
 
 def _check_rate(info: Any, wanted: Wanted) -> None:
-    """Refuse streams of text, or of another rate."""
+    """Refuse streams of text and streams with another sampling rate."""
     if info.dtype == "string":
         raise LiveError(
-            f"Stream {info.name!r} carries text, not signals. Choose another with --stream. "
+            f"Stream {info.name!r} must contain signals, got text. Choose another with --stream. "
             f"{_listing()}."
         )
     if abs(info.sfreq - wanted.sfreq) > 1e-3 * wanted.sfreq:
-        rate = f"{info.sfreq:g} samples a second" if info.sfreq else "no regular rate"
+        rate = f"{info.sfreq:g} Hz" if info.sfreq else "no regular rate"
         raise LiveError(
-            f"Stream {info.name!r} has {rate}, and the model decodes {wanted.sfreq:g}. Set the "
-            f"amplifier to {wanted.sfreq:g} Hz, or train a model on recordings of the stream's "
-            "rate; live signals are not resampled."
+            f"Stream {info.name!r} must have {wanted.sfreq:g} Hz, the sampling rate of the model, "
+            f"got {rate}. Live signals are not resampled: set the amplifier to {wanted.sfreq:g} "
+            "Hz, or train a model at the rate of the stream."
         )
 
 
 def _by_channel(info: Any, what: str) -> list[str | None] | None:
-    """Names or units of a stream's channels; None if it does not tell one of each."""
+    """Return names or units of a stream's channels; None unless there is one per channel."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a wrong number of them, which we look at ourselves
+        warnings.simplefilter("ignore")  # a wrong number of them, checked below
         found = getattr(info, f"get_channel_{what}")()
     return found if found is not None and len(found) == info.n_channels else None
 
 
 def described_units(info: Any, picks: Sequence[int]) -> FloatArray | None:
-    """Volts of a unit of each picked channel, shape (channels, 1); None if one is not told."""
+    """Return the unit of each picked channel in volts, shape (n, 1); None if one is unknown."""
     names = _by_channel(info, "units")
     volts = [UNITS.get(str(names[i]).strip().casefold()) for i in picks] if names else [None]
     return None if None in volts else np.array(volts, dtype=np.float64)[:, None]
 
 
 class ProbabilityOutlet:
-    """An LSL stream of class probabilities.
+    """LSL stream of class probabilities.
 
-    One channel a class, labelled by it, float32, without a regular rate since decisions may be
-    withheld. The stamp of a sample is that of the last sample of the window, by the clock of this
-    machine.
+    It has one float32 channel per class, and no regular rate, since decisions can be withheld. The
+    time stamp of a sample is that of the last sample of the window, by the clock of this machine.
 
     Parameters
     ----------
     name : str
+        Name of the stream.
     classes : tuple of str
+        Class names, which become channel names.
     about : mapping of str to str
-        Written into the stream's description.
+        Entries of the stream's description.
     """
 
     def __init__(self, name: str, classes: tuple[str, ...], about: Mapping[str, str]) -> None:
@@ -382,7 +416,7 @@ class ProbabilityOutlet:
         self._outlet = StreamOutlet(info)
 
     def push(self, decision: Decision, stamp: float) -> None:
-        """Publish a decision; nothing of one that was withheld."""
+        """Publish a decision, unless it was withheld."""
         if decision.probabilities is not None:
             self._outlet.push_sample(decision.probabilities.astype(np.float32), stamp)
 

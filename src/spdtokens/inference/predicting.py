@@ -1,4 +1,4 @@
-"""Apply a model to recordings it was not trained on, made to fit or refused."""
+"""Apply a model to new recordings, after matching channels, unit, sampling rate and length."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from spdtokens.errors import DeployError
 from spdtokens.inference.live import times_as_large
 from spdtokens.inference.lsl import volts_of
 from spdtokens.runtime import Decoder, load_model
-from spdtokens.runtime.signals import in_parts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,22 +25,40 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model says of trials.
+    """Predictions of a model for the trials of one or more files.
 
-    Attributes
+    Parameters
     ----------
     classes : tuple of str
-    file : list of str
-        Of each trial.
-    trial : ndarray of int, shape (n,)
-        Number within its file, from 0.
-    onset : ndarray of float, shape (n,)
-        Seconds into the file; NaN where it is not known.
-    truth : list of str
-        What the file says; empty where it does not.
-    probabilities : ndarray, shape (n, classes)
+        Class names.
+    file : list of str, length n_trials
+        Name of the file of each trial.
+    trial : ndarray of int, shape (n_trials,)
+        Index of each trial in its file.
+    onset : ndarray of float, shape (n_trials,)
+        Start of each trial in the file, in seconds; NaN if unknown.
+    truth : list of str, length n_trials
+        Class according to the file; empty if unknown.
+    probabilities : ndarray, shape (n_trials, n_classes)
+        Class probabilities.
     notes : list of str
-        What was done to make the recording fit the model.
+        Changes made to the recordings to match the model.
+
+    See Also
+    --------
+    predict : Returns predictions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.inference import Predictions
+    >>> p = np.array([[0.9, 0.1], [0.2, 0.8]])
+    >>> onset = np.array([1.0, 5.0])
+    >>> found = Predictions(
+    ...     ("left", "right"), ["a.edf"] * 2, np.arange(2), onset, ["left"] * 2, p, []
+    ... )
+    >>> found.predicted, found.accuracy
+    (['left', 'right'], 0.5)
     """
 
     classes: tuple[str, ...]
@@ -62,20 +79,21 @@ class Predictions:
 
     @property
     def accuracy(self) -> float | None:
-        """Share of trials of known class that are right; None where none is known."""
+        """Accuracy on the trials of known class; None if there are none."""
         pairs = zip(self.truth, self.predicted, strict=True)
         right = [truth == found for truth, found in pairs if truth in self.classes]
         return sum(right) / len(right) if right else None
 
     def to_frame(self) -> pd.DataFrame:
-        """A row per trial: file, trial, onset, truth, predicted, probabilities.
+        """Return a table with one row per trial.
 
         Returns
         -------
         pandas.DataFrame
-            The probabilities of a class are the column ``p(CLASS)``.
+            Columns ``file``, ``trial``, ``onset_s``, ``truth``, ``predicted``, and ``p(CLASS)`` for
+            each class.
         """
-        import pandas as pd  # slow to import, and not needed for the numbers
+        import pandas as pd  # slow to import
 
         columns = {
             "file": self.file,
@@ -88,24 +106,42 @@ class Predictions:
         return pd.DataFrame(columns | {f"p({name})": p for name, p in pairs})
 
     def as_csv(self) -> str:
-        """The same as text: a heading, and a line per trial."""
+        """Return the table as CSV text.
+
+        Returns
+        -------
+        str
+            A header, and one line per trial.
+        """
         onset = ["" if np.isnan(t) else f"{t:.3f}" for t in self.onset]
         frame = self.to_frame().assign(onset_s=onset)
         return str(frame.to_csv(index=False, float_format="%.4f", lineterminator="\n"))
 
     def write(self, path: str | Path) -> None:
-        """Write the table, whole or not at all."""
+        """Write the table to a CSV file.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file to write. An existing file is replaced only when the new one is complete.
+        """
         with written_whole(Path(path)) as temporary:
             temporary.write_text(self.as_csv(), encoding="utf-8")
 
     def summary(self) -> str:
-        """What was predicted, in a line."""
+        """Summarise the predictions in one line.
+
+        Returns
+        -------
+        str
+            Number of trials, predictions per class, and the accuracy if classes are known.
+        """
         files, predicted = len(set(self.file)), self.predicted
         text = counted(len(self), "trial") + (f" of {files} files: " if files > 1 else ": ")
         text += ", ".join(f"{name} {predicted.count(name)}" for name in self.classes) + "."
         if self.accuracy is not None:
             known = sum(truth in self.classes for truth in self.truth)
-            text += f" Right: {100 * self.accuracy:.1f} % of {known} whose class the file tells."
+            text += f" Accuracy: {100 * self.accuracy:.1f} % of {known} trials of known class."
         return text
 
 
@@ -118,60 +154,83 @@ def predict(
     label_from: str | None = None,
     unit: str | None = None,
 ) -> Predictions:
-    """Class probabilities of the trials of a recording.
+    """Predict the class of the trials of a recording.
 
-    Channels are found by name and brought into the model's order; another rate is resampled,
-    another unit converted. What cannot be made to fit is refused with the reason.
+    Channels are found by name and brought into the order of the model. Signals are resampled and
+    converted to the unit of the model if necessary. Each file is treated as one session.
 
     Parameters
     ----------
     model : str, Path or Decoder
+        A model file (``.spdt``), or a decoder.
     data : str or Path
-        A file as for :func:`spdtokens.train`, or a folder of them. Each file is a session.
-    events : str or dict, optional
-        Events of a recording at which to decode, as for training; those trained with by default.
-    every : float, optional
-        Instead: decode every so many seconds, whatever happened.
-    label_from : str, optional
-        Where events are, as for training.
-    unit : {'V', 'mV', 'uV', 'nV'}, optional
-        Of an ``.npz`` file, if it is not that of the training data.
+        A file as for :func:`spdtokens.train`, or a folder of files.
+    events : str or dict, default=None
+        Classes and the events of a recording at which to decode, e.g. ``'left=769,right=770'``. If
+        None, the events of the training data.
+    every : float, default=None
+        If given, decode a recording at intervals of this many seconds instead of at events.
+    label_from : str, default=None
+        Where the events or labels are, as for :func:`spdtokens.train`. If None, as in training.
+    unit : {'V', 'mV', 'uV', 'nV'}, default=None
+        Unit of an ``.npz`` file. If None, the unit in the file, or else that of the training data.
+
+    Returns
+    -------
+    Predictions
+        Predictions for all trials of all files.
 
     Raises
     ------
     UserError
-        If the file cannot be read, or does not fit the model.
+        If a file cannot be read or does not match the model.
+
+    See Also
+    --------
+    spdtokens.train : Train a model on recordings.
+    spdtokens.load_model : Load a model for trials in memory.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tempfile import TemporaryDirectory
+    >>> from spdtokens import make_decoder, predict
+    >>> from spdtokens.inference import as_decoder
+    >>> X = np.random.default_rng(0).standard_normal((20, 3, 200))
+    >>> pipeline = make_decoder("mi", sfreq=100).fit(X, [0, 1] * 10)
+    >>> decoder = as_decoder(pipeline, ch_names=("C3", "Cz", "C4"), classes=("left", "right"))
+    >>> with TemporaryDirectory() as folder:
+    ...     np.savez(f"{folder}/new.npz", X=X[:4], sfreq=100, ch_names=decoder.ch_names)
+    ...     found = predict(decoder, f"{folder}/new.npz")
+    >>> found.probabilities.shape
+    (4, 2)
     """
     decoder = model if isinstance(model, Decoder) else load_model(model)
     unit_in_volts = volts_of(unit)
     if every is not None and not every > 0:
-        raise DeployError(f"every must be a time in seconds above zero, got {every!r}.")
+        raise DeployError(f"every must be > 0 seconds, got {every!r}.")
     if isinstance(events, str):
         events = parse_events(events)
     cutting = Cutting(events=events, label_from=label_from or decoder.about.get("label_from"))
-    names: list[str] = []
-    truth: list[str] = []
     notes: list[str] = []
-    trial, onset, found = [], [], []
+    rows = []
     for file in _files(Path(data)):
-        piece, starts = _trials(decoder, file, cutting, every)
+        piece, onset = _trials(decoder, file, cutting, every)
         if unit_in_volts is not None:
             piece = replace(piece, head=replace(piece.head, unit_in_volts=unit_in_volts))
-        found.append(decoder.predict_proba(_fitted(decoder, file.name, piece, notes)))
         n = len(piece.X)
-        names += [file.name] * n
-        truth += [""] * n if piece.labels is None else map(str, piece.labels)
-        trial.append(np.arange(n))
-        onset.append(np.full(n, np.nan) if starts is None else starts)
-    return Predictions(
-        decoder.classes,
-        names,
-        np.concatenate(trial),
-        np.concatenate(onset),
-        truth,
-        np.concatenate(found),
-        list(dict.fromkeys(notes)),
-    )
+        rows.append(
+            (
+                [file.name] * n,
+                np.arange(n),
+                np.full(n, np.nan) if onset is None else onset,
+                [""] * n if piece.labels is None else piece.labels,
+                decoder.predict_proba(_fitted(decoder, file.name, piece, notes)),
+            )
+        )
+    files, trial, onset, truth, found = map(np.concatenate, zip(*rows, strict=True))
+    notes = list(dict.fromkeys(notes))
+    return Predictions(decoder.classes, files.tolist(), trial, onset, truth.tolist(), found, notes)
 
 
 def _files(path: Path) -> list[Path]:
@@ -180,22 +239,24 @@ def _files(path: Path) -> list[Path]:
     files = mne_files(path) or sorted(path.glob("*.npz")) if path.is_dir() else [path]
     wrong = [file for file in files if file.suffix != ".npz" and not is_mne_file(file)]
     if wrong or not files:
-        raise DeployError(f"{(wrong or [path])[0]} has no recordings, epochs or .npz trials.")
+        raise DeployError(f"{(wrong or [path])[0]} contains no recordings, epochs or .npz trials.")
     return files
 
 
 def _trials(
     decoder: Decoder, file: Path, cutting: Cutting, every: float | None
 ) -> tuple[Piece, NDArray[np.float64] | None]:
-    """Trials of a file, as long as the model wants them; seconds at which they begin."""
+    """Read the trials of a file in the length of the model, and their onsets in seconds."""
     if file.suffix == ".npz":
         return read_npz_trials(file, Cutting(label_from=cutting.label_from)), None
     if decoder.sfreq is None:
-        raise DeployError(f"{file} holds signals, and the model decodes covariances.")
+        raise DeployError(f"{file} must contain covariances for this model, got signals.")
     epochs = holds_epochs(file)
     if every is not None:
         if epochs:
-            raise DeployError(f"{file} holds epochs, decoded one by one: leave out --every.")
+            raise DeployError(
+                f"--every applies to recordings only, but {file} contains epochs. Remove --every."
+            )
         return _windows(file, decoder, decoder.sfreq, every)
     if not epochs and cutting.events is None:
         cutting = replace(cutting, events=_known_events(file, decoder, cutting))
@@ -205,7 +266,7 @@ def _trials(
 
 
 def _known_events(file: Path, decoder: Decoder, cutting: Cutting) -> dict[str, str] | None:
-    """Of the events trained with, those that the file has."""
+    """Return the training events that occur in the file."""
     trained = decoder.about.get("events")
     if not isinstance(trained, dict) or cutting.label_from not in (None, "annotations"):
         return None
@@ -214,16 +275,16 @@ def _known_events(file: Path, decoder: Decoder, cutting: Cutting) -> dict[str, s
     if found or not there:
         return found or None
     raise DeployError(
-        f"{file} has none of the events trained with ({', '.join(map(str, trained.values()))}). "
-        f"Its events: {', '.join(sorted(there))}. Say where to decode: --events left=769,right=770 "
-        "or --every 1."
+        f"{file} has none of the training events ({', '.join(map(str, trained.values()))}). Its "
+        f"events: {', '.join(sorted(there))}. Name the events to decode, e.g. --events "
+        f"'{next(iter(trained))}={min(there)}', or use --every 1."
     )
 
 
 def _windows(
     file: Path, decoder: Decoder, sfreq: float, every: float
 ) -> tuple[Piece, NDArray[np.float64]]:
-    """Windows of a whole recording, one every so many seconds, and when they begin."""
+    """Cut a recording into windows at a regular interval; return them and their onsets."""
     raw = open_mne(file)
     rate = float(raw.info["sfreq"])
     names = pick_channels(raw.ch_names, decoder.ch_names, f"{file}")
@@ -231,10 +292,10 @@ def _windows(
     step = max(1, round(every * rate))
     if raw.n_times < n:
         raise DeployError(
-            f"{file} lasts {raw.n_times / rate:.1f} s, and the model decodes windows of "
-            f"{n / rate:.1f} s."
+            f"{file} must be at least {n / rate:.1f} s long for this model, got "
+            f"{raw.n_times / rate:.1f} s."
         )
-    # A view: windows that overlap share their samples, which may be of hours.
+    # A view: overlapping windows of a long recording share their memory.
     X = np.lib.stride_tricks.sliding_window_view(raw.get_data(picks=names), n, axis=1)
     X = X[:, ::step].swapaxes(0, 1)
     head = Head(tuple(names), rate, unit_in_volts=1.0)
@@ -242,52 +303,44 @@ def _windows(
 
 
 def _fitted(decoder: Decoder, name: str, piece: Piece, notes: list[str]) -> NDArray[Any]:
-    """Trials as the model takes them: its channels, unit, rate and length; notes of what was done.
-
-    Raises
-    ------
-    DeployError
-        For what cannot be made to fit.
-    """
+    """Match trials to the model: channels, unit, sampling rate and length; add notes of changes."""
     head, sfreq = piece.head, decoder.sfreq
     names = tuple(pick_channels(head.ch_names, decoder.ch_names, name))
     if (head.sfreq is None) != (sfreq is None):
-        kinds = ("covariances", "signals")[:: 1 if head.sfreq is None else -1]
-        raise DeployError(f"{name} holds {kinds[0]}, and the model decodes {kinds[1]}.")
+        kinds = ("covariances", "signals")[:: 1 if sfreq is None else -1]
+        raise DeployError(f"{name} must contain {kinds[0]} for this model, got {kinds[1]}.")
     if names != head.ch_names:
         extra = len(head.ch_names) - len(names)
         notes.append(
-            "Channels were brought into the model's order"
-            + (f", {extra} that it does not use left out." if extra else ".")
+            "Channels were brought into the order of the model"
+            + (f"; {counted(extra, 'channel')} not used." if extra else ".")
         )
     unit = decoder.unit_in_volts
     if head.unit_in_volts and unit and head.unit_in_volts != unit:
         factor = head.unit_in_volts / unit
-        notes.append(f"Signals were multiplied by {factor:g}: they were in another unit.")
+        notes.append(f"Signals were multiplied by {factor:g} to convert their unit.")
     if sfreq is None or head.sfreq is None:
         return conformed(piece.X, {}, head, Head(names, None, unit_in_volts=unit))[0]
-    if abs(head.sfreq / sfreq - 1) > SAME_RATE:
-        if head.sfreq < sfreq:
-            raise DeployError(
-                f"{name} is sampled at {head.sfreq:g} Hz, the model at {sfreq:g} Hz: what was "
-                "not sampled cannot be restored. Train a model at the lower rate (resample the "
-                "training recordings)."
-            )
+    if head.sfreq < sfreq * (1 - SAME_RATE):
+        raise DeployError(
+            f"The sampling rate of {name} must be at least that of the model, {sfreq:g} Hz, got "
+            f"{head.sfreq:g} Hz. Train a model at the lower rate with `spdtokens train --resample "
+            f"{head.sfreq:g}`."
+        )
+    if head.sfreq > sfreq * (1 + SAME_RATE):
         notes.append(f"Resampled from {head.sfreq:g} to {sfreq:g} Hz.")
     n = decoder.n_samples
     to = Head(names, sfreq, n_samples=n + LONGER + 1, unit_in_volts=unit)
     X, _ = conformed(piece.X, {}, head, to)
-    spread = float(np.median(np.concatenate([part.std(-1) for part in in_parts(X)])))
-    if (ratio := times_as_large(decoder, spread)) is not None:
+    if (ratio := times_as_large(decoder, X)) is not None:
         raise DeployError(
-            f"The signals of {name} are {ratio:.2g} times as large as those the model was "
-            "trained on: they seem to be in another unit. Say which, such as --unit uV (of both: "
-            "store unit_in_volts in .npz files), or look at the recording."
+            f"The signals of {name} are {ratio:.2g} times as large as the training data: they "
+            "seem to have another unit. Set it, e.g. --unit uV (or store unit_in_volts in the .npz "
+            "files of both), or check the recording."
         )
     if not n <= X.shape[-1] <= n + LONGER:
         raise DeployError(
-            f"Trials of {name} last {X.shape[-1] / sfreq:.3f} s, those of the model "
-            f"{n / sfreq:.3f} s. Cut them alike: from {decoder.tmin:g} to "
-            f"{decoder.tmin + n / sfreq:g} s after the event."
+            f"Trials of {name} must be {n / sfreq:.3f} s long, got {X.shape[-1] / sfreq:.3f} s. "
+            f"Cut them from {decoder.tmin:g} to {decoder.tmin + n / sfreq:g} s after the event."
         )
     return X[..., :n]

@@ -1,10 +1,9 @@
-"""Play a recording as a live LSL stream, with its markers as a second one."""
+"""Play a recording as a live LSL stream, and its markers as a second one."""
 
 from __future__ import annotations
 
 import os
 import time
-from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,26 +17,30 @@ from spdtokens.datasets.recordings import holds_epochs, is_mne_file, open_mne
 from spdtokens.errors import LiveError
 from spdtokens.inference.lsl import UNITS
 
-#: Seconds for which a stream is kept after its last sample: what is sent is not yet read.
+#: Seconds to keep a stream open after its last sample, so that readers receive it.
 LINGER = 1.0
-#: Longest sleep, so that a change of the clock or Ctrl-C is noticed.
+#: Maximum sleep in seconds, so that Ctrl-C and changes of the clock are noticed.
 NAP = 0.2
 
 
 @dataclass(frozen=True)
 class Playable:
-    """A signal with markers.
+    """Continuous signal with markers.
 
     Attributes
     ----------
     title : str
-    X : ndarray, shape (channels, samples)
+        Description of the source.
+    X : ndarray, shape (n_channels, n_samples)
+        The signal.
     sfreq : float
+        Sampling rate in Hz.
     ch_names : tuple of str
+        Channel names.
     unit : str
-        As LSL names it; ``'none'`` if not known.
+        Unit as LSL names it; ``'none'`` if unknown.
     markers : list of (int, str)
-        Sample and text, in the order of time.
+        Sample and text of each marker, in order of time.
     """
 
     title: str
@@ -49,36 +52,46 @@ class Playable:
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """Duration in seconds."""
         return self.X.shape[1] / self.sfreq
 
 
 def open_playable(source: str, subject: str | None = None, session: str | None = None) -> Playable:
-    """What a name or path stands for.
+    """Load a recording or a data set to be played.
 
     Parameters
     ----------
     source : str
-        A recording that MNE reads; epochs (``-epo.fif``), an ``.npz`` file or a folder of files, a
-        data set's name: their trials one after another.
-    subject, session : str, optional
-        Of a data set; the first if not given.
+        A recording that MNE reads; or epochs (``-epo.fif``), an ``.npz`` file, a folder of files or
+        the name of a data set, whose trials are concatenated.
+    subject, session : str, default=None
+        Subject and session of a data set. If None, the first.
+
+    Returns
+    -------
+    Playable
+        The signal and its markers.
 
     Raises
     ------
     LiveError, DataError
+        If the source cannot be read or contains no signals.
     """
     path = Path(source)
     if path.is_file() and is_mne_file(path) and not holds_epochs(path):
         if subject or session:
-            raise LiveError(f"{path} is one recording: --subject and --session are for data sets.")
+            raise LiveError(
+                f"--subject and --session apply to data sets only, but {path} is one recording."
+            )
         return _raw(path)
     return _trials(load_dataset(source), subject, session)
 
 
 def _trials(dataset: Dataset, subject: str | None, session: str | None) -> Playable:
     if dataset.sfreq is None:
-        raise LiveError(f"{dataset.name} holds covariance matrices: there is no signal to play.")
+        raise LiveError(
+            f"{dataset.name} must contain signals to be played, got covariance matrices."
+        )
     subject = subject or dataset.subjects[0]
     session = session or dataset.sessions(subject)[0]
     recording = dataset.load(subject, session)
@@ -104,36 +117,36 @@ def _raw(path: Path) -> Playable:
         X = raw.get_data()
     except Exception as error:
         raise LiveError(
-            f"{path} cannot be played ({error}). Give a recording with EEG channels."
+            f"{path} must be a recording with EEG channels to be played ({error})."
         ) from error
-    codes = {text: code for code, text in enumerate(sorted(set(raw.annotations.description)), 1)}
-    texts, events = list(codes), []
-    if codes:  # of none MNE makes an error
-        events, _ = mne.events_from_annotations(raw, codes, regexp=None, verbose="error")
+    events, codes = mne.events_from_annotations(raw, regexp=None, verbose="error")
+    texts = {code: str(text) for text, code in codes.items()}
     return Playable(
         title=path.name,
         X=X,
         sfreq=float(raw.info["sfreq"]),
         ch_names=tuple(raw.ch_names),
         unit="volts",
-        markers=[(int(at - raw.first_samp), str(texts[code - 1])) for at, _, code in events],
+        markers=[(int(at - raw.first_samp), texts[code]) for at, _, code in events],
     )
 
 
 class Replay:
-    """An LSL outlet that plays a recording.
+    """LSL stream that plays a recording.
 
-    Stamps are exact: the first sample's time plus the count over the rate. Played faster or slower
-    than it was recorded, the stream keeps its nominal rate and stamps tell the time of the
-    recording, which then goes faster or slower than the clock.
+    Time stamps are exact: the time of the first sample plus the sample number over the sampling
+    rate. At another speed the stream keeps its nominal rate, and the time stamps follow the time of
+    the recording, which then differs from the clock.
 
     Parameters
     ----------
     playable : Playable
+        The signal.
     name : str
-        Of the stream; its markers are the stream ``NAME-markers``.
-    speed : float
-    chunk : float
+        Name of the stream; the stream of markers is called ``NAME-markers``.
+    speed : float, default=1.0
+        Speed relative to the recording.
+    chunk : float, default=0.02
         Seconds of the recording sent at once.
     """
 
@@ -143,7 +156,7 @@ class Replay:
         from mne_lsl.lsl import StreamInfo, StreamOutlet, local_clock
 
         if not (speed > 0 and chunk > 0):
-            raise LiveError(f"speed and chunk must be above zero, got {speed:g} and {chunk:g}.")
+            raise LiveError(f"speed and chunk must be > 0, got {speed:g} and {chunk:g}.")
         self.playable, self.name, self.speed = playable, name, speed
         self._n = max(1, round(chunk * playable.sfreq))
         self._clock = local_clock
@@ -158,24 +171,25 @@ class Replay:
         self._signal = StreamOutlet(info)
         about = (f"{name}-markers", "Markers", 1, 0.0, "string", f"{source}-markers")
         self._markers = StreamOutlet(StreamInfo(*about))
-        # (samples, channels) in one block, as it is sent.
+        # (n_samples, n_channels) in C order, as LSL sends it.
         self._samples = np.ascontiguousarray(playable.X.T)
 
     def wait(self, seconds: float) -> bool:
-        """Until someone listens, at most so long; whether someone does."""
+        """Wait for a listener, at most some seconds; return whether there is one."""
         end = time.monotonic() + seconds
         while not (heard := bool(self._signal.wait_for_consumers(NAP))) and time.monotonic() < end:
-            pass  # in short waits, so that Ctrl-C is heard
+            pass  # short waits that Ctrl-C can interrupt
         return heard
 
     def play(self, *, loop: bool = False, tell: Callable[[float], None] = lambda _: None) -> None:
-        """Send all of it, again and again if ``loop``.
+        """Send the recording.
 
         Parameters
         ----------
-        loop : bool
-        tell : callable
-            Told the second of the recording that was reached, after each chunk.
+        loop : bool, default=False
+            Whether to repeat it until interrupted.
+        tell : callable, default=lambda seconds: None
+            Called after each chunk with the position in the recording, in seconds.
         """
         total, sfreq = len(self._samples), self.playable.sfreq
         begin = self._clock()
@@ -184,7 +198,7 @@ class Replay:
             for start in range(0, total, self._n):
                 part = self._samples[start : start + self._n]
                 n = len(part)
-                # Sent when its last sample would have been measured.
+                # A chunk is sent when its last sample would have been measured.
                 due = begin + (done + n - 1) / (sfreq * self.speed)
                 while (left := due - self._clock()) > 0:
                     time.sleep(min(left, NAP))
@@ -195,17 +209,15 @@ class Replay:
                 return
 
     def close(self) -> None:
-        """End the streams, once what was sent can have been read."""
+        """End the streams after a delay in which readers receive the last samples."""
         time.sleep(LINGER)
         self._signal._del()
         self._markers._del()
 
     def _send(self, part: NDArray[np.float64], stamps: NDArray[np.float64], start: int) -> None:
-        markers = self.playable.markers
-        ends = (start, start + len(part))
-        low, high = (bisect_left(markers, at, key=lambda marker: marker[0]) for at in ends)
-        for at, text in markers[low:high]:
-            self._markers.push_sample([text], float(stamps[at - start]))
+        for at, text in self.playable.markers:
+            if start <= at < start + len(part):
+                self._markers.push_sample([text], float(stamps[at - start]))
         if len(part) == 1:
             self._signal.push_sample(part[0], float(stamps[0]))
         else:

@@ -1,4 +1,4 @@
-"""Read a stream, decide, publish, show, and survive whatever the stream does."""
+"""Decode an LSL stream: read, decide, publish, display, and reconnect."""
 
 from __future__ import annotations
 
@@ -25,64 +25,67 @@ from spdtokens.inference.live import Decision, Event, LiveDecoder, listed
 from spdtokens.runtime import Decoder
 from spdtokens.runtime.threads import one_thread
 
-#: Seconds without a sample after which a stream is silent, and looked for anew.
+#: Seconds without a sample after which a stream is silent and a new sender is searched.
 SILENT = 2.0
-#: Seconds for which a search or a pull may block, and Ctrl-C wait.
-SEARCH, PULL = 1.0, 0.1
-#: Searches in vain after which a silent stream is lost.
+#: Maximum seconds of one search or pull, during which Ctrl-C has to wait.
+SEARCH, PULL = 0.5, 0.1
+#: Unsuccessful searches after which a silent stream is lost.
 MISSED = 2
-#: Latencies beyond these, in seconds, are those of clocks that have nothing to do with ours.
+#: Bounds of plausible latencies in seconds; beyond, the clocks are unrelated.
 PLAUSIBLE = (-0.05, 60.0)
-#: Seconds of latency at which a run is behind, and between two complaints about it.
+#: Latency in seconds that is reported, and seconds between two reports.
 BEHIND, COMPLAIN = 1.0, 30.0
-#: Seconds between two looks at the offset of the sender's clock; longer if it gave no answer, since
-#: to ask takes time then.
+#: Seconds between two requests for the sender's clock offset; longer without an answer, since a
+#: request then blocks.
 CLOCK, NO_CLOCK = 5.0, 60.0
-#: Latencies kept, and counts of samples: ten a second at most, of the last ten seconds.
-KEPT, MARKS = 2000, 100
-#: Seconds between two pictures, and letters of a bar.
+#: Number of latencies kept.
+KEPT = 2000
+#: Seconds between two updates of the view, and width of a bar in characters.
 REFRESH, BAR = 0.15, 40
 
 
 class LiveRun(AbstractContextManager["LiveRun"]):
-    """From a stream to decisions.
+    """Decode an LSL stream until a limit is reached.
 
     Parameters
     ----------
     decoder : Decoder
-    stream : str, optional
-        Name or source id of the LSL stream; the only one of type EEG if not given.
+        A model of signals.
+    stream : str, default=None
+        Name or source id of the LSL stream. If None, the only stream of type EEG.
     step, gap : float
-        Seconds, see :class:`~spdtokens.inference.live.LiveDecoder`.
-    channels : tuple of str, optional
-        Names of the stream's channels in its order, if it does not tell them; ``'-'`` for others.
-    unit : str, optional
-        Of the stream, if it does not tell: ``'V'``, ``'mV'``, ``'uV'`` or ``'nV'``.
-    out_stream : str
+        See :class:`~spdtokens.inference.live.LiveDecoder`.
+    channels : tuple of str, default=None
+        Channel names of the stream in its order, ``'-'`` for channels that are not needed. If None,
+        the names in the stream's description.
+    unit : {'V', 'mV', 'uV', 'nV'}, default=None
+        Unit of the stream. If None, the unit in the stream's description.
+    out_stream : str, default=''
         Name of the LSL stream of probabilities; empty for none.
-    json_lines : Path, optional
-        File to which decisions and events are appended.
-    display : Display, optional
-        Where people look.
-    model : str
-        Name of the model, for people.
+    json_lines : Path, default=None
+        File to which decisions and events are appended, one JSON object per line.
+    display : Display, default=None
+        Shows decisions and events to the user.
+    model : str, default='model'
+        Name of the model to display.
 
     Attributes
     ----------
     live : LiveDecoder
-        With the counts of samples and decisions.
+        Decoder of the stream, with counts of samples and decisions.
     state : str
-        Of the connection.
+        State of the connection.
     decision : Decision or None
-        The last one.
+        The last decision.
     latency, computing : deque of float
-        Seconds from the stamp of a window's last sample to the published decision, and the part of
-        it that is ours: from the window to the probabilities. The last 2000.
+        Seconds from the time stamp of a window's last sample to the published decision, and the
+        part from the window to the probabilities. The last 2000.
     labels : Counter
-        How often each class was decided.
+        Number of decisions per class.
     events : deque of Event
-        The last five.
+        The last five events.
     reconnections : int
+        Number of times the stream was lost and found.
     """
 
     def __init__(
@@ -117,14 +120,14 @@ class LiveRun(AbstractContextManager["LiveRun"]):
         self.labels: Counter[str] = Counter()
         self.events: deque[Event] = deque(maxlen=5)
         self.reconnections = 0
-        self._marks: deque[tuple[float, int]] = deque(maxlen=MARKS)
+        self._since = (np.inf, 0)
         self._inlet: lsl.Inlet | None = None
         self._refused: set[str] = set()
         self._heard = self._complained = -np.inf
         self._missed = 0
         self._silent = self._stopped = False
         self._correction, self._ask_clock_at = 0.0, -np.inf
-        # A line is written when it is whole.
+        # Line buffered: only complete lines are written.
         self._log = None if json_lines is None else json_lines.open("a", 1, "utf-8")
         about = {
             "model": model,
@@ -144,24 +147,23 @@ class LiveRun(AbstractContextManager["LiveRun"]):
     def run(
         self, seconds: float | None = None, decisions: int | None = None, timeout: float = 10.0
     ) -> None:
-        """Decide until a limit is reached.
+        """Decode until a limit is reached.
 
         Parameters
         ----------
-        seconds : float, optional
-            After the connection.
-        decisions : int, optional
-            Made, not withheld.
-        timeout : float
-            Seconds to wait for the stream at the beginning.
+        seconds : float, default=None
+            Maximum duration after the connection.
+        decisions : int, default=None
+            Maximum number of decisions, without those withheld.
+        timeout : float, default=10.0
+            Seconds to wait for the stream at the start.
 
         Raises
         ------
         LiveError
-            If the stream is not found at the beginning, or is not one for the model.
+            If the stream is not found at the start, or does not match the model.
         """
-        # Matrices of some tens of rows: threads would wait for each other longer than they compute,
-        # and far longer where other programs use the cores.
+        # The matrices are small: threads would wait for each other longer than they compute.
         with one_thread():
             self._connect_first(timeout)
             end = self._clock() + (np.inf if seconds is None else seconds)
@@ -174,36 +176,36 @@ class LiveRun(AbstractContextManager["LiveRun"]):
                 self.display.refresh(self)
 
     def stop(self) -> None:
-        """End soon, from another thread."""
+        """Stop the run from another thread."""
         self._stopped = True
 
     @property
     def window(self) -> float:
-        """Seconds of a window."""
+        """Length of the window in seconds."""
         return self.live.decoder.n_samples / self.live.sfreq
 
     @property
     def rate(self) -> float | None:
-        """Samples a second by the clock of this machine; None before a second has passed."""
-        if not self._marks or self._marks[-1][0] - self._marks[0][0] < 1:
-            return None
-        (t0, n0), (t1, n1) = self._marks[0], self._marks[-1]
-        return (n1 - n0) / (t1 - t0)
+        """Samples received per second since the stream was connected or resumed.
+
+        None in the first second.
+        """
+        seconds = self._heard - self._since[0]
+        return (self.live.taken - self._since[1]) / seconds if seconds >= 1 else None
 
     def times(self) -> str:
-        """Latencies in a line; empty before the first decision."""
-        parts = []
-        for name, times in (("latency", self.latency), ("computing", self.computing)):
-            if times:
-                median, high = 1e3 * np.percentile(times, [50, 99])
-                parts.append(f"{name} {median:.2f} ms (99 %: {high:.2f})")
-        return ", ".join(parts)
+        """Summarise latencies in one line; empty before the first decision."""
+        kept = {"latency": self.latency, "computing": self.computing}
+        found = {
+            name: 1e3 * np.percentile(times, [50, 99]) for name, times in kept.items() if times
+        }
+        return ", ".join(f"{k} {v[0]:.2f} ms (99 %: {v[1]:.2f})" for k, v in found.items())
 
     def summary(self) -> list[str]:
-        """Lines that tell how it went."""
+        """Summarise the run in a few lines."""
         live = self.live
         shares = ", ".join(f"{name} {self.labels[name]}" for name in live.decoder.classes)
-        learnt = f"; recentring learnt from {counted(live.learnt, 'window')}"
+        learnt = f"; recentring updated with {counted(live.learnt, 'window')}"
         lines = [
             f"{counted(live.decided, 'decision')} ({shares}), {live.withheld} withheld",
             f"{counted(live.taken, 'sample')}, {live.lost} lost, {counted(live.gaps, 'gap')}, "
@@ -213,7 +215,7 @@ class LiveRun(AbstractContextManager["LiveRun"]):
         return [line for line in lines if line]
 
     def take(self, decision: Decision, age: float | None) -> None:
-        """Count a decision; ``age`` is its latency if stamps tell it."""
+        """Count a decision; ``age`` is its latency, if known."""
         self.decision = decision
         self.computing.append(decision.seconds)
         if decision.probabilities is not None:
@@ -222,13 +224,13 @@ class LiveRun(AbstractContextManager["LiveRun"]):
                 self.latency.append(age)
 
     def _event(self, event: Event) -> None:
-        """Tell it everyone."""
+        """Display and log an event."""
         self.events.append(event)
         self.display.event(event)
         self._write({"event": event.kind, "text": event.text, "sample": event.sample})
 
     def _connection(self, kind: str, text: str) -> None:
-        """Something happened to the connection, which is its state until something else does."""
+        """Report an event of the connection, and store it as its state."""
         self.state = text
         self._event(Event(kind, text, self.live.taken))
 
@@ -237,9 +239,9 @@ class LiveRun(AbstractContextManager["LiveRun"]):
             self._log.write(json.dumps(values) + "\n")
 
     def _connect_first(self, timeout: float) -> None:
-        """In short searches, so that Ctrl-C is heard."""
+        """Find and connect to the stream, in short searches that Ctrl-C can interrupt."""
         end = self._clock() + timeout
-        while not (found := lsl.find(self.wanted, SEARCH)) and self._clock() < end:
+        while not (found := lsl.find(self.wanted, 2 * SEARCH)) and self._clock() < end:
             if self._stopped:
                 return
             self.display.refresh(self)
@@ -247,8 +249,10 @@ class LiveRun(AbstractContextManager["LiveRun"]):
         try:
             self._connect(info)
         except StreamLostError as error:
-            raise LiveError(f"Stream {info.name!r} was found and lost again: {error}") from None
-        # If it is lost, another stream of type EEG is not it.
+            raise LiveError(
+                f"Stream {info.name!r} ended before the connection: {error}. Start it again."
+            ) from None
+        # After a loss, wait for this stream and not for any other of type EEG.
         self.wanted = replace(self.wanted, name=self.wanted.name or info.name)
 
     def _connect(self, info: Any) -> None:
@@ -258,9 +262,9 @@ class LiveRun(AbstractContextManager["LiveRun"]):
         self._inlet, self._silent, self._missed = inlet, False, 0
         away = self._clock() - self._heard
         self._heard, self._ask_clock_at = self._clock(), -np.inf
-        self._marks.clear()
+        self._since = (self._heard, self.live.taken)
         self.live.restart()
-        used = f"{len(self.wanted.ch_names)} of its {inlet.n_channels} channels are used"
+        used = f"{len(self.wanted.ch_names)} of {inlet.n_channels} channels used"
         after = f", after {away:.1f} s without samples" if np.isfinite(away) else ""
         self._connection("connected", f"{inlet.title}{after}; {used}")
 
@@ -276,16 +280,14 @@ class LiveRun(AbstractContextManager["LiveRun"]):
             if away >= SILENT:
                 if not self._silent:
                     self._silent = True
-                    text = (
-                        f"no sample for {away:.1f} s; still waiting, and looking for a new sender"
-                    )
+                    text = f"no samples for {away:.1f} s; searching for a new sender"
                     self._connection("silent", text)
                 self._look_for_it()
             return
         if self._silent:
             self._silent = False
-            self._marks.clear()
-            self._connection("samples again", f"{inlet.title}: samples again after {away:.1f} s")
+            self._since = (now, self.live.taken + len(stamps))
+            self._connection("samples again", f"{inlet.title}; samples again after {away:.1f} s")
         self._heard = now
         for start in range(0, len(stamps), self.live.step):
             part = slice(start, start + self.live.step)
@@ -293,8 +295,6 @@ class LiveRun(AbstractContextManager["LiveRun"]):
                 self._publish(decision)
             if self.live.decided >= most:
                 return
-        if not self._marks or now - self._marks[-1][0] >= 0.1:
-            self._marks.append((now, self.live.taken))
         if now > self._ask_clock_at:
             found = inlet.correction()
             self._correction = self._correction if found is None else found
@@ -307,6 +307,7 @@ class LiveRun(AbstractContextManager["LiveRun"]):
         now = self._clock()
         age = now - stamp if PLAUSIBLE[0] < now - stamp < PLAUSIBLE[1] else None
         self.take(decision, age)
+        self.live.check_electrodes()
         values: dict[str, Any] = {"withheld": decision.withheld}
         if decision.probabilities is not None:
             pairs = zip(self.live.decoder.classes, decision.probabilities.tolist(), strict=True)
@@ -317,13 +318,13 @@ class LiveRun(AbstractContextManager["LiveRun"]):
         if age is not None and age > BEHIND and now - self._complained > COMPLAIN:
             self._complained = now
             text = (
-                f"decisions are {age:.1f} s behind the signal. If it goes on, the machine is too "
-                "slow: give a longer --step"
+                f"decisions are {age:.1f} s behind the signal. If this persists, the machine is "
+                "too slow: use a longer --step"
             )
             self._event(Event("behind", text, self.live.taken))
 
     def _look_for_it(self) -> None:
-        """Connect to a stream of the name that is not the one we had."""
+        """Connect to another stream of the same name."""
         own = self._inlet.uid if self._inlet is not None else None
         found = lsl.find(self.wanted, SEARCH)
         for info in found:
@@ -333,14 +334,14 @@ class LiveRun(AbstractContextManager["LiveRun"]):
                 self._connect(info)
             except LiveError as error:
                 self._refused.add(info.uid)
-                text = f"the stream came back changed and cannot be used: {error}"
+                text = f"the stream came back but cannot be used: {error}"
                 self._connection("refused", text)
             except StreamLostError:
-                continue  # gone before it could be opened: look at the others, then again
+                continue  # it ended before it could be opened: try the others
             else:
                 self.reconnections += 1
                 return
-        # liblsl does not always tell that a sender has ended: it is not to be found any more.
+        # liblsl does not always report that a sender has ended; then no search finds it.
         self._missed = 0 if any(info.uid == own for info in found) else self._missed + 1
         if self._inlet is not None and self._missed >= MISSED:
             self._let_go()
@@ -349,62 +350,57 @@ class LiveRun(AbstractContextManager["LiveRun"]):
         if self._inlet is not None:
             self._inlet.close()
         self._inlet = None
-        self._connection("lost", f"{self.wanted.title} is gone; waiting for it to come back")
+        self._connection("lost", f"{self.wanted.title} lost; waiting for it to come back")
 
 
-class Display:
-    """Where people look; here nobody does."""
-
-    def __enter__(self) -> Self:
-        return self
+class Display(AbstractContextManager["Display"]):
+    """Show a run to the user; this base class shows nothing."""
 
     def __exit__(self, *_: object) -> None:
-        """The run has ended."""
+        """End the display."""
 
     def decision(self, run: LiveRun) -> None:
-        """A decision was made, or withheld."""
+        """Show the last decision of a run."""
 
     def event(self, event: Event) -> None:
-        """Something happened."""
+        """Show an event."""
 
     def refresh(self, run: LiveRun) -> None:
-        """Time has passed."""
+        """Update the display; called continually."""
 
 
 class Lines(Display):
-    """A line per decision, and one per event to standard error: for pipes and files."""
+    """Print one line per decision, and one per event to standard error: for pipes and files."""
 
     def __init__(self, console: Console, errors: Console) -> None:
         self._console, self._errors = console, errors
 
     def decision(self, run: LiveRun) -> None:
-        """Print the last decision; withheld ones are told by events."""
+        """Print the last decision; events report those withheld."""
         decision = run.decision
         if decision is not None and decision.probabilities is not None:
             pairs = zip(run.live.decoder.classes, decision.probabilities, strict=True)
             shares = "  ".join(f"{name} {value:.3f}" for name, value in pairs)
             seconds = decision.sample / run.live.sfreq
-            _line(self._console, f"{seconds:9.2f} s  {decision.label}  |  {shares}")
+            text = f"{seconds:9.2f} s  {decision.label}  |  {shares}"
+            self._console.out(text, highlight=False)
 
     def event(self, event: Event) -> None:
-        """Print it to standard error."""
-        _line(self._errors, f"{event.kind}: {event.text}")
-
-
-def _line(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+        """Print an event to standard error."""
+        self._errors.out(f"{event.kind}: {event.text}", highlight=False)
 
 
 class View(Display):
-    """A picture in the terminal, drawn anew right after a decision is published.
+    """Show a run in the terminal, updated right after a decision is published.
 
     Parameters
     ----------
     console : Console
+        The terminal.
     """
 
     def __init__(self, console: Console) -> None:
-        # Drawn by the loop, between two decisions, and not by a thread that would delay them.
+        # Drawn by the loop between two decisions; a thread would delay them.
         self._live = Live(console=console, auto_refresh=False, transient=False)
         self._drawn = -np.inf
         self._run: LiveRun | None = None
@@ -414,13 +410,13 @@ class View(Display):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the last picture there."""
+        """Draw the final state, which remains visible."""
         if self._run is not None:
             self._live.update(picture(self._run))
         self._live.stop()
 
     def refresh(self, run: LiveRun) -> None:
-        """Draw, unless it was just done."""
+        """Draw the current state, unless it was just drawn."""
         self._run = run
         now = time.monotonic()
         if now - self._drawn >= REFRESH:
@@ -431,7 +427,7 @@ class View(Display):
 
 
 def picture(run: LiveRun) -> RenderableType:
-    """What is known now: bars of the last decision, facts, the last events."""
+    """Render the state of a run: probabilities, facts, the last events."""
     live, decision = run.live, run.decision
     found = None if decision is None or live.filled < 1 else decision.probabilities
     bars = Table.grid(padding=(0, 2))
@@ -443,14 +439,14 @@ def picture(run: LiveRun) -> RenderableType:
         share = "" if found is None else f"{100 * p:5.1f} %"
         bars.add_row(Text(name, style), bar, Text(share, style))
     coming = "-" if run.rate is None else f"{run.rate:.1f} Hz"
-    learnt = f"{counted(live.learnt, 'window')} learnt, one in {run.window:.3g} s"
+    learnt = f"updated with {counted(live.learnt, 'window')}, one per {run.window:.3g} s"
     facts: dict[str, Any] = {
         "decision": _decided(run),
         "stream": run.state,
         "samples": f"{coming} of {live.sfreq:g}; {live.lost} lost, {counted(live.gaps, 'gap')}",
         "delay": run.times() or "-",
         "electrodes": _electrodes(live),
-        "recentring": learnt if live.recentres else "none: the model was trained without",
+        "recentring": learnt if live.recentres else "none: the model was trained without it",
     }
     if run.out_stream:
         decided = counted(live.decided, "decision")
@@ -461,7 +457,7 @@ def picture(run: LiveRun) -> RenderableType:
             bars,
             Text(),
             table(("", "~"), facts.items(), show_header=False, box=None),
-            Text("\n".join(["", "lately", *news] if news else []), style="dim"),
+            Text("\n".join(["", "events", *news] if news else []), style="dim"),
         ),
         title=f"spdtokens: {run.model}",
         subtitle="Ctrl-C ends",
@@ -470,11 +466,9 @@ def picture(run: LiveRun) -> RenderableType:
 
 
 def _decided(run: LiveRun) -> Text:
-    if run.live.filled < 1:
+    if run.decision is None or run.live.filled < 1:
         filled = run.live.filled * run.window
         return Text(f"filling the window: {filled:.1f} of {run.window:.3g} s")
-    if run.decision is None:
-        return Text("none yet")
     if run.decision.probabilities is None:
         return Text(f"withheld: {run.decision.withheld}", style="bold red")
     return Text(run.decision.label, style="bold green")
@@ -482,11 +476,10 @@ def _decided(run: LiveRun) -> Text:
 
 def _electrodes(live: LiveDecoder) -> Text:
     names, words = live.decoder.ch_names, live.quality
-    kinds = sorted(set(words) - {""})
-    if not kinds:
+    if not any(words):
         return Text(f"all {len(names)} good")
     bad = (
-        f"{kind}: {listed([n for n, word in zip(names, words, strict=True) if word == kind])}"
-        for kind in kinds
+        f"{word}: {listed([n for n, w in zip(names, words, strict=True) if w == word])}"
+        for word in sorted({*words} - {""})
     )
     return Text(f"{words.count('')} of {len(names)} good; {'; '.join(bad)}", style="yellow")

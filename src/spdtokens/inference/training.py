@@ -1,4 +1,4 @@
-"""From own recordings to a model: look, cross-validate honestly, train on all."""
+"""Train a model on your own recordings: cross-validate, then fit on all trials."""
 
 from __future__ import annotations
 
@@ -29,29 +29,51 @@ from spdtokens.reporting.report import report_of
 from spdtokens.runtime import Decoder
 from spdtokens.runtime.model_file import names
 
-#: Method of a preset, in the words of ``spdtokens methods``.
+#: Method of each preset, see ``spdtokens methods``.
 METHODS = {"recommended": "recommended", "paper": "token-log-euclidean"}
-#: What it is compared with: the usual good choice.
+#: Baseline for comparison: tangent space and logistic regression.
 COMPARED = "ts-lr"
 BLOCKS = 5
-#: What a model file keeps of its evaluation.
+#: Results of the evaluation that are stored in the model file.
 SCORES = ("metric", "score", "std", "std_over", "train_score", "chance", "chance_bound", "n_test")
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A model trained on all trials, and how it did on trials it had not seen.
+    """A model fitted on all trials, and its cross-validated evaluation.
 
-    Attributes
+    Parameters
     ----------
     decoder : Decoder
+        The model.
     evaluation : Evaluation
-        Cross-validated, before: the model's method first, then :data:`COMPARED`.
+        Cross-validation of the method, and then of the baseline ``ts-lr``.
     dataset : Dataset
+        The training data.
     source : Source
-        Of the evaluation.
+        Source of the trials of the evaluation.
     pipeline : DecodingPipeline
-        The model as a scikit-learn estimator; ``decoder`` is what is saved of it.
+        The model as a fitted scikit-learn pipeline; ``decoder`` is the part that is saved.
+
+    See Also
+    --------
+    train : Returns a trained model.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tempfile import TemporaryDirectory
+    >>> from spdtokens import load_model, train
+    >>> from spdtokens.datasets import from_arrays
+    >>> X = np.random.default_rng(0).standard_normal((40, 3, 200))
+    >>> trained = train(from_arrays(X, ["left", "right"] * 20, sfreq=100))
+    >>> trained.row.n_test
+    40
+    >>> with TemporaryDirectory() as folder:
+    ...     trained.save(f"{folder}/model.spdt")
+    ...     decoder = load_model(f"{folder}/model.spdt")
+    >>> decoder.classes
+    ('left', 'right')
     """
 
     decoder: Decoder
@@ -62,26 +84,33 @@ class Trained:
 
     @property
     def row(self) -> Row:
-        """The model's own line of the evaluation."""
+        """Row of the method in the evaluation."""
         return self.evaluation.rows[0]
 
     @property
     def above_chance(self) -> bool:
-        """Whether guessing is unlikely (once in 20 times) to reach the score."""
+        """Whether the score exceeds the 95th percentile of chance."""
         return bool(self.row.score > self.row.chance_bound)
 
     def save(self, path: str | Path) -> None:
-        """Write the model file, whole or not at all."""
-        save_model(self.decoder, path)
-
-    def report(self, path: str | Path, command: str = "spdtokens.train(...)") -> None:
-        """Write the evaluation, and which channels and bands decide, as one HTML file.
+        """Write the model file.
 
         Parameters
         ----------
         path : str or Path
-        command : str
-            That made it, for the reader.
+            The file to write; must end in ``.spdt``.
+        """
+        save_model(self.decoder, path)
+
+    def report(self, path: str | Path, command: str = "spdtokens.train(...)") -> None:
+        """Write an HTML report with the evaluation and the most important channels and bands.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file to write.
+        command : str, default='spdtokens.train(...)'
+            Command that trained the model, to be shown in the report.
         """
         name = self.dataset.name
         page = report_of(self.evaluation, self.source, name=name, commands=[command])
@@ -94,22 +123,24 @@ def _dataset(
     selection: Selection,
     cutting: Mapping[str, Any],
 ) -> Dataset:
-    """Recordings as a data set of which every trial is decoded as it was cut."""
+    """Load recordings as a data set whose trials are decoded as they were cut."""
     if isinstance(data, Dataset):
         if cutting:
-            raise DeployError(f"{next(iter(cutting))} is for files; the data set is in memory.")
+            raise DeployError(
+                f"{next(iter(cutting))} applies to files only, but data is a Dataset in memory."
+            )
         dataset = data
     else:
         dataset = load_dataset(data, **cutting)
     if {"tmin", "tmax"} & set(cutting) and not dataset.is_covariance:
-        # The user's times are meant: nothing is left out for the paradigm's sake.
+        # Decode the times that the user chose, and not the window of the paradigm.
         selection = replace(selection, window=dataset.window)
     chosen = select(dataset, selection)
     return replace(chosen, index={name: chosen.index[name] for name in chosen.chosen(subjects)})
 
 
 def _best_protocol(dataset: Dataset, trials: Trials) -> tuple[str, dict[str, Any]]:
-    """The most honest protocol that the data allow: other people, sessions, runs, or blocks."""
+    """Choose the strictest protocol: across subjects, sessions, runs, or blocks."""
     if len(dataset.subjects) > 1:
         return "leave-one-subject-out", {}
     if len(dataset.sessions(dataset.subjects[0])) > 1:
@@ -119,9 +150,9 @@ def _best_protocol(dataset: Dataset, trials: Trials) -> tuple[str, dict[str, Any
     counts = np.bincount(trials.table.y, minlength=len(dataset.classes))
     if counts.min() < 2:
         raise DeployError(
-            f"{dataset.name} has {counted(int(counts.min()), 'trial')} of "
-            f"{dataset.classes[counts.argmin()]}; it takes two at least to train on one and test "
-            "another, and dozens for a model of use."
+            f"{dataset.name} must have at least 2 trials per class, got "
+            f"{counted(int(counts.min()), 'trial')} of class {dataset.classes[counts.argmin()]}. A "
+            "useful model needs dozens."
         )
     return "blocks", {"folds": min(BLOCKS, int(counts.min()))}
 
@@ -139,73 +170,94 @@ def train(
     tell: Callable[[Dataset, Trials], None] = lambda _dataset, _trials: None,
     **cutting: Any,
 ) -> Trained:
-    """Train a model on own recordings, after measuring how well that works.
+    """Train a model on recordings, after cross-validating it.
+
+    The cross-validation uses the strictest protocol that the data allow: leave-one-subject-out,
+    leave-one-session-out, leave-one-run-out, or blocks of consecutive trials. The model is then
+    fitted on all trials.
 
     Parameters
     ----------
     data : str, Path or Dataset
-        A file or folder of recordings (``.edf``, ``.bdf``, ``.gdf``, ``.vhdr``, ``.set``,
-        ``.fif``), epochs (``-epo.fif``) or ``.npz``; or any data set.
-    paradigm : {'mi', 'erp', 'ssvep', 'other'}, optional
-        What was recorded: decides which tokens are made. Rhythms, as in imagery, by default.
-    stimulus_hz : sequence of float
-        Flicker frequencies of SSVEP.
-    subjects : str, int, or sequence of these
-        Only these; all by default.
-    preset : {'recommended', 'paper'}
-    recentre : bool
-        Bring sessions together by their means, and follow the mean of a new session while it is
-        decoded. For a model that is to be used on other people, or on other days with a drift.
-    filtering : {'zero-phase', 'causal'}
-        Of a trial by itself: a decision knows nothing of what comes after the trial either way.
-    bar : callable
-        Shows progress: see :func:`spdtokens.evaluate`.
-    tell : callable
-        Given the data set and its trials, before anything is trained.
-    **cutting
-        How trials are cut out of recordings: ``events`` (``'left=769,right=770'``), ``tmin`` and
-        ``tmax`` in seconds after the event, ``label_from``, ``channels``. See
-        :class:`~spdtokens.datasets.cutting.Cutting`.
+        A file or a folder of recordings (``.edf``, ``.bdf``, ``.gdf``, ``.vhdr``, ``.set``,
+        ``.fif``), epochs (``-epo.fif``) or trials (``.npz``); the name of a data set; or a data set
+        in memory.
+    paradigm : {'mi', 'erp', 'ssvep', 'other'}, default=None
+        Paradigm of the recordings, which determines the features. If None, that of the data set, or
+        oscillations as in motor imagery.
+    stimulus_hz : sequence of float, default=()
+        Stimulation frequencies in Hz, for SSVEP.
+    subjects : str, int, or sequence of these, default=()
+        Subjects to use; empty for all.
+    preset : {'recommended', 'paper'}, default='recommended'
+        Decoding method.
+    recentre : bool, default=False
+        Whether to recentre each session, and to follow the mean of a new session while decoding it.
+        Recommended for models that are used on other people or on other days. Not supported for
+        ERP.
+    filtering : {'zero-phase', 'causal'}, default='zero-phase'
+        Filter applied to each trial separately. Neither uses samples after the trial.
+    bar : callable, default=lambda text, total: None
+        Progress bar, see :func:`spdtokens.evaluate`.
+    tell : callable, default=lambda dataset, trials: None
+        Called with the data set and its trials before the training.
+    **cutting : dict
+        How to cut trials out of recordings: ``events`` (e.g. ``'left=769,right=770'``), ``tmin``
+        and ``tmax`` in seconds after the event, ``label_from``, ``channels``, ``resample``. See
+        :class:`~spdtokens.datasets.files.Cutting`.
 
     Returns
     -------
     Trained
+        The model and its evaluation.
 
     Raises
     ------
     UserError
-        For files that cannot be read or do not hold what is asked for, before anything is trained.
+        If a file cannot be read, or an option does not fit the data. Raised before the training.
+
+    See Also
+    --------
+    spdtokens.predict : Apply a model to recordings.
+    spdtokens.evaluate : Evaluate and compare methods.
+    spdtokens.make_decoder : Build the pipeline of a paradigm.
 
     Examples
     --------
+    >>> import numpy as np
     >>> from spdtokens import train
-    >>> trained = train("sim-mi", subjects=["1"])
+    >>> from spdtokens.datasets import from_arrays
+    >>> X, y = np.random.default_rng(0).standard_normal((40, 3, 200)), np.arange(40) % 2
+    >>> X[y == 1, 0] *= 2
+    >>> trained = train(from_arrays(X, y, sfreq=100))  # or train("recordings/")
     >>> trained.above_chance
     True
     """
     if preset not in METHODS:
-        raise DeployError(f"There is no preset {preset!r}. There are: {', '.join(METHODS)}.")
+        raise DeployError(f"preset must be one of {', '.join(METHODS)}, got {preset!r}.")
     settings = Settings()
     if filtering != "zero-phase":
         if preset != "recommended":
-            raise DeployError("filtering can be chosen for preset 'recommended' only.")
+            raise DeployError(
+                f"filtering={filtering!r} requires preset='recommended', got preset={preset!r}."
+            )
         settings = replace(settings, changes={"filtering": filtering})
     cutting = {name: value for name, value in cutting.items() if value not in (None, ())}
     if isinstance(cutting.get("events"), str):
         cutting["events"] = parse_events(cutting["events"])
     selection = Selection(paradigm=paradigm, stimulus_hz=tuple(stimulus_hz))
     dataset = _dataset(data, subjects, selection, cutting)
-    # The model file would refuse them, but only after all the work.
-    names(list(dataset.classes), "class")
-    names(list(dataset.ch_names), "channel")
+    # Check names now: the model file would refuse them only after the training.
+    names(dataset.classes, "class")
+    names(dataset.ch_names, "channel")
     source = Source({dataset.name: dataset})
     trials = source.trials(dataset.name, Selection(), dataset.subjects)
     pipeline = get_method(METHODS[preset]).make(dataset, settings)
     if recentre:
         if getattr(pipeline.steps[0][1], "needs_labels", False):
             raise DeployError(
-                "Potentials are decoded beside class averages, which recentring would not fit: "
-                "leave recentre out."
+                "recentre is not supported for ERP, whose covariances contain class averages. "
+                "Remove recentre."
             )
         pipeline.steps.insert(-1, ("recentring", Recentring()))
     protocol, protocol_options = _best_protocol(dataset, trials)
@@ -243,7 +295,7 @@ def train(
 def _about(
     dataset: Dataset, trials: Trials, X: NDArray[Any], cutting: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What a model file tells of its making."""
+    """Describe the training data, for the model file."""
     counts = np.bincount(trials.table.y, minlength=len(dataset.classes))
     return {
         "made_by": f"spdtokens {spdtokens.__version__}",
@@ -254,6 +306,6 @@ def _about(
         "trials": dict(zip(dataset.classes, counts.tolist(), strict=True)),
         "events": cutting.get("events") or {name: name for name in dataset.classes},
         "label_from": cutting.get("label_from"),
-        # In the unit of the signals: recordings in another unit are known by it.
+        # In the unit of the signals, to recognise recordings in another unit.
         "amplitude": None if dataset.is_covariance else float(np.median(X.std(-1))),
     }

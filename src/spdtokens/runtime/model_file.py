@@ -1,10 +1,11 @@
-"""A decoder as a file, and back; read without trust.
+"""Write a decoder to a model file and read it back, without trusting the file.
 
-Arrays and one JSON text, in the safetensors format: an 8-byte length, a JSON header of that length
-that names each array's dtype, shape and place, and the arrays' bytes. The package ``safetensors``
-reads it too; here NumPy is enough. Our JSON text is in the header's ``__metadata__``, with a
-checksum of all the rest. Nothing in such a file can be executed, and a few bytes must not take
-seconds or fill the memory: sizes are checked before anything of that size is made.
+A model file contains arrays and one JSON text, in the safetensors format: an 8-byte length, a JSON
+header of that length with the dtype, shape and offsets of each array, and the bytes of the arrays.
+The package ``safetensors`` reads it, too; here NumPy is enough. Our JSON text is stored in the
+header's ``__metadata__``, with a checksum of everything else. Nothing in such a file is executed.
+Sizes are checked before anything of that size is allocated, so that a small file cannot take
+seconds or fill the memory.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ import json
 import math
 import struct
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,182 +33,199 @@ from .networks import (
     OnnxNetwork,
     Transformers,
     file_digest,
-    stored,
 )
 from .signals import ESTIMATORS, Front, Prototype
 from .tokens import AT_REFERENCE, EMBEDDINGS, FILTERED, PRINCIPAL, DecoderError, Tokens
 
-#: Of the file; 2 if bands are decimated, which older versions do not know. Files of another number
-#: are refused: what they mean may have changed.
+#: Known formats. Format 2 has decimated bands; files of any other format are refused.
 FORMATS = (1, 2)
-#: Key of our text in ``__metadata__``, and of the checksum.
+#: Keys of the JSON text and of the checksum in ``__metadata__``.
 TEXT, CHECKSUM = "spdtokens", "sha256"
-#: Bytes. A header of a real model has some ten thousand; as JSON it may take 20 times its size.
+#: Maximum header size in bytes. Real models have about 10 kB; parsed, JSON can take 20 times that.
 LARGEST_HEADER = 2_000_000
 DTYPES: dict[str, np.dtype[Any]] = {"F64": np.dtype("<f8"), "F32": np.dtype("<f4")}
-#: Samples of a trial with its padding, and numbers of a trial in all bands.
+#: Maximum number of samples per padded trial, and of values per trial in all bands.
 MOST_SAMPLES, MOST_VALUES = 1 << 18, 30_000_000
-#: Samples times sections of one filter and of all filters, and steps of causal filters.
-MOST_OF_FILTER, MOST_OF_FILTERS, MOST_STEPS = 1 << 21, 1 << 23, 1 << 21
-#: Numbers of a trial's matrices that any file may claim; a larger file so many times its own.
-MATRICES, TIMES_MATRICES = 1 << 20, 4
-#: The same of what is computed for every two tokens.
-PAIRS, TIMES_PAIRS = 1 << 21, 16
-#: Numbers of a made-up trial, and of it in all bands, up to which a model is tried out on one.
-TRIED, TRIED_IN_BANDS = 1 << 19, 1 << 23
-#: What shows when a file does not say what it should.
-FAULTS = (LookupError, AttributeError, TypeError, ValueError, ArithmeticError, MemoryError)
+#: Maximum of samples x sections: for one filter, all filters, all causal filters.
+MOST_OF_FILTER, MOST_OF_FILTERS, MOST_OF_CAUSAL = 1 << 21, 1 << 23, 1 << 21
+#: Maximum number of values in a trial's matrices or in attention between its tokens: a constant, or
+#: a multiple of the number of values stored in the file, whichever is larger.
+ANY_FILE, TIMES_OWN = 1 << 20, 16
+#: Maximum number of values in all bands of the random trial on which a loaded model is tested.
+TRIED = 1 << 20
+#: Exceptions that unexpected contents can raise (RecursionError: JSON nested too deeply).
+FAULTS = (
+    *(LookupError, AttributeError, TypeError, ValueError, ArithmeticError, MemoryError),
+    *(RecursionError, struct.error),
+)
 
 Arrays = Mapping[str, NDArray[Any]]
 Shape = tuple[int, ...]
-_BLOCK = ("attend", "mix", "expand", "contract")
 
 
 def packed(text: str, arrays: Arrays) -> bytes:
-    """The bytes of a file with a JSON text and arrays of float32 or float64."""
+    """Return the contents of a file with a JSON text and arrays of float32 or float64."""
     header: dict[str, Any] = {}
     kinds = {dtype: name for name, dtype in DTYPES.items()}
-    blocks, place = [], 0
+    data = bytearray()
     for name, array in sorted(arrays.items()):
-        # Not ascontiguousarray, which gives a single number an axis.
+        # Not ascontiguousarray, which adds an axis to a scalar.
         block = np.asarray(array, order="C").tobytes()
         header[name] = {
             "dtype": kinds[array.dtype.newbyteorder("<")],
             "shape": list(array.shape),
-            "data_offsets": [place, place + len(block)],
+            "data_offsets": [len(data), len(data) + len(block)],
         }
-        blocks.append(block)
-        place += len(block)
-    data = b"".join(blocks)
+        data += block
     header["__metadata__"] = {TEXT: text, CHECKSUM: _checksum(text, header, data)}
     encoded = json.dumps(header, sort_keys=True).encode()
-    encoded += b" " * (-len(encoded) % 8)  # arrays begin at a multiple of 8, as the format wants
+    encoded += b" " * (-len(encoded) % 8)  # the format aligns arrays to 8 bytes
     return struct.pack("<Q", len(encoded)) + encoded + data
 
 
 def unpacked(path: Path) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Our JSON text, parsed, and the arrays of a model file.
-
-    Raises
-    ------
-    DecoderError
-        For anything that is not a whole, unchanged file of ours.
-    OSError
-        If there is no such file, or it may not be read.
-    """
+    """Return the parsed JSON text and the arrays of a model file, or raise one of ``FAULTS``."""
     size = path.stat().st_size
-    try:
-        with path.open("rb") as file:
-            (length,) = struct.unpack("<Q", file.read(8))
-            if not 2 <= length <= min(LARGEST_HEADER, size - 8):
-                raise ValueError("its header is longer than the file, or than any of ours")
-            header, data = json.loads(file.read(length)), file.read()
-        metadata = header.pop("__metadata__")
-        arrays = _arrays(header, data)
-        if metadata[CHECKSUM] != _checksum(metadata[TEXT], header, data):
-            raise ValueError("its checksum is not that of its contents")
-        config = json.loads(metadata[TEXT])
-        if not isinstance(config, dict):
-            raise ValueError("its text is not a JSON object")
-    # Text that is nested too deep ends in a RecursionError.
-    except (struct.error, RecursionError, *FAULTS) as error:
-        raise DecoderError(
-            f"{path} is not a whole model file of spdtokens ({type(error).__name__}: {error}). "
-            "Nothing of it was used; copy it again, or make it anew with `spdtokens train`."
-        ) from error
-    return config, arrays
-
-
-def _checksum(text: str, header: Mapping[str, Any], data: bytes) -> str:
-    places = {name: value for name, value in header.items() if name != "__metadata__"}
-    digest = hashlib.sha256(json.dumps([text, places], sort_keys=True).encode())
-    digest.update(data)
-    return digest.hexdigest()
-
-
-def _arrays(header: Mapping[str, Any], data: bytes) -> dict[str, NDArray[Any]]:
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        _require(
+            2 <= length <= min(LARGEST_HEADER, size - 8),
+            "the header is longer than the file, or than allowed",
+        )
+        header, data = json.loads(file.read(length)), file.read()
+    metadata = header.pop("__metadata__")
     arrays: dict[str, NDArray[Any]] = {}
     end = 0
     for name, entry in sorted(header.items(), key=lambda item: tuple(item[1]["data_offsets"])):
         dtype, shape = DTYPES[entry["dtype"]], tuple(entry["shape"])
         first, last = entry["data_offsets"]
         whole = all(type(n) is int and n >= 0 for n in (*shape, first, last))
-        # One after another without holes, as the format demands: no bytes hide in between.
-        if not whole or first != end or last - first != math.prod(shape) * dtype.itemsize:
-            raise ValueError(f"its array {name!r} is not where its header says")
+        # The format requires arrays without gaps, so that no bytes are hidden between them.
+        fits = whole and first == end and last - first == math.prod(shape) * dtype.itemsize
+        _require(fits, f"array {name!r} does not match its offsets in the header")
         arrays[name] = np.frombuffer(data[first:last], dtype).reshape(shape)
         end = last
-    if end != len(data):
-        raise ValueError("it is longer or shorter than its arrays")
-    return arrays
+    _require(end == len(data), "the file is longer or shorter than its arrays")
+    checksum = _checksum(metadata[TEXT], header, data)
+    _require(metadata[CHECKSUM] == checksum, "the checksum does not match the contents")
+    return json.loads(metadata[TEXT]), arrays
+
+
+def _checksum(text: str, header: Mapping[str, Any], data: bytes | bytearray) -> str:
+    digest = hashlib.sha256(json.dumps([text, header], sort_keys=True).encode())
+    digest.update(data)
+    return digest.hexdigest()
 
 
 def model_bytes(decoder: Decoder) -> bytes:
-    """The contents of a model file."""
+    """Return the contents of a model file.
+
+    Parameters
+    ----------
+    decoder : Decoder
+        The model to store.
+
+    Returns
+    -------
+    bytes
+        Contents of an ``.spdt`` file.
+
+    Raises
+    ------
+    DecoderError
+        If a class or channel name is not printable or not unique, if trials or filters are too
+        large, or if the covariance estimator is not available in the runtime.
+
+    See Also
+    --------
+    load_model : Read a model file.
+    spdtokens.save_model : Write a decoder or a fitted pipeline to a file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens import TokenDiscriminantClassifier
+    >>> from spdtokens.inference import as_decoder
+    >>> C = np.stack([np.diag([1.0, 2.0]), np.diag([2.0, 1.0])] * 10)
+    >>> classifier = TokenDiscriminantClassifier().fit(C, [0, 1] * 10)
+    >>> contents = model_bytes(as_decoder(classifier, ch_names=("C3", "C4")))
+    >>> b"TokenDiscriminantClassifier" in contents
+    True
+    """
     arrays: dict[str, NDArray[Any]] = {}
     front = decoder.front
-    config = {
+    config = _checked(vars(decoder), _DECODER) | {
         "format": FORMATS[front is not None and front.decimated is not None],
-        "classes": names(list(decoder.classes), "class"),
-        "ch_names": names(list(decoder.ch_names), "channel"),
-        "sfreq": decoder.sfreq,
-        "tmin": decoder.tmin,
-        "unit_in_volts": decoder.unit_in_volts,
-        "shape": list(decoder.shape),
         "front": None if front is None else _front_out(front, arrays, decoder),
-        "tokens": _tokens_out(decoder.tokens, arrays),
+        "tokens": _checked(vars(decoder.tokens), _TOKENS),
         "network": _network_out(decoder.network, arrays),
         "recentred": decoder.recentring is not None,
-        "about": dict(decoder.about),
-        "steps": [dict(step) for step in decoder.steps],
     }
-    if decoder.recentring is not None:
-        arrays["recentring"] = decoder.recentring
-    # NaN is no JSON: what another program could not read is refused here, not there.
+    _put(decoder, "", arrays)
+    _put(decoder.tokens, "", arrays)
+    # NaN is not valid JSON: other programs could not read it.
     return packed(json.dumps(config, allow_nan=False), arrays)
 
 
 def load_model(
     path: str | Path, onnx: str | Path | None = None, *, onnx_threads: int = 1
 ) -> Decoder:
-    """Read a model file, ``.spdt``.
+    """Load a model file (``.spdt``).
 
-    Only numbers and names are read; nothing in a file is executed. Needs NumPy and nothing else.
+    Only numbers and names are read; nothing in a file is executed. Requires only NumPy.
 
     Parameters
     ----------
     path : str or Path
+        The model file, written by ``spdtokens train`` or :func:`spdtokens.save_model`.
     onnx : str or Path, optional
-        Its network as ``spdtokens export`` wrote it, to be computed by ONNX Runtime, which must be
-        installed.
-    onnx_threads : int
-        Threads of ONNX Runtime.
+        ONNX file that ``spdtokens export`` wrote for this model file. If given, ONNX Runtime
+        computes the network; it must be installed.
+    onnx_threads : int, default=1
+        Number of threads of ONNX Runtime.
+
+    Returns
+    -------
+    Decoder
+        The model, with ``predict`` and ``predict_proba``.
 
     Raises
     ------
     DecoderError
-        If the file is not whole, not a model, or made by a newer version; or the ONNX file is of
-        another model.
+        If the file is damaged, is not a model file, or was written in a format that this version
+        does not know; if the ONNX file belongs to another model.
     OSError
-        If there is no such file, or it may not be read.
+        If the file does not exist or cannot be read.
+
+    See Also
+    --------
+    spdtokens.load_pipeline : Load a model file as a scikit-learn pipeline.
+    spdtokens.save_model : Write a model file.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tempfile import TemporaryDirectory
+    >>> from spdtokens import load_model, make_decoder, save_model
+    >>> X = np.random.default_rng(0).standard_normal((20, 3, 200))
+    >>> pipeline = make_decoder("mi", sfreq=100).fit(X, [0, 1] * 10)
+    >>> with TemporaryDirectory() as folder:
+    ...     path = f"{folder}/model.spdt"
+    ...     save_model(pipeline, path, ch_names=("C3", "Cz", "C4"), classes=("left", "right"))
+    ...     decoder = load_model(path)
+    >>> decoder.predict_proba(X).shape
+    (20, 2)
     """
     path = Path(path)
-    config, arrays = unpacked(path)
-    made = config.get("format")
-    if made not in FORMATS:
-        raise DecoderError(
-            f"{path} has format {made!r}, and this version of spdtokens reads formats "
-            f"{', '.join(map(str, FORMATS))}. Train the model again, or use the version it was "
-            "made with."
-        )
     try:
-        with np.errstate(all="ignore"):  # what comes out is looked at
-            decoder = _decoder(config, arrays)
+        with np.errstate(all="ignore"):  # the output is checked
+            decoder = _decoder(*unpacked(path))
             _try_out(decoder)
     except FAULTS as error:
+        why = error if isinstance(error, DecoderError) else f"{type(error).__name__}: {error}"
         raise DecoderError(
-            f"{path} does not describe a model that works ({type(error).__name__}: {error}). "
-            "Nothing of it was used; make it anew with `spdtokens train`."
+            f"{path} is not a valid model file ({why}). Copy the file again, or train the model "
+            "again with `spdtokens train`."
         ) from error
     if onnx is None:
         return decoder
@@ -216,281 +235,286 @@ def load_model(
 
 
 def names(values: Any, what: str) -> tuple[str, ...]:
-    """Names as a model file can have them: different, and printable.
-
-    Nothing that a terminal would take for a command, or could not show.
+    """Check class or channel names: printable, so that a terminal can show them, and unique.
 
     Parameters
     ----------
-    values : list of str
-    what : str
-        For the message: ``'class'`` or ``'channel'``.
+    values : list or tuple of str
+        The names.
+    what : {'class', 'channel'}
+        What they name, for the error message.
+
+    Returns
+    -------
+    tuple of str
+        The names.
 
     Raises
     ------
     DecoderError
+        If there is no name, or one is not printable or not unique.
     """
-    if not isinstance(values, list) or not values:
-        raise DecoderError(f"There must be {what} names, got {values!r}.")
+    if not isinstance(values, list | tuple) or not values:
+        raise DecoderError(f"{what} names must be a list of names, got {values!r}.")
     wrong = [v for v in values if not isinstance(v, str) or not v.isprintable()]
     wrong = wrong or [value for value, count in Counter(values).items() if count > 1]
     if wrong:
         raise DecoderError(
-            f"Every {what} must have a printable name of its own, got {wrong[0]!r}. Rename it."
+            f"{what} names must be printable and unique, got {wrong[0]!r}. Rename it."
         )
     return tuple(values)
 
 
-def _require(fits: object, what: str) -> None:
+def _require(fits: object, message: str) -> None:
     if not fits:
-        raise DecoderError(what)
+        raise DecoderError(message)
 
 
 def _one_of(value: Any, known: Sequence[str]) -> str:
-    _require(isinstance(value, str) and value in known, f"{value!r} is none of {', '.join(known)}")
+    _require(
+        isinstance(value, str) and value in known, f"{value!r} must be one of {', '.join(known)}"
+    )
     return str(value)
 
 
 def _count(value: Any, least: int = 1) -> int:
-    _require(type(value) is int and value >= least, f"{value!r} is no whole number from {least}")
+    _require(type(value) is int and value >= least, f"{value!r} must be an integer >= {least}")
     return int(value)
 
 
 def _number(value: Any, least: float = -math.inf) -> float:
-    fits = type(value) in (int, float) and math.isfinite(value) and value >= least
-    _require(fits, f"{value!r} is not a number that can stand there")
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    _require(
+        known and math.isfinite(value) and value >= least,
+        f"{value!r} must be a finite number >= {least}",
+    )
     return float(value)
 
 
-def _positive(value: Any) -> float:
-    return _number(value, math.ulp(0.0))
+def _optional(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else check(value)
 
 
-def _shaped(array: NDArray[Any], shape: tuple[int | None, ...]) -> NDArray[Any]:
+def _mapping(value: Any) -> dict[str, Any]:
+    _require(isinstance(value, Mapping), f"{value!r} must be a mapping")
+    return dict(value)
+
+
+_positive = partial(_number, least=math.ulp(0.0))
+Checks = Mapping[str, Callable[[Any], Any]]
+#: How to check the fields that are not arrays, when a file is written and when it is read.
+_DECODER: Checks = {
+    "classes": partial(names, what="class"),
+    "ch_names": partial(names, what="channel"),
+    "sfreq": _optional(_positive),
+    "tmin": _number,
+    "unit_in_volts": _optional(_positive),
+    "shape": lambda values: tuple(map(_count, values)),
+    "about": _mapping,
+    # Files of version 0.1 have none.
+    "steps": lambda values: [_mapping(value) for value in values or ()],
+}
+_SIZES: Checks = {
+    "relative": partial(_number, least=0),
+    "absolute": partial(_number, least=0),
+    "scale": _positive,
+}
+_TOKENS: Checks = {
+    "embeddings": lambda values: tuple(_one_of(value, EMBEDDINGS) for value in values),
+    "isometric": lambda value: value is True,
+    **_SIZES,
+}
+_FRONT: Checks = {
+    "n_samples": _count,
+    "filtering": partial(_one_of, known=("zero-phase", "causal")),
+    "passes_offset": lambda values: [value is True for value in values],
+    "pad": partial(_count, least=0),
+    "length": _count,
+    "slices": lambda pairs: tuple((_count(a, 0), _count(b)) for a, b in pairs),
+    "delays": lambda values: tuple(map(_count, values)),
+    "covariance": partial(_one_of, known=ESTIMATORS),
+    "decimated": _optional(lambda values: tuple(map(_count, values))),  # not in format 1
+    **_SIZES,
+}
+
+
+def _checked(fields: Mapping[str, Any], checks: Checks) -> dict[str, Any]:
+    found = {}
+    for name, check in checks.items():
+        try:
+            found[name] = check(fields.get(name))
+        except FAULTS as error:
+            raise DecoderError(f"{name}: {error}") from error
+    return found
+
+
+def _shaped(arrays: Arrays, name: str, *shape: int | None) -> NDArray[Any]:
+    array = arrays[name]
     fits = array.ndim == len(shape) and all(
         want in (None, n) for want, n in zip(shape, array.shape, strict=True)
     )
-    _require(fits, f"an array has shape {array.shape}")
+    _require(fits, f"array {name!r} must have shape {shape}, got {array.shape}")
     return array
 
 
 def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
-    for name, array in arrays.items():
-        _require(np.isfinite(array).all(), f"its array {name!r} has values that are not numbers")
-    classes, ch_names = names(config["classes"], "class"), names(config["ch_names"], "channel")
-    m, d, _ = shape = tuple(_count(n) for n in config["shape"])
-    tokens = _tokens_in(config["tokens"], arrays, shape)
-    network = _network_in(config["network"], arrays)
-    # What is told three times must agree before anything of that size is computed.
-    told = (m * len(tokens.embeddings), d * (d + 1) // 2, len(classes))
+    made = config["format"]
     _require(
-        network.shape == told and d == shape[2] and len(classes) > 1,
-        "its classes, matrices and network do not fit together",
+        made in FORMATS,
+        f"format must be one of {FORMATS}, got {made!r}; use the version that wrote the file",
     )
+    for name, array in arrays.items():
+        _require(np.isfinite(array).all(), f"array {name!r} contains NaN or infinite values")
+    fields, front = _checked(config, _DECODER), config["front"]
+    m, d, _ = shape = fields["shape"]
+    _require(
+        d == shape[2] and (front is None) == (fields["sfreq"] is None),
+        "matrices must be square, and only models of signals have a sampling rate",
+    )
+    tokens = _tokens_in(config["tokens"], arrays, shape)
+    n_tokens, n_classes = m * len(tokens.embeddings), len(fields["classes"])
+    network = _network_in(config["network"], arrays, (n_tokens, d * (d + 1) // 2, n_classes))
     held, pairs = sum(array.size for array in arrays.values()), 0
     if isinstance(network, Transformers):
         first = network.members[0]
-        pairs = network.shape[0] ** 2 * max(first.n_heads, d * d // 2 if first.needs_bias else 0)
+        pairs = n_tokens**2 * max(first.n_heads, d * d // 2 if first.needs_bias else 0)
     _require(
-        m * d * d <= max(MATRICES, TIMES_MATRICES * held)
-        and pairs <= max(PAIRS, TIMES_PAIRS * held),
-        f"{m} matrices of {d} rows are more than its {held} numbers are for",
+        max(m * d * d, pairs) <= max(ANY_FILE, TIMES_OWN * held),
+        f"{m} matrices of {d} rows are too many for a file of {held} numbers",
     )
-    front = config["front"]
-    if front is not None:
-        front = _front_in(front, arrays, len(ch_names), shape)
-    sfreq, unit = (
-        None if config[name] is None else _positive(config[name])
-        for name in ("sfreq", "unit_in_volts")
-    )
-    about, steps = config["about"], config.get("steps", [])  # which version 0.1 did not write
-    _require(
-        (front is None) == (sfreq is None)
-        and isinstance(about, dict)
-        and isinstance(steps, list)
-        and all(isinstance(step, dict) for step in steps),
-        "its sampling rate, steps or description are not those of a model",
-    )
+    channels = len(fields["ch_names"])
     return Decoder(
-        classes=classes,
-        ch_names=ch_names,
-        sfreq=sfreq,
-        tmin=_number(config["tmin"]),
-        unit_in_volts=unit,
-        front=front,
+        **fields,
+        front=None if front is None else _front_in(front, arrays, channels, shape),
         tokens=tokens,
         network=network,
-        shape=(m, d, d),
-        recentring=_shaped(arrays["recentring"], shape) if config["recentred"] is True else None,
-        about=about,
-        steps=steps,
+        recentring=_shaped(arrays, "recentring", *shape) if config["recentred"] is True else None,
     )
 
 
 def _try_out(decoder: Decoder) -> None:
-    """Decode a made-up trial: what does not work shows now, not in the middle of a session.
+    """Decode a random trial, so that a broken model is refused now and not during a session.
 
-    The shapes of all parts have been checked. Trials that are very long are not made up; the model
-    is then tried out from the covariances on.
+    All shapes have been checked before. If trials are very long, the test starts from covariances.
     """
     shape, front, channels = decoder.shape, decoder.front, len(decoder.ch_names)
     C = np.broadcast_to(np.eye(shape[-1]), (1, *shape))
     if front is not None:
-        rows = channels * (1 + len(front.delays))
-        in_bands = front.length * max(rows, shape[0] * shape[1])
-        if front.length * rows <= TRIED and in_bands <= TRIED_IN_BANDS:
+        rows = max(channels * (1 + len(front.delays)), shape[0] * shape[1])
+        if front.length * rows <= TRIED:
             rng = np.random.default_rng(0)
             C = decoder.covariances(rng.standard_normal((1, channels, front.n_samples)))
     found = decoder.session().decide(C[0])
+    fits = C.shape[1:] == shape and found.shape == (len(decoder.classes),) and len(found) > 1
     _require(
-        C.shape[1:] == shape
-        and found.shape == (len(decoder.classes),)
-        and abs(found.sum() - 1) < 1e-3,
-        "its parts do not fit together, or its probabilities are none",
+        fits and abs(found.sum() - 1) < 1e-3,
+        "there must be probabilities of two classes or more that sum to one",
     )
 
 
-def _check_size(
-    n_samples: int,
-    length: int,
-    filtering: str,
-    sections: Sequence[NDArray[Any] | None],
-    rows: int,
-    shape: Shape,
-) -> None:
-    """Refuse trials (``rows`` with delayed channels) and filters that are too large."""
-    orders = [0 if sos is None else len(sos) for sos in sections]
-    steps = n_samples * sum(orders) if filtering == "causal" else 0
+def _put(part: object, prefix: str, arrays: dict[str, NDArray[Any]]) -> None:
+    """Add all array attributes of ``part`` to ``arrays``, under their names."""
+    found = {name: value for name, value in vars(part).items() if isinstance(value, np.ndarray)}
+    arrays.update({prefix + name: array for name, array in found.items()})
+
+
+def _check_size(front: Mapping[str, Any], channels: int, shape: Shape) -> None:
+    """Refuse trials and filters that are too large."""
+    n, length, causal = front["n_samples"], front["length"], front["filtering"] == "causal"
+    rows = channels * (1 + len(front["delays"]))
+    orders = [0 if sos is None else len(sos) for sos in front["sections"]]
     _require(
         length <= MOST_SAMPLES
+        and length * max(rows, shape[0] * shape[1]) <= MOST_VALUES
         and length * max(orders) <= MOST_OF_FILTER
         and length * sum(orders) <= MOST_OF_FILTERS
-        and length * max(rows, shape[0] * shape[1]) <= MOST_VALUES
-        and steps <= MOST_STEPS,
-        f"Trials of {n_samples} samples ({length} with padding), {rows} rows and {len(sections)} "
-        "bands are more than a model file may describe. Train on shorter trials, or at a lower "
-        "sampling rate.",
+        and not (causal and n * sum(orders) > MOST_OF_CAUSAL),
+        f"trials of {n} samples ({length} with padding), {rows} rows and {len(orders)} bands are "
+        "too large for a model file. Train on shorter trials or at a lower sampling rate.",
     )
 
 
 def _front_out(front: Front, arrays: dict[str, NDArray[Any]], decoder: Decoder) -> dict[str, Any]:
-    # What could not be read is not written.
-    rows, sections = len(decoder.ch_names) * (1 + len(front.delays)), front.sections
-    _check_size(front.n_samples, front.length, front.filtering, sections, rows, decoder.shape)
     _require(
         front.other is None,
-        f"A model with estimator={front.covariance!r} cannot be saved: model files have "
-        f"{', '.join(ESTIMATORS)}.",
+        f"estimator must be one of {', '.join(ESTIMATORS)} to save a model, got "
+        f"{front.covariance!r}.",
     )
-    fields = asdict(front)
-    del fields["other"]
-    for i, sos in enumerate(sections):
+    # Do not write what could not be read back.
+    _check_size(vars(front), len(decoder.ch_names), decoder.shape)
+    for i, sos in enumerate(front.sections):
         if sos is not None:
             arrays[f"filter.{i}"] = sos
     for i, prototype in enumerate(front.prototypes):
-        arrays[f"prototype.{i}.averages"] = prototype.averages
-        if prototype.filters is not None:
-            arrays[f"prototype.{i}.filters"] = prototype.filters
-    fields["sections"] = [sos is not None for sos in sections]
-    fields["prototypes"] = [prototype.scale for prototype in front.prototypes]
-    return fields
+        _put(prototype, f"prototype.{i}.", arrays)
+    return _checked(vars(front), _FRONT) | {
+        "sections": [sos is not None for sos in front.sections],
+        "prototypes": [prototype.scale for prototype in front.prototypes],
+    }
 
 
 def _front_in(fields: dict[str, Any], arrays: Arrays, channels: int, shape: Shape) -> Front:
-    n, length, pad = _count(fields["n_samples"]), _count(fields["length"]), _count(fields["pad"], 0)
-    filtering = _one_of(fields["filtering"], ("zero-phase", "causal"))
-    covariance = _one_of(fields["covariance"], ESTIMATORS)
-    slices = tuple((_count(a, 0), _count(b)) for a, b in fields["slices"])
-    delays = tuple(_count(delay) for delay in fields["delays"])
-    decimated = fields.get("decimated")  # which format 1 has not
-    zero_phase = filtering == "zero-phase"
-    shortest = 2 if covariance == "sample" else 1  # of one sample there is no sample covariance
+    front = _checked(fields, _FRONT)
+    n, length, slices, decimated = (
+        front[k] for k in ("n_samples", "length", "slices", "decimated")
+    )
+    zero_phase, pad = front["filtering"] == "zero-phase", front["pad"]
+    shortest = 2 if front["covariance"] == "sample" else 1  # samples needed for a covariance
     _require(
         pad < n
         and (n + 2 * pad if zero_phase else n) <= length <= 10 * n + 1000
         and all(a + shortest <= b <= n for a, b in slices)
-        and max(delays, default=0) < n
-        and (decimated is None or (zero_phase and max(map(_count, decimated)) <= length)),
-        "its trials, filters, windows or delays have an impossible length",
+        and max(front["delays"], default=0) < n
+        and (decimated is None or (zero_phase and max(decimated) <= length)),
+        "n_samples, pad, length, slices, delays and decimated contradict each other",
     )
-    sections = [
-        _shaped(arrays[f"filter.{i}"], (None, 6)) if filtered is True else None
+    front["sections"] = sections = [
+        _shaped(arrays, f"filter.{i}", None, 6) if filtered is True else None
         for i, filtered in enumerate(fields["sections"])
     ]
-    bands, rows = len(sections), channels * (1 + len(delays))
-    n_matrices = bands * len(slices)
-    prototypes = []
+    _check_size(front, channels, shape)
+    rows, prototypes = channels * (1 + len(front["delays"])), []
     for i, scale in enumerate(fields["prototypes"]):
         start, stop = slices[i % len(slices)]
-        averages = _shaped(arrays[f"prototype.{i}.averages"], (None, stop - start))
-        filters = arrays.get(f"prototype.{i}.filters")
-        filters = None if filters is None else _shaped(filters, (None, rows))
+        averages = _shaped(arrays, f"prototype.{i}.averages", None, stop - start)
+        name = f"prototype.{i}.filters"
+        filters = _shaped(arrays, name, None, rows) if name in arrays else None
         prototypes.append(Prototype(averages, filters, _positive(scale)))
-    sizes = {prototype.size(rows) for prototype in prototypes} or {rows}
+    averaged = front["covariance"] in ("erp", "xdawn")
     _require(
-        len(prototypes) == (n_matrices if covariance in ("erp", "xdawn") else 0)
-        and (n_matrices, sizes) == (shape[0], {shape[1]})
-        and len(fields["passes_offset"]) == bands == len(decimated or sections),
-        "its bands, windows, class averages and matrices do not fit together",
+        len(sections) * len(slices) == shape[0]
+        and len(prototypes) == (shape[0] if averaged else 0)
+        and {p.size(rows) for p in prototypes} | (set() if averaged else {rows}) == {shape[1]}
+        and len(front["passes_offset"]) == len(sections) == len(decimated or sections),
+        "bands, windows, class averages and matrices do not match",
     )
-    _check_size(n, length, filtering, sections, rows, shape)
-    return Front(
-        n_samples=n,
-        filtering=filtering,
-        sections=sections,
-        passes_offset=[passes is True for passes in fields["passes_offset"]],
-        pad=pad,
-        length=length,
-        slices=slices,
-        delays=delays,
-        covariance=covariance,
-        prototypes=tuple(prototypes),
-        relative=_number(fields["relative"], 0),
-        absolute=_number(fields["absolute"], 0),
-        scale=_positive(fields["scale"]),
-        decimated=decimated,
-    )
-
-
-def _tokens_out(tokens: Tokens, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    fields = asdict(tokens)
-    for name in ("whiteners", "axes", "filters"):
-        found = fields.pop(name)
-        if found is not None:
-            arrays[name] = np.asarray(found)
-    return fields
+    return Front(**front, prototypes=tuple(prototypes))
 
 
 def _tokens_in(fields: dict[str, Any], arrays: Arrays, shape: Shape) -> Tokens:
-    embeddings = tuple(_one_of(name, EMBEDDINGS) for name in fields["embeddings"])
-    whitened, filters = not set(AT_REFERENCE).isdisjoint(embeddings), None
-    if FILTERED in embeddings:
-        filters = _shaped(arrays["filters"], (shape[0], None, shape[2]))
-        _require(1 <= filters.shape[1] <= shape[2], f"an array has shape {filters.shape}")
+    checked = _checked(fields, _TOKENS)
+    uses = set(checked["embeddings"])
+    filters = _shaped(arrays, "filters", shape[0], None, shape[2]) if FILTERED in uses else None
+    if filters is not None:
+        k = filters.shape[1]
+        _require(1 <= k <= shape[2], f"array 'filters' has {k} filters for {shape[2]} channels")
     return Tokens(
-        embeddings=embeddings,
-        isometric=fields["isometric"] is True,
-        relative=_number(fields["relative"], 0),
-        absolute=_number(fields["absolute"], 0),
-        scale=_positive(fields["scale"]),
-        whiteners=_shaped(arrays["whiteners"], shape) if whitened else None,
-        axes=_shaped(arrays["axes"], shape) if PRINCIPAL in embeddings else None,
+        **checked,
+        whiteners=_shaped(arrays, "whiteners", *shape) if uses & set(AT_REFERENCE) else None,
+        axes=_shaped(arrays, "axes", *shape) if PRINCIPAL in uses else None,
         filters=filters,
     )
 
 
 def _network_out(network: Network, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
     if isinstance(network, Discriminant):
-        arrays["weight"], arrays["bias"] = network.weight, network.bias
+        _put(network, "", arrays)
         return {"kind": "discriminant"}
     assert isinstance(network, Transformers)
     for i, member in enumerate(network.members):
-        for name in ("project", "offsets", "head"):
-            arrays[f"{i}.{name}"] = getattr(member, name)
+        _put(member, f"{i}.", arrays)
         for j, block in enumerate(member.blocks):
-            for name in _BLOCK:
-                if getattr(block, name) is not None:
-                    arrays[f"{i}.{j}.{name}"] = getattr(block, name)
+            _put(block, f"{i}.{j}.", arrays)
     first = network.members[0]
     return {
         "kind": "transformers",
@@ -502,42 +526,39 @@ def _network_out(network: Network, arrays: dict[str, NDArray[Any]]) -> dict[str,
     }
 
 
-def _network_in(fields: dict[str, Any], arrays: Arrays) -> Network:
+def _network_in(fields: dict[str, Any], arrays: Arrays, shape: Shape) -> Network:
+    """Read a network with ``shape`` tokens, features and classes."""
     if _one_of(fields["kind"], ("discriminant", "transformers")) == "discriminant":
-        weight = _shaped(arrays["weight"], (None, None, None))
-        return Discriminant(weight, _shaped(arrays["bias"], weight.shape[2:]))
-    members = [_transformer(f"{i}.", fields, arrays) for i in range(_count(fields["members"]))]
-    alike = {(m.n_tokens, m.n_features, m.n_classes) for m in members}
-    _require(len(alike) == 1, "its networks are not alike")
-    return Transformers(tuple(members), _number(fields["alpha"]))
+        return Discriminant(_shaped(arrays, "weight", *shape), _shaped(arrays, "bias", shape[2]))
+    n = _count(fields["members"])
+    members = tuple(_transformer(f"{i}.", fields, arrays, shape) for i in range(n))
+    return Transformers(members, _number(fields["alpha"]))
 
 
-def _transformer(prefix: str, fields: dict[str, Any], arrays: Arrays) -> FoldedTransformer:
-    dtype, n_heads = arrays[prefix + "project"].dtype, _count(fields["n_heads"])
+def _transformer(
+    prefix: str, fields: dict[str, Any], arrays: Arrays, shape: Shape
+) -> FoldedTransformer:
+    tokens, features, classes = shape
+    several, n_heads = tokens > 1, _count(fields["n_heads"])
 
     def taken(name: str, *shape: int | None) -> NDArray[Any]:
-        array = _shaped(arrays[prefix + name], shape)
-        _require(array.dtype == dtype, "its numbers are of several kinds")
-        return stored(array, dtype)
+        return _shaped(arrays, prefix + name, *shape)
 
-    project = taken("project", None, None)
-    d = len(project)
-    _require(d % n_heads == 0, "its width is no multiple of its heads")
-    offsets = taken("offsets", d, None)
-    several = offsets.shape[1] > 1
-    hidden = len(arrays[f"{prefix}0.expand"])
-    blocks = []
-    for j, (first, second) in enumerate(fields["eps"]):
-        # The first mix of a single token is part of the projection.
-        mixes = several or j > 0
-        blocks.append(
-            FoldedBlock(
-                attend=taken(f"{j}.attend", 3 * d, d + 1) if several else None,
-                mix=taken(f"{j}.mix", d, 2 * d + 1 if several else d + 1) if mixes else None,
-                expand=taken(f"{j}.expand", hidden, d + 1),
-                contract=taken(f"{j}.contract", d, d + 1 + hidden),
-                eps=(_number(first, 0), _number(second, 0)),
-            )
+    project = taken("project", None, features)
+    d, hidden = len(project), len(arrays[f"{prefix}0.expand"])
+    _require(d % n_heads == 0, f"d_model={d} must be divisible by n_heads={n_heads}")
+    blocks = tuple(
+        FoldedBlock(
+            attend=taken(f"{j}.attend", 3 * d, d + 1) if several else None,
+            # With a single token, the first mix is part of the projection.
+            mix=taken(f"{j}.mix", d, d * (1 + several) + 1) if several or j > 0 else None,
+            expand=taken(f"{j}.expand", hidden, d + 1),
+            contract=taken(f"{j}.contract", d, d + 1 + hidden),
+            eps=(_number(first, 0), _number(second, 0)),
         )
-    head, geometric = taken("head", None, d + 1), fields["geometric"] is True
-    return FoldedTransformer(project, offsets, tuple(blocks), head, n_heads, geometric)
+        for j, (first, second) in enumerate(fields["eps"])
+    )
+    offsets, head = taken("offsets", d, tokens), taken("head", classes, d + 1)
+    geometric = fields["geometric"] is True
+    made = FoldedTransformer(project, offsets, blocks, head, n_heads, geometric)
+    return made.astype(project.dtype)  # one dtype, column-major for products with vectors
