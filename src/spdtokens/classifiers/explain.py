@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +14,8 @@ from sklearn.pipeline import Pipeline
 from torch import Tensor
 
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
+from spdtokens.classifiers.nn.saliency import gain_gradient
 from spdtokens.classifiers.nn.transformer import SPDTokenTransformer, geometric_bias
-from spdtokens.classifiers.nn.trial import gradient_times_input
 from spdtokens.classifiers.transformer import TokenTransformerClassifier
 from spdtokens.errors import ReportError
 from spdtokens.preprocessing.covariance import PROTOTYPES
@@ -84,20 +85,8 @@ def channel_importance(
     trial's matrices count as constants.
     """
     C, classifier = _covariances(model, X), _classifier(model)
-    classes = None if y is None else torch.as_tensor(np.asarray(y))
-    if classes is not None and classes.shape != (len(C),):
-        raise ReportError(f"There are {len(C)} trials but labels of shape {tuple(classes.shape)}.")
-    total = torch.zeros(C.shape[1:3], dtype=torch.float64)
-    for start in range(0, len(C), AT_ONCE):
-        part = C[start : start + AT_ONCE]
-
-        def of_gains(g: Tensor, part: Tensor = part) -> Tensor:
-            return _log_probabilities(classifier, g[..., :, None] * part * g[..., None, :])
-
-        asked = None if classes is None else classes[start : start + AT_ONCE]
-        # At gains of 1 this is the derivative by their logarithms.
-        ones = torch.ones(part.shape[:-1], dtype=torch.float64)
-        total += gradient_times_input(of_gains, ones, asked).abs().sum(0)
+    gradient = gain_gradient(partial(_log_probabilities, classifier), C, y, AT_ONCE)
+    total = gradient.abs().sum(0)
     total *= (0.5 * C.diagonal(dim1=-2, dim2=-1).log()).std(0, correction=0)
     if not (bool(total.isfinite().all()) and total.sum() > 0):
         raise ReportError(

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from spdtokens._extras import how_to_install, is_installed
-from spdtokens.classifiers.base import ProbabilisticClassifier, coded, encode, held_back, seed_of
+from spdtokens.classifiers.base import ProbabilisticClassifier, coded, encode, seed_of
 from spdtokens.classifiers.nn.engine import (
     EVALUATED_AT_ONCE,
     Curves,
@@ -28,11 +28,11 @@ from spdtokens.classifiers.nn.networks import NETWORKS, Network, TrialShape
 from spdtokens.classifiers.nn.recipe import (
     Listener,
     Recipe,
+    TrainingBars,
     published_recipe,
     resolve_device,
-    training_bar,
 )
-from spdtokens.classifiers.transformer import Validation
+from spdtokens.classifiers.transformer import Validation, planned
 from spdtokens.errors import ModelError
 from spdtokens.geometry.matrix_functions import as_tensor
 from spdtokens.geometry.tokens import TokenEmbedding, as_matrices, matrix_tags
@@ -165,18 +165,15 @@ class NetworkClassifier(ProbabilisticClassifier):
             embedding = TokenEmbedding(network.embedding, unit_free=True)
             self.embedding_ = embedding.fit_matrices(checked, codes)
             shape = TrialShape(n_chans, len(self.classes_), n_tokens=checked.shape[1])
-        inputs = self._inputs(checked, network)
-        if validation is None:
-            share = self.validation if recipe.needs_validation else None
-            plan = held_back(seed, codes, groups, share)
-            self.held_back_ = plan.validation
-        else:
+        inputs, given = self._inputs(checked, network), None
+        if validation is not None:
             held, labels = validation() if callable(validation) else validation
-            n = len(inputs)
+            given = len(inputs)
             inputs = torch.cat([inputs, self._inputs(self._checked(held, network), network)])
             codes = np.concatenate([codes, coded(labels, self.classes_)])
-            plan = RunPlan(seed, np.arange(n), np.arange(n, len(inputs)))
-            self.held_back_ = None
+        share = self.validation if recipe.needs_validation else None
+        plan = planned(seed, codes, groups, share, given)
+        self.held_back_ = plan.validation if given is None else None
 
         def build() -> nn.Module:
             module = network.build(shape)
@@ -185,7 +182,7 @@ class NetworkClassifier(ProbabilisticClassifier):
                 unit.calibrate(inputs[plan.train])
             return module
 
-        with training_bar(network.name, recipe.epochs, enabled=bool(self.verbose)) as listener:
+        with TrainingBars() as bars:
             self.module_, self.history_, self.epoch_ = train_module(
                 build,
                 inputs.to(device),
@@ -193,7 +190,7 @@ class NetworkClassifier(ProbabilisticClassifier):
                 plan,
                 recipe,
                 n_classes=len(self.classes_),
-                listener=listener,
+                listener=bars.add(network.name, recipe.epochs) if self.verbose else None,
             )
         return self
 

@@ -7,7 +7,6 @@ import pickle
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -33,7 +32,7 @@ from spdtokens.classifiers.base import (
 from spdtokens.classifiers.nn import SPDTokenMLP, SPDTokenTransformer, folded, matching_width
 from spdtokens.classifiers.nn.engine import Listener, Pool, RunPlan, TrainedRun, train_runs
 from spdtokens.classifiers.nn.layers import TokenModel
-from spdtokens.classifiers.nn.recipe import Recipe, resolve_device, training_bar
+from spdtokens.classifiers.nn.recipe import Recipe, TrainingBars, resolve_device
 from spdtokens.classifiers.nn.transformer import STANDARD, Attention, TransformerConfig
 from spdtokens.errors import ModelError
 from spdtokens.geometry.matrix_functions import as_tensor
@@ -50,7 +49,7 @@ class TokenNetworkClassifier(TokenClassifier):
     """Base of the classifiers that the engine trains.
 
     Subclasses have the parameters of :class:`~spdtokens.classifiers.nn.recipe.Recipe`,
-    ``validation``, ``ensemble``, ``random_state``, ``device``, ``verbose`` and ``checkpoint``.
+    ``validation``, ``ensemble``, ``random_state``, ``device`` and ``verbose``.
     """
 
     # Under scikit-learn's metadata routing.
@@ -61,7 +60,6 @@ class TokenNetworkClassifier(TokenClassifier):
     random_state: Any
     device: str
     verbose: bool
-    checkpoint: str | Path | None
 
     def fit(
         self,
@@ -189,8 +187,6 @@ class TokenTransformerClassifier(TokenNetworkClassifier):
         ``'auto'``, ``'cpu'`` or ``'cuda'``.
     verbose : bool, default=False
         Show a progress bar.
-    checkpoint : str or Path, default=None
-        ``.npz`` file to save to now and then and to go on from after an interruption.
 
     Attributes
     ----------
@@ -258,7 +254,6 @@ class TokenTransformerClassifier(TokenNetworkClassifier):
         random_state: Any = None,
         device: str = "auto",
         verbose: bool = False,
-        checkpoint: str | Path | None = None,
     ) -> None:
         self._store(locals())
 
@@ -307,7 +302,7 @@ class TokenMLPClassifier(TokenNetworkClassifier):
         Hidden layers.
     dropout : float, default=0.1
     epochs, batch_size, learning_rate, weight_decay, decoupled, betas, label_smoothing, keep, \
-patience, validation, ensemble, random_state, device, verbose, checkpoint
+patience, validation, ensemble, random_state, device, verbose
         As for :class:`TokenTransformerClassifier`.
 
     Attributes
@@ -352,7 +347,6 @@ patience, validation, ensemble, random_state, device, verbose, checkpoint
         random_state: Any = None,
         device: str = "auto",
         verbose: bool = False,
-        checkpoint: str | Path | None = None,
     ) -> None:
         self._store(locals())
 
@@ -465,7 +459,6 @@ def fit_together(
             len(last.classes_),
             job.plans[0].validation is None,
             job.bias is None,
-            str(last.checkpoint),
         )
         families.setdefault(family, []).append(job)
     for jobs in families.values():
@@ -549,17 +542,19 @@ def _job(
     else:
         tokens, bias, codes = _embedded(estimator, X, y, validation)
         known[same] = (estimator, tokens, bias, codes)
-    if validation is None:
-        plans = [
-            held_back(seed, codes, groups, estimator.validation) for seed in estimator._seeds()
-        ]
-        estimator.held_back_ = plans[0].validation
-    else:
-        n = len(np.asarray(y))
-        train, held = np.arange(n), np.arange(n, len(tokens))
-        plans = [RunPlan(seed, train, held) for seed in estimator._seeds()]
-        estimator.held_back_ = None
+    n = None if validation is None else len(np.asarray(y))
+    plans = [planned(s, codes, groups, estimator.validation, n) for s in estimator._seeds()]
+    estimator.held_back_ = plans[0].validation if n is None else None
     return _Job(estimator, tokens, bias, codes, plans)
+
+
+def planned(
+    seed: int, codes: Codes, groups: ArrayLike | None, share: float | None, given: int | None
+) -> RunPlan:
+    """Hold a share of the trials back for validation, or all those after the first ``given``."""
+    if given is None:
+        return held_back(seed, codes, groups, share)
+    return RunPlan(seed, np.arange(given), np.arange(given, len(codes)))
 
 
 def _embedded(
@@ -599,7 +594,8 @@ def _train(jobs: Sequence[_Job], listener: Listener | None) -> None:
     )
     _, n_tokens, n_features = jobs[0].tokens.shape
     total = recipe.epochs * len(plans)
-    with training_bar(type(first).__name__, total, enabled=bool(first.verbose)) as bar:
+    with TrainingBars() as bars:
+        bar = bars.add(type(first).__name__, total) if first.verbose else None
 
         def told(done: float) -> None:
             if bar:
@@ -607,14 +603,8 @@ def _train(jobs: Sequence[_Job], listener: Listener | None) -> None:
             if listener:
                 listener(done * len(jobs) / total)
 
-        runs = train_runs(
-            first._module(n_features, n_tokens, len(first.classes_)),
-            pool,
-            plans,
-            recipe,
-            listener=told,
-            checkpoint=None if first.checkpoint is None else Path(first.checkpoint),
-        )
+        module = first._module(n_features, n_tokens, len(first.classes_))
+        runs = train_runs(module, pool, plans, recipe, listener=told)
     for job in jobs:
         job.estimator._finish(runs[: len(job.plans)])
         runs = runs[len(job.plans) :]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import sqrt
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -163,12 +163,19 @@ class FoldedTransformer:
         bias : ndarray, shape (n, tokens, tokens), optional
             Added to the attention scores; geometric attention needs it.
         """
-        n, T = self._checked(tokens, bias)
+        n, T, F = len(tokens), self.n_tokens, self.n_features
+        if tokens.shape != (n, T, F):
+            raise DecoderError(f"Expected tokens of shape (n, {T}, {F}), got {tokens.shape}.")
+        if bias is None and self.needs_bias and T > 1:
+            raise DecoderError(
+                "Geometric attention needs the distances of a trial's matrices: pass "
+                "bias=geometric_bias(covariances, alpha)."
+            )
+        if bias is not None and bias.shape != (n, T, T):
+            raise DecoderError(f"Expected a bias of shape ({n}, {T}, {T}), got {bias.shape}.")
         tokens = tokens.astype(self.dtype, copy=False)
-        if n == T == 1:
-            return self._one_token(tokens[0, 0])[None]
         if n == 1 and T <= _FEW:
-            return self._few_tokens(tokens[0], None if bias is None else bias[0])[None]
+            return self._single(tokens[0], None if bias is None else bias[0])[None]
         step = max(1, _COLUMNS // T)
         parts = [slice(i, i + step) for i in range(0, n, step)]
         return np.concatenate(
@@ -180,84 +187,54 @@ class FoldedTransformer:
         """Class probabilities (n, classes); arguments as for :meth:`scores`."""
         return softmax(self.scores(tokens, bias))
 
-    def _checked(self, tokens: Array, bias: Array | None) -> tuple[int, int]:
-        T, F = self.n_tokens, self.n_features
-        if tokens.ndim != 3 or tokens.shape[1:] != (T, F):
-            raise DecoderError(f"Expected tokens of shape (n, {T}, {F}), got {tokens.shape}.")
-        n = len(tokens)
-        if bias is None and self.needs_bias and T > 1:
-            raise DecoderError(
-                "Geometric attention needs the distances of a trial's matrices: pass "
-                "bias=geometric_bias(covariances, alpha)."
-            )
-        if bias is not None and bias.shape != (n, T, T):
-            raise DecoderError(f"Expected a bias of shape ({n}, {T}, {T}), got {bias.shape}.")
-        return n, T
-
-    def _one_token(self, token: Array) -> Array:
-        """Scores (classes,) of the only token (features,) of one trial.
-
-        Divisions by the lengths ``r`` are not carried out. ReLU and linear maps pass a positive
-        factor on, so each vector is kept as ``[y; r]``, which stands for ``[y / r; 1]``, and
-        ``eps`` grows with ``r`` squared.
-        """
-        d = self.d_model
-        # Made anew, which costs a microsecond: threads must not share them.
-        state = np.empty(d + 1, self.dtype)
-        wide = np.empty(d + 1 + self.d_ff, self.dtype)
-        y, z, hidden, out = wide[:d], wide[: d + 1], wide[d + 1 :], state[:d]
-        self.project.dot(token, y)
-        y += self.offsets[:, 0]
-        r = 1.0
-        for block in self.blocks:
-            if block.mix is not None:
-                block.mix.dot(state, y)
-            wide[d] = r = _length(y, r, block.eps[0])
-            block.expand.dot(z, hidden)
-            np.maximum(hidden, 0, out=hidden)
-            block.contract.dot(wide, out)
-            state[d] = r = _length(out, r, block.eps[1])
-            if not _SMALL < r < _LARGE:  # before a deep network leaves the range of its dtype
-                state /= r
-                r = 1.0
-        return self.head.dot(state) / r
-
-    def _few_tokens(self, tokens: Array, bias: Array | None) -> Array:
+    def _single(self, tokens: Array, bias: Array | None) -> Array:
         """Scores (classes,) of the tokens (tokens, features) of one trial, one after another.
 
         A product with a vector starts several times faster than one with a matrix of a few
-        columns. Lengths wait as in :meth:`_one_token`, but not for attention, which compares.
+        columns. Divisions by the lengths ``r`` of layer norms wait: ReLU and linear maps pass a
+        positive factor on, so each vector is kept as ``[y; r]``, which stands for ``[y / r; 1]``,
+        and ``eps`` grows with ``r`` squared. They do not wait for attention, which compares.
         """
         d, T = self.d_model, len(tokens)
-        state = np.empty((T, 2 * d + 1), self.dtype)
+        several = T > 1
+        # Made anew, which costs a microsecond: threads must not share them.
+        state = np.empty((T, 2 * d + 1 if several else d + 1), self.dtype)
         wide = np.empty((T, d + 1 + self.d_ff), self.dtype)
-        qkv = np.empty((T, 3 * d), self.dtype)
-        z, attended, hidden = state[:, : d + 1], state[:, d + 1 :], wide[:, d + 1 :]
-        ends = [(row, row[:d]) for row in state]
-        middles = [(row, row[:d], row[: d + 1], row[d + 1 :]) for row in wide]
-        heads = qkv.reshape(T, 3, self.n_heads, -1).transpose(1, 2, 3, 0)
-        place = attended.reshape(T, self.n_heads, -1).transpose(1, 2, 0)
-        for token, (_, out) in zip(tokens, ends, strict=True):
-            self.project.dot(token, out)
-        state[:, :d] += self.offsets.T
-        state[:, d] = 1
+        rows = []
+        for i in range(T):
+            x, row = state[i], wide[i]
+            out, y = x[:d], row[:d]
+            rows.append((x, out, row, y, row[: d + 1], row[d + 1 :]))
+            start = out if several else y
+            self.project.dot(tokens[i], start)
+            start += self.offsets[:, i]
+        z = state[:, : d + 1]
+        if several:
+            state[:, d] = 1
+            qkv = np.empty((T, 3 * d), self.dtype)
+            heads = qkv.reshape(T, 3, self.n_heads, -1).transpose(1, 2, 3, 0)
+            place = state[:, d + 1 :].reshape(T, self.n_heads, -1).transpose(1, 2, 0)
+        r = length = 1.0
         for block in self.blocks:
-            assert block.attend is not None  # there are several tokens
-            assert block.mix is not None
-            for row, out in zip(z, qkv, strict=True):
-                block.attend.dot(row, out)
-            _attend(heads, bias, place)
-            for (row, _), (whole, y, _, _) in zip(ends, middles, strict=True):
-                block.mix.dot(row, y)
-                whole[d] = _length(y, 1.0, block.eps[0])
-            for _, _, row, out in middles:
-                block.expand.dot(row, out)
-            np.maximum(hidden, 0, out=hidden)
-            for (row, _, _, _), (whole, y) in zip(middles, ends, strict=True):
-                block.contract.dot(row, y)
-                whole[d] = _length(y, float(row[d]), block.eps[1])
-            z /= z[:, d:]
-        return self.head.dot(np.add.reduce(z, 0)) / T
+            mix, expand, contract, (eps1, eps2) = block.mix, block.expand, block.contract, block.eps
+            if block.attend is not None:
+                for token, row in zip(z, qkv, strict=True):
+                    block.attend.dot(token, row)
+                _attend(heads, bias, place)
+            for x, out, row, y, normed, hidden in rows:
+                if mix is not None:
+                    mix.dot(x, y)
+                row[d] = length = sqrt(float(y.dot(y)) / d + eps1 * r * r)
+                expand.dot(normed, hidden)
+                np.maximum(hidden, 0, out=hidden)
+                contract.dot(row, out)
+                x[d] = length = sqrt(float(out.dot(out)) / d + eps2 * length * length)
+            r = length
+            if several or not _SMALL < r < _LARGE:  # before it leaves the range of its dtype
+                z /= z[:, d:]
+                r = 1.0
+        total = np.add.reduce(z, 0) if several else state[0]
+        return self.head.dot(total) / (T * r)
 
     def _batch(self, tokens: Array, bias: Array | None) -> Array:
         """Scores (n, classes) of tokens (n, tokens, features); columns are tokens."""
@@ -300,11 +277,6 @@ def _attend(qkv: Array, bias: Array | None, out: Array) -> None:
     if bias is not None:
         scores += bias[..., None, :, :]
     np.matmul(qkv[2], softmax(scores).swapaxes(-1, -2), out=out)
-
-
-def _length(y: Array, r: float, eps: float) -> float:
-    """What the layer norm of the centred vector ``y / r`` divides ``y`` by."""
-    return math.sqrt(float(y.dot(y)) / len(y) + eps * r * r)
 
 
 def stored(matrix: Array, dtype: DTypeLike) -> Array:
@@ -423,11 +395,8 @@ class OnnxNetwork:
 
     def probabilities(self, tokens: Array, C: Array) -> Array:
         """Class probabilities (n, classes) of tokens (n, tokens, features)."""
-        bias = self._network.bias(C) if isinstance(self._network, Transformers) else None
-        return self._probabilities(tokens, bias)
-
-    def _probabilities(self, tokens: Array, bias: Array | None) -> Array:
         given = {TOKENS: tokens.astype(np.float32)}
+        bias = self._network.bias(C) if isinstance(self._network, Transformers) else None
         if bias is not None:
             given[BIAS] = bias.astype(np.float32)
         return np.asarray(self._run([PROBABILITIES], given)[0], dtype=np.float64)
@@ -436,15 +405,11 @@ class OnnxNetwork:
         """Refuse a graph that computes something else than the model file."""
         rng = np.random.default_rng(0)
         T, F, _ = self.shape
-        tokens, bias = rng.standard_normal((2, T, F)), None
-        if isinstance(self._network, Transformers):
-            if self._network.members[0].needs_bias and T > 1:
-                bias = -rng.random((2, T, T))
-            wanted = self._network.mean(tokens, bias)
-        else:
-            wanted = self._network.probabilities(tokens, tokens)
+        tokens, A = rng.standard_normal((2, T, F)), rng.standard_normal((2, T, 2, 4))
+        C = A @ A.swapaxes(-1, -2)
+        wanted = self._network.probabilities(tokens, C)
         try:
-            found = self._probabilities(tokens, bias)
+            found = self.probabilities(tokens, C)
         # Whatever ONNX Runtime raises, and its names are many: the file does not fit.
         except Exception as error:
             raise DecoderError(f"{path} does not take this model's tokens: {error}") from error

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         train_runs,
     )
     from spdtokens.classifiers.nn.recipe import SEEDS, STABILITY_SEEDS, Recipe  # noqa: F401
+    from spdtokens.classifiers.nn.saliency import channel_saliency  # noqa: F401
     from spdtokens.classifiers.nn.transformer import (  # noqa: F401
         SMALL,
         STANDARD,
@@ -24,14 +25,13 @@ if TYPE_CHECKING:
         geometric_bias,
         matching_width,
     )
-    from spdtokens.classifiers.nn.trial import TrialTransformer, channel_saliency  # noqa: F401
 
 _NAMES = {
     "engine": "Pool RunPlan TrainedRun Training train_runs",
     "recipe": "Recipe SEEDS STABILITY_SEEDS",
+    "saliency": "channel_saliency",
     "transformer": "SMALL STANDARD SPDTokenMLP SPDTokenTransformer TransformerConfig folded "
     "geometric_bias matching_width",
-    "trial": "TrialTransformer channel_saliency",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_HOMES)

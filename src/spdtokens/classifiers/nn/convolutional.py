@@ -64,7 +64,7 @@ class RawNet(nn.Module):
 class MaxNormConv2d(nn.Conv2d):
     """A convolution whose filters are shrunk to a norm of at most ``max_norm`` before use."""
 
-    max_norm: float = 1.0
+    max_norm = 1.0
 
     def forward(self, x: Tensor) -> Tensor:
         """Images (n, in, height, width) to images (n, out, height, width)."""
@@ -75,9 +75,7 @@ class MaxNormConv2d(nn.Conv2d):
 class MaxNormLinear(nn.Linear):
     """A linear layer whose output units keep weights of a norm of at most ``max_norm``."""
 
-    def __init__(self, in_features: int, out_features: int, max_norm: float) -> None:
-        super().__init__(in_features, out_features)
-        self.max_norm = max_norm
+    max_norm = 0.25
 
     def forward(self, x: Tensor) -> Tensor:
         """Features (n, in) to (n, out)."""
@@ -200,13 +198,11 @@ class EEGNet(RawNet):
         F1 and F2 of the paper: temporal filters, of which each has two spatial filters, features.
     kernel_length : int
         Of the temporal filters, in samples: half a second at the paper's 128 Hz.
-    max_norm : float
-        Largest norm of the classifier's weights of a class; that of spatial filters is 1.
 
     Notes
     -----
     Dropout is 0.25, the paper's across subjects. Convolutions pad by half their length, as
-    braindecode's ``EEGNetv4``, which has no ``max_norm`` on its classifier; the paper has.
+    braindecode's ``EEGNetv4``, which does not limit the norm of its classifier; the paper does.
 
     References
     ----------
@@ -224,7 +220,6 @@ class EEGNet(RawNet):
         n_filters: int = 8,
         n_separable: int = 16,
         kernel_length: int = 64,
-        max_norm: float = 0.25,
     ) -> None:
         gained = 1 - kernel_length % 2  # an even filter, padded by half, adds a sample
         # Pooled by 4, one more sample of the even separable filter, pooled by 8.
@@ -234,25 +229,19 @@ class EEGNet(RawNet):
             nn.Conv2d(
                 1, n_filters, (1, kernel_length), padding=(0, kernel_length // 2), bias=False
             ),
-            batch_norm(n_filters),
+            nn.BatchNorm2d(n_filters, **KERAS),
         )
         self.spatial = nn.Sequential(
             MaxNormConv2d(n_filters, n_spatial, (n_chans, 1), groups=n_filters, bias=False),
-            batch_norm(n_spatial),
-            nn.ELU(),
-            nn.AvgPool2d((1, 4)),
-            Dropout(0.25),
+            *norm_and_average(n_spatial, 4, 0.25, **KERAS),
         )
         self.separable = nn.Sequential(
             nn.Conv2d(n_spatial, n_spatial, (1, 16), padding=(0, 8), groups=n_spatial, bias=False),
             nn.Conv2d(n_spatial, n_separable, 1, bias=False),
-            batch_norm(n_separable),
-            nn.ELU(),
-            nn.AvgPool2d((1, 8)),
-            Dropout(0.25),
+            *norm_and_average(n_separable, 8, 0.25, **KERAS),
         )
         steps = ((n_times + gained) // 4 + 1) // 8
-        self.head = MaxNormLinear(n_separable * steps, n_outputs, max_norm)
+        self.head = MaxNormLinear(n_separable * steps, n_outputs)
         reset_glorot(self)
 
     def forward(self, trials: Tensor) -> Tensor:
@@ -262,9 +251,14 @@ class EEGNet(RawNet):
         return self.head(x.flatten(1))
 
 
-def batch_norm(n_features: int) -> nn.BatchNorm2d:
-    """Batch norm as Keras has it by default: 0.99 of the past kept, 1e-3 added to variances."""
-    return nn.BatchNorm2d(n_features, eps=1e-3, momentum=0.01)
+#: Batch norm as Keras has it by default: 0.99 of the past kept, 1e-3 added to variances.
+KERAS = {"eps": 1e-3, "momentum": 0.01}
+
+
+def norm_and_average(width: int, pool: int, dropout: float, **norm: float) -> list[nn.Module]:
+    """Batch norm, ELU, average over time and dropout: the end of a convolutional block."""
+    average = nn.AvgPool2d((1, pool))
+    return [nn.BatchNorm2d(width, **norm), nn.ELU(), average, Dropout(dropout)]
 
 
 #: Of ShallowNet and EEGConformer, in samples.
@@ -454,8 +448,6 @@ class ATCNet(RawNet):
     n_chans, n_outputs, n_times : int
     sfreq : float
         Filters and pools stay the paper's number of samples, whatever the frequency.
-    max_norm : float
-        Largest norm of the classifiers' weights of a class; that of spatial filters is 1.
 
     Notes
     -----
@@ -473,9 +465,7 @@ class ATCNet(RawNet):
     motor imagery classification, IEEE Trans. Ind. Informatics 19, 2249-2258.
     """
 
-    def __init__(
-        self, n_chans: int, n_outputs: int, n_times: int, sfreq: float, *, max_norm: float = 0.25
-    ) -> None:
+    def __init__(self, n_chans: int, n_outputs: int, n_times: int, sfreq: float) -> None:
         n_windows, n_filters, width, dropout = 5, 16, 32, 0.3
         least = n_windows + 1  # steps for windows of 2
         super().__init__(n_chans, n_outputs, n_times, sfreq, shortest=8 * least)
@@ -485,28 +475,20 @@ class ATCNet(RawNet):
             nn.Conv2d(1, n_filters, (1, 64), bias=False),
             nn.BatchNorm2d(n_filters, eps=1e-4),
             MaxNormConv2d(n_filters, width, (n_chans, 1), groups=n_filters, bias=False),
-            nn.BatchNorm2d(width, eps=1e-4),
-            nn.ELU(),
-            nn.AvgPool2d((1, 8)),
-            Dropout(dropout),
+            *norm_and_average(width, 8, dropout, eps=1e-4),
         )
         self.temporal = nn.Sequential(
             same_padding(16),
             nn.Conv2d(width, width, (1, 16), bias=False),
-            nn.BatchNorm2d(width, eps=1e-4),
-            nn.ELU(),
-            nn.AvgPool2d((1, self.second_pool)),
-            Dropout(dropout),
+            *norm_and_average(width, self.second_pool, dropout, eps=1e-4),
         )
-        self.attentions = nn.ModuleList([WindowAttention(width, dropout) for _ in range(n_windows)])
-        self.tcns = nn.ModuleList(
-            [
-                nn.Sequential(*[CausalBlock(width, 2**i, dropout) for i in range(2)])
-                for _ in range(n_windows)
-            ]
-        )
-        self.heads = nn.ModuleList(
-            [MaxNormLinear(width, n_outputs, max_norm) for _ in range(n_windows)]
+        self.attentions, self.tcns, self.heads = (
+            nn.ModuleList([make() for _ in range(n_windows)])
+            for make in (
+                lambda: WindowAttention(width, dropout),
+                lambda: nn.Sequential(*[CausalBlock(width, 2**i, dropout) for i in range(2)]),
+                lambda: MaxNormLinear(width, n_outputs),
+            )
         )
         reset_glorot(self)
         for block in self.modules():

@@ -10,14 +10,10 @@ the middle of a step, and every operation is done by one thread, whatever the nu
 from __future__ import annotations
 
 import copy
-import hashlib
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -25,7 +21,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim.adam import adam
 
-from spdtokens._files import written_whole
 from spdtokens.classifiers.nn.layers import (
     BatchedNetwork,
     Step,
@@ -70,19 +65,6 @@ class RunStreams:
         words = -(-entries // 4)
         drawn = self.dropout.integers(0, 2**64 - 1, words, dtype=np.uint64, endpoint=True)
         return drawn.view(np.int16)[:entries]
-
-    def state(self) -> dict[str, Any]:
-        """Where the streams are, as plain values."""
-        dropout: dict[str, Any] = dict(self.dropout.bit_generator.state)
-        dropout["state"] = {"state": dropout["state"]["state"].tolist()}
-        return {"order": self.order.bit_generator.state, "dropout": dropout}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from where :meth:`state` was taken."""
-        self.order.bit_generator.state = state["order"]
-        dropout = dict(state["dropout"])
-        dropout["state"] = {"state": np.array(dropout["state"]["state"], dtype=np.uint64)}
-        self.dropout.bit_generator.state = dropout
 
 
 def dropout_masks(streams: Sequence[RunStreams], entries: int, p: float, device: Any) -> Tensor:
@@ -192,10 +174,10 @@ class Training:
         check_plans(plans, pool, recipe, model.n_classes)
         self.pool, self.recipe, self.epochs = pool, recipe, 0
         self.network = network = BatchedNetwork(model)
-        if recipe.batch_size * network.tokens == 1 and network.needs_variance:
+        if recipe.batch_size < network.least_batch:
             raise ModelError(
-                "Batches of one trial with one token have no variance, so BN-Embed cannot train "
-                "on them. Use a larger batch_size, or bn_embed=False."
+                "A batch of one trial with one token has no variance, so a batch norm cannot train "
+                f"on it: batch_size must be >= 2, got {recipe.batch_size}."
             )
         self._model = copy.deepcopy(model)
         # Runs step together as long as their batches have equal size. Sorted by the size of their
@@ -210,29 +192,23 @@ class Training:
             for what in ("loss", "accuracy")
         }
         self.streams = [RunStreams(run.seed) for run in runs]
-        weights = torch.zeros(n, network.parameters.size)
-        buffers = torch.zeros(n, network.buffers.size)
+        weights = torch.zeros(n, network.layout.size)
         for row, stream in enumerate(self.streams):
             self._model.reset_parameters(stream.weights())
-            network.parameters.copy_from(self._model, weights[row])
-            network.buffers.copy_from(self._model, buffers[row])
+            network.layout.copy_from(self._model, weights[row])
         device = pool.tokens.device
-        weights, buffers = weights.to(device), buffers.to(device)
-        kept = slice(None) if recipe.keep == "best" else slice(0)
-        #: A row per run: weights, Adam's moments and its updates of each layer, running statistics
-        #: of batch norms, what to keep of the best epoch, and whether the run goes on.
+        #: A row per run: weights and running moments of batch norms, Adam's moments, and the number
+        #: of its updates of each layer.
         self.state = {
-            "weights": weights,
-            "first": torch.zeros(n, network.live, device=device),
-            "second": torch.zeros(n, network.live, device=device),
+            "weights": weights.to(device),
+            "first": torch.zeros(n, network.learnt, device=device),
+            "second": torch.zeros(n, network.learnt, device=device),
             "steps": torch.zeros(n, len(network.layers), device=device),
-            "buffers": buffers,
-            "best_weights": weights[:, kept].clone(),
-            "best_buffers": buffers[:, kept].clone(),
-            "best_loss": torch.full((n,), float("inf")),
-            "best_epoch": torch.zeros(n, dtype=torch.int64),
-            "active": torch.ones(n, dtype=torch.bool),
         }
+        self._active = np.ones(n, dtype=bool)
+        self._best_loss = np.full(n, np.inf, dtype=np.float32)
+        self._best_epoch = np.zeros(n, dtype=int)
+        self._kept: dict[int, Tensor] = {}  # weights of the best epoch
         self._views: dict[tuple[int, int], _Views] = {}
 
     def __len__(self) -> int:
@@ -244,7 +220,7 @@ class Training:
 
         def train(group: slice) -> None:
             for number in numbers:
-                if self.state["active"][group].any():
+                if self._active[group].any():
                     self._epoch(group, number)
                 if listener:
                     listener(group.stop - group.start)
@@ -258,26 +234,18 @@ class Training:
         runs = []
         for row in np.argsort(self._order):
             lasted = int(np.isfinite(self.curves["train loss"][row]).sum())
-            best = int(self.state["best_epoch"][row]) if self.recipe.keep == "best" else 0
-            prefix = "best_" if best else ""
-            state = {
-                name: view[0].cpu()
-                for layout, of in (
-                    (self.network.parameters, "weights"),
-                    (self.network.buffers, "buffers"),
-                )
-                for name, view in layout.views(self.state[prefix + of][row][None]).items()
-            }
+            weights = self._kept.get(row, self.state["weights"][row])
+            views = self.network.layout.views(weights[None])
             model = copy.deepcopy(self._model)
-            model.load_state_dict(state, strict=False)
+            model.load_state_dict({name: v[0].cpu() for name, v in views.items()}, strict=False)
+            epoch = int(self._best_epoch[row]) if row in self._kept else lasted
             curves = {name: curve[row, :lasted].copy() for name, curve in self.curves.items()}
-            runs.append(TrainedRun(model.eval(), curves, best or lasted))
+            runs.append(TrainedRun(model.eval(), curves, epoch))
         return runs
 
     def _epoch(self, group: slice, number: int) -> None:
         """Train every active run of a group for an epoch (numbered from 0), then score it."""
-        active = self.state["active"].numpy()
-        ran = np.flatnonzero(active[group]) + group.start
+        ran = np.flatnonzero(self._active[group]) + group.start
         for part in self.parts[0]:
             loss, correct, seen = np.zeros((3, len(self)))
             index_of = [self.parts[row][part] for row in range(group.start, group.stop)]
@@ -285,7 +253,7 @@ class Training:
             if part == "train":
                 size = self.recipe.batch_size
                 index_of = [
-                    self.streams[row].order.permutation(index) if active[row] else index[:0]
+                    self.streams[row].order.permutation(index) if self._active[row] else index[:0]
                     for row, index in enumerate(index_of, group.start)
                 ]
             seen[group] = [max(len(index), 1) for index in index_of]
@@ -304,14 +272,13 @@ class Training:
                 )
         if self.recipe.needs_validation:
             for row in ran:
-                self._select(int(row), number)
+                self._select(row, number)
 
     def _equal_neighbours(
         self, first: int, batches: Sequence[NDArray[np.int64]], training: bool
     ) -> Iterator[tuple[slice, Tensor]]:
         """Slices of neighbouring runs whose batches have equal size, and those batches stacked."""
-        # One trial with one token has no variance: a batch norm cannot train on it.
-        least = 2 if training and self.network.needs_variance and self.network.tokens == 1 else 1
+        least = self.network.least_batch if training else 1
         for size, some in itertools.groupby(enumerate(batches, first), lambda b: len(b[1])):
             rows, equal = zip(*some, strict=True)
             if size >= least:
@@ -322,17 +289,13 @@ class Training:
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Losses and hits of some runs on batches (runs, trials); in training one update, too."""
         network, recipe = self.network, self.recipe
-        weights, buffers, updates = self._views_of(runs)
-        valid = index.shape[1]
-        step = Step(weights, {}, buffers, network.tokens, aligned(valid), valid, training)
-        device = self.pool.tokens.device
+        weights, updates = self._views_of(runs)
+        valid, device = index.shape[1], self.pool.tokens.device
+        inputs, labels, bias = self._gather(index.to(device))
+        step = Step(weights, {}, network.tokens, labels.shape[1], valid, training, bias)
         if training and network.dropout:
-            entries = network.mask_entries(step.trials)
+            entries = network.dropped * step.trials
             step.masks = dropout_masks(self.streams[runs], entries, network.dropout, device)
-        pool = self.pool
-        inputs, labels, step.bias = network.gather(
-            pool.tokens, pool.labels, pool.bias, index.to(device)
-        )
         scores = network.forward(step, inputs)
         smoothing = recipe.label_smoothing if training else 0.0
         loss, d_scores = cross_entropy(scores, labels, valid, smoothing)
@@ -367,81 +330,51 @@ class Training:
                     )
         return loss.numpy(force=True), right.numpy(force=True)
 
+    def _gather(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Inputs, labels and bias of trials (runs, valid), repeated up to an aligned number."""
+        pool, tokens = self.pool, self.network.tokens
+        runs, valid = index.shape
+        trials = aligned(valid)
+        index = torch.cat([index, index[:, :1].expand(-1, trials - valid)], 1)
+        if tokens == 1:
+            rows = pool.tokens.flatten(1)[index]
+        else:
+            which = index.unsqueeze(1) * tokens + torch.arange(tokens, device=index.device)[:, None]
+            rows = pool.tokens.flatten(0, 1)[which.flatten(1)]
+        bias = pool.bias
+        if bias is not None:
+            bias = bias[index].permute(0, 2, 3, 1).unsqueeze(1).contiguous()
+        return rows.mT, pool.labels[index.flatten()].view(runs, trials), bias
+
     def _views_of(self, runs: slice) -> _Views:
-        """Weights and buffers of runs by name; for each layer its gradients, and Adam's tensors."""
+        """Weights of runs by name; for each layer its gradients, and Adam's tensors."""
         key = (runs.start, runs.stop)
         if key not in self._views:
-            network = self.network
-            rows = {name: tensor[runs] for name, tensor in self.state.items()}
-            largest = max(layout.size for layout in network.layouts)
-            scratch = torch.zeros(len(rows["weights"]), largest, device=rows["weights"].device)
+            weights, first, second, steps = (tensor[runs] for tensor in self.state.values())
+            layouts = self.network.layouts
+            scratch = torch.zeros(len(weights), max(of.size for of in layouts)).to(weights)
             updates, start = [], 0
-            for i, layout in enumerate(network.layouts):
+            for i, layout in enumerate(layouts):
                 part = slice(start, start + layout.size)
                 grads, start = scratch[:, : layout.size], part.stop
-                of_adam = (rows["weights"], grads, rows["first"], rows["second"])
-                tensors = [t if t is grads else t[:, part] for t in of_adam]
-                updates.append(
-                    (layout.views(grads), [list(t) for t in (*tensors, rows["steps"][:, i])])
-                )
-            weights = network.parameters.views(rows["weights"])
-            self._views[key] = (weights, network.buffers.views(rows["buffers"]), updates)
+                tensors = (weights[:, part], grads, first[:, part], second[:, part], steps[:, i])
+                updates.append((layout.views(grads), [list(tensor) for tensor in tensors]))
+            self._views[key] = (self.network.layout.views(weights), updates)
         return self._views[key]
 
     def _select(self, row: int, number: int) -> None:
         """Keep the best weights of a run, stop it when it no longer improves."""
-        state = self.state
-        loss = torch.tensor(self.curves["validation loss"][row, number]).to(state["best_loss"])
-        if loss < state["best_loss"][row]:
-            state["best_loss"][row] = loss
-            state["best_epoch"][row] = number + 1
+        loss = np.float32(self.curves["validation loss"][row, number])
+        if loss < self._best_loss[row]:
+            self._best_loss[row], self._best_epoch[row] = loss, number + 1
             if self.recipe.keep == "best":
-                state["best_weights"][row] = state["weights"][row]
-                state["best_buffers"][row] = state["buffers"][row]
+                self._kept[row] = self.state["weights"][row].clone()
         if self.recipe.patience is not None:
-            since = number + 1 - int(state["best_epoch"][row])
-            state["active"][row] = since < self.recipe.patience
-
-    def save(self, path: Path, fingerprint: str) -> None:
-        """Write the state as arrays and JSON; the file before stays until this one is whole."""
-        about = {
-            "fingerprint": fingerprint,
-            "epochs": self.epochs,
-            "streams": [stream.state() for stream in self.streams],
-        }
-        arrays = {name: tensor.cpu().numpy() for name, tensor in self.state.items()}
-        arrays |= {f"curve {name}": curve for name, curve in self.curves.items()}
-        with written_whole(path) as temporary:
-            np.savez(temporary, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
-
-    def load(self, path: Path, fingerprint: str) -> None:
-        """Take over a saved state, which must be of the same training."""
-        try:
-            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            about: dict[str, Any] = json.loads(str(arrays.pop("about")))
-        except (ValueError, KeyError, BadZipFile, OSError, EOFError) as error:
-            raise ModelError(
-                f"{path} cannot be read as a checkpoint ({error}). Remove it to start anew."
-            ) from error
-        if about.get("fingerprint") != fingerprint:
-            raise ModelError(
-                f"{path} belongs to another training: other trials, seeds, network or recipe. "
-                "Remove it, or give another file."
-            )
-        for name, curve in self.curves.items():
-            curve[:] = arrays[f"curve {name}"]
-        for name, tensor in self.state.items():
-            tensor.copy_(torch.from_numpy(np.asarray(arrays[name])))
-        for stream, saved in zip(self.streams, about["streams"], strict=True):
-            stream.restore(saved)
-        self.epochs = int(about["epochs"])
+            self._active[row] = number + 1 - self._best_epoch[row] < self.recipe.patience
 
 
-#: Weights and buffers by name; for each layer its gradients by name, and what Adam works on.
-_Views = tuple[
-    dict[str, Tensor], dict[str, Tensor], list[tuple[dict[str, Tensor], list[list[Tensor]]]]
-]
+#: Weights by name; for each layer its gradients by name, and what Adam works on.
+_Views = tuple[dict[str, Tensor], list[tuple[dict[str, Tensor], list[list[Tensor]]]]]
 
 
 def train_runs(
@@ -451,8 +384,6 @@ def train_runs(
     recipe: Recipe,
     *,
     listener: Listener | None = None,
-    checkpoint: Path | None = None,
-    checkpoint_every: int = 10,
 ) -> list[TrainedRun]:
     """Train runs together, each as if it were alone.
 
@@ -462,9 +393,6 @@ def train_runs(
         As in :class:`Training`.
     listener : callable, optional
         For progress bars; called from the threads that train.
-    checkpoint : Path, optional
-        File to save to every ``checkpoint_every`` epochs, and to go on from if it exists. It stays
-        when training is done; a checkpoint of another training is refused.
 
     Returns
     -------
@@ -472,19 +400,7 @@ def train_runs(
         In the order of ``plans``.
     """
     training = Training(model, pool, plans, recipe)
-    if checkpoint is None:
-        training.advance(recipe.epochs, listener)
-        return training.results()
-    if checkpoint.suffix != ".npz" or not checkpoint.parent.is_dir():
-        raise ModelError(f"A checkpoint is a .npz file in a folder that exists, got {checkpoint}.")
-    fingerprint = _fingerprint(training.network, pool, plans, recipe)
-    if checkpoint.exists():
-        training.load(checkpoint, fingerprint)
-    if listener:
-        listener(training.epochs * len(plans))
-    while training.epochs < recipe.epochs:
-        training.advance(checkpoint_every, listener)
-        training.save(checkpoint, fingerprint)
+    training.advance(recipe.epochs, listener)
     return training.results()
 
 
@@ -531,23 +447,3 @@ def check_plans(plans: Sequence[RunPlan], pool: Pool, recipe: Recipe, n_classes:
         ):
             if wrong:
                 raise ModelError(f"Run {number} (seed {plan.seed}) {what}.")
-
-
-def _fingerprint(
-    network: BatchedNetwork, pool: Pool, plans: Sequence[RunPlan], recipe: Recipe
-) -> str:
-    """A hash of all that the result depends on."""
-    digest = hashlib.sha256()
-    shape = {
-        "network": network.about,
-        "recipe": asdict(recipe),
-        "seeds": [plan.seed for plan in plans],
-    }
-    digest.update(json.dumps(shape, sort_keys=True).encode())
-    arrays = [pool.tokens, pool.labels, *([] if pool.bias is None else [pool.bias])]
-    for tensor in arrays:
-        digest.update(np.ascontiguousarray(tensor.numpy(force=True)).tobytes())
-    for plan in plans:
-        for name, index in plan.parts().items():
-            digest.update(name.encode() + np.ascontiguousarray(index).tobytes())
-    return digest.hexdigest()

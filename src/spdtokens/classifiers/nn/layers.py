@@ -40,8 +40,10 @@ class Step:
 
     Attributes
     ----------
-    weights, grads, buffers : mapping of str to Tensor, shape (runs, ...)
-        Views into the state of all runs. Layers write ``grads`` and update ``buffers``.
+    weights : mapping of str to Tensor, shape (runs, ...)
+        Weights, and the running moments of batch norms, which layers update.
+    grads : mapping of str to Tensor, shape (runs, ...)
+        Where layers write the gradients of their weights.
     tokens, trials : int
         Shape of the batch, the same for all runs; trials are filled up to a multiple of
         ``ALIGNED``.
@@ -49,21 +51,20 @@ class Step:
         Trials that count, the first ones. The rest is there for the sake of its place in memory:
         no gradient comes from it, and batch norms do not look at it.
     training : bool
-    masks : Tensor, shape (runs, entries), optional
-        Dropout masks of the whole pass: 0, or 1 / (1 - p). Layers take theirs in turn.
     bias : Tensor, shape (runs, 1, tokens, tokens, trials), optional
         Added to attention scores.
+    masks : Tensor, shape (runs, entries), optional
+        Dropout masks of the whole pass: 0, or 1 / (1 - p). Layers take theirs in turn.
     """
 
     weights: Views
     grads: Views
-    buffers: Views
     tokens: int
     trials: int
     valid: int
     training: bool
-    masks: Tensor | None = None
     bias: Tensor | None = None
+    masks: Tensor | None = None
     _saved: list[tuple[Any, ...]] = field(default_factory=list)
     _used: int = 0
 
@@ -105,57 +106,12 @@ def row(x: Tensor) -> Tensor:
     return x.unsqueeze(-1)
 
 
-# The heart of attention: scores, softmax, weighted sum; forward and backward.
-#
-# Queries, keys and values are (runs, heads, head width, tokens, trials). With few tokens, as EEG
-# has, every pair of tokens is a row of trials, and all is done on such rows; with many tokens the
-# matrices of each trial are multiplied instead, which needs them reordered first.
+# Attention. Queries, keys and values are (runs, heads, head width, tokens, trials). With few
+# tokens, as EEG has, every pair of tokens is a row of trials, and all is done on such rows; with
+# many tokens the matrices of each trial are multiplied instead, which needs them reordered first.
 
 #: Tokens from which matrix products, reordering included, beat products of rows.
 MANY_TOKENS = 8
-
-
-def mix(
-    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, mask: Tensor | None
-) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-    """Attend: (runs, heads, width, tokens, trials), and what the backward pass needs.
-
-    Parameters
-    ----------
-    query, key, value : Tensor, shape (runs, heads, width, tokens, trials)
-    bias : Tensor, shape (runs, 1, tokens, tokens, trials), optional
-        Added to the scores.
-    mask : Tensor, shape (runs, heads, tokens, tokens, trials), optional
-        Multiplied with the weights; rows attend to columns.
-    """
-    scores = _contract_width(query, key).mul_(1 / math.sqrt(query.shape[2]))
-    if bias is not None:
-        scores.add_(bias)
-    weights = scores.softmax(3)
-    dropped = weights if mask is None else weights * mask
-    return _weigh(dropped, value), (query, key, value, weights, dropped, mask)
-
-
-def mix_backward(
-    d_mixed: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    weights: Tensor,
-    dropped: Tensor,
-    mask: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """Gradients of queries and keys, stacked (runs, 2, heads, width, ...), and of values."""
-    d_value = _weigh(dropped.transpose(2, 3), d_mixed)
-    d_weights = _contract_width(d_mixed, value)
-    if mask is not None:
-        d_weights.mul_(mask)
-    d_weights.mul_(weights)
-    d_scores = d_weights.sub_(weights * d_weights.sum(3, keepdim=True))
-    d_scores.mul_(1 / math.sqrt(query.shape[2]))
-    d_query = _weigh(d_scores, key)
-    d_key = _weigh(d_scores.transpose(2, 3), query)
-    return torch.stack([d_query, d_key], 1), d_value
 
 
 def _contract_width(a: Tensor, b: Tensor) -> Tensor:
@@ -192,10 +148,6 @@ class Layer:
     def backward(self, step: Step, dy: Tensor) -> Tensor:
         """Gradient after the layer to gradient before it; writes those of the weights."""
         raise NotImplementedError
-
-    def mask_entries(self, tokens: int, trials: int) -> int:  # noqa: ARG002
-        """Entries of the dropout masks this layer takes in a step."""
-        return 0
 
 
 class Linear(Layer):
@@ -254,7 +206,7 @@ class BatchNorm(Layer):
 
     def forward(self, step: Step, x: Tensor) -> Tensor:
         weight, bias = (row(step.weights[f"{self.name}.{part}"]) for part in ("weight", "bias"))
-        mean, var = (step.buffers[f"{self.name}.running_{part}"] for part in ("mean", "var"))
+        mean, var = (step.weights[f"{self.name}.running_{part}"] for part in ("mean", "var"))
         if not step.training:
             scale = weight * row(var + self.eps).rsqrt()
             return torch.addcmul(bias - row(mean) * scale, x, scale)
@@ -318,9 +270,6 @@ class SelfAttention(Layer):
         self.out = Linear(f"{name}.out")
         self.names = (*self.query_key.names, *self.value.names, *self.out.names)
 
-    def mask_entries(self, tokens: int, trials: int) -> int:
-        return self.heads * tokens * tokens * trials
-
     def forward(self, step: Step, x: Tensor) -> Tensor:
         tokens, trials = step.tokens, step.trials
         mask = step.mask(self.heads, tokens, tokens, trials)
@@ -332,9 +281,14 @@ class SelfAttention(Layer):
             return self.out.forward(step, mixed)
         value = self.value.forward(step, x).view(by_head)
         query, key = self.query_key.forward(step, x).chunk(2, 1)
-        mixed, notes = mix(query.view(by_head), key.view(by_head), value, step.bias, mask)
-        step.save(*notes)
-        return self.out.forward(step, mixed.view_as(x))
+        query, key = query.view(by_head), key.view(by_head)
+        scores = _contract_width(query, key).mul_(1 / math.sqrt(query.shape[2]))
+        if step.bias is not None:
+            scores.add_(step.bias)
+        weights = scores.softmax(3)
+        dropped = weights if mask is None else weights * mask
+        step.save(query, key, value, weights, dropped, mask)
+        return self.out.forward(step, _weigh(dropped, value).view_as(x))
 
     def backward(self, step: Step, dy: Tensor) -> Tensor:
         tokens, trials = step.tokens, step.trials
@@ -343,7 +297,15 @@ class SelfAttention(Layer):
         if tokens == 1:
             multiplied(d_mixed.view(by_head), *step.saved())
             return self.value.backward(step, d_mixed)
-        d_query_key, d_value = mix_backward(d_mixed.view(by_head), *step.saved())
+        query, key, value, weights, dropped, mask = step.saved()
+        d_mixed = d_mixed.view(by_head)
+        d_value = _weigh(dropped.transpose(2, 3), d_mixed)
+        d_weights = multiplied(_contract_width(d_mixed, value), mask).mul_(weights)
+        d_scores = d_weights.sub_(weights * d_weights.sum(3, keepdim=True))
+        d_scores.mul_(1 / math.sqrt(query.shape[2]))
+        d_query = _weigh(d_scores, key)
+        d_key = _weigh(d_scores.transpose(2, 3), query)
+        d_query_key = torch.stack([d_query, d_key], 1)
         dx = self.query_key.backward(step, d_query_key.flatten(-2).flatten(1, -2))
         return dx.add_(self.value.backward(step, d_value.view_as(dy)))
 
@@ -351,8 +313,7 @@ class SelfAttention(Layer):
 class EncoderBlock(Layer):
     """Attention and a ReLU feed-forward part, each with dropout, residual and layer norm."""
 
-    def __init__(self, name: str, d_model: int, d_ff: int, heads: int) -> None:
-        self.d_model, self.d_ff = d_model, d_ff
+    def __init__(self, name: str, heads: int) -> None:
         self.attention = SelfAttention(f"{name}.attention", heads)
         self.norm1 = LayerNorm(f"{name}.norm1")
         self.expand = Linear(f"{name}.expand")
@@ -361,20 +322,14 @@ class EncoderBlock(Layer):
         parts = (self.attention, self.norm1, self.expand, self.contract, self.norm2)
         self.names = tuple(weight for part in parts for weight in part.names)
 
-    def mask_entries(self, tokens: int, trials: int) -> int:
-        columns = tokens * trials
-        attention = self.attention.mask_entries(tokens, trials)
-        return attention + (2 * self.d_model + self.d_ff) * columns
-
     def forward(self, step: Step, x: Tensor) -> Tensor:
-        columns = x.shape[-1]
         attended = self.attention.forward(step, x)
-        mask1 = step.mask(self.d_model, columns)
+        mask1 = step.mask(*x.shape[1:])
         x = self.norm1.forward(step, multiplied(attended, mask1).add_(x))
         hidden = self.expand.forward(step, x).relu_()
-        mask2 = step.mask(self.d_ff, columns)
+        mask2 = step.mask(*hidden.shape[1:])
         contracted = self.contract.forward(step, multiplied(hidden, mask2))
-        mask3 = step.mask(self.d_model, columns)
+        mask3 = step.mask(*x.shape[1:])
         step.save(hidden, mask1, mask2, mask3)
         return self.norm2.forward(step, multiplied(contracted, mask3).add_(x))
 
@@ -393,16 +348,14 @@ class EncoderBlock(Layer):
 class HiddenLayer(Layer):
     """Linear, batch norm, ReLU, dropout: a layer of the token MLP."""
 
-    def __init__(self, linear: str, norm: str, width: int, *, first: bool) -> None:
-        self.width, self.linear, self.norm = width, Linear(linear, first=first), BatchNorm(norm)
+    def __init__(self, number: int) -> None:
+        self.linear = Linear(f"hidden.{number}", first=number == 0)
+        self.norm = BatchNorm(f"norms.{number}")
         self.names = (*self.linear.names, *self.norm.names)
-
-    def mask_entries(self, tokens: int, trials: int) -> int:  # noqa: ARG002
-        return self.width * trials
 
     def forward(self, step: Step, x: Tensor) -> Tensor:
         x = self.norm.forward(step, self.linear.forward(step, x))
-        mask = step.mask(self.width, x.shape[-1])
+        mask = step.mask(*x.shape[1:])
         x = multiplied(x.relu_(), mask)
         step.save(x, mask)
         return x
@@ -469,21 +422,35 @@ class BatchedNetwork:
     Attributes
     ----------
     layers : list of Layer
+    tokens : int
+        Columns per trial: its tokens, or 1 if these enter side by side (MLP).
+    dropped : int
+        Entries of all dropout masks per run and trial.
+    layout : Layout
+        Row of a run: the weights that are learnt (``requires_grad``), layer by layer, then the
+        other weights and the running moments of batch norms.
     layouts : list of Layout
-        Of the weights of each layer that are learnt (``requires_grad``). They follow one another
-        in a run's row of weights; all others lie at the end.
-    about : str
-        All there is to say of the architecture.
-    parameters, buffers : Layout
-        Of all weights of a run, and of the running moments of its batch norms.
+        Weights of each layer that are learnt.
+    learnt : int
+        Length of their part of the row.
+    least_batch : int
+        Batch norms need two columns to have a variance.
     """
 
     def __init__(self, model: TokenModel) -> None:
-        self.tokens = model.n_tokens
-        self.layers = _layers_of(model)
-        self.flat_tokens = isinstance(model, SPDTokenMLP)  # those of a trial enter side by side
         self.dropout = model.dropout
-        self.about = repr(model) + repr(getattr(model, "config", ""))
+        if isinstance(model, SPDTokenMLP):
+            n_hidden = len(model.hidden)
+            self.layers = [*map(HiddenLayer, range(n_hidden)), Linear("head")]
+            self.tokens, self.dropped = 1, n_hidden * model.width
+        else:
+            config, self.tokens = model.config, model.n_tokens
+            blocks = [EncoderBlock(f"blocks.{i}", config.n_heads) for i in range(config.n_layers)]
+            norm = [BatchNorm("bn_embed")] if config.bn_embed else []
+            first, last = [Linear("project", first=True), Positions()], [MeanOverTokens()]
+            self.layers = [*first, *norm, *blocks, *last, Linear("head")]
+            per_token = config.n_heads * self.tokens + 2 * config.d_model + config.d_ff
+            self.dropped = config.n_layers * self.tokens * per_token
         weights = dict(model.named_parameters())
         shapes = {name: weight.shape for name, weight in weights.items()}
         self.layouts = []
@@ -491,54 +458,16 @@ class BatchedNetwork:
             live = [name for name in layer.names if weights[name].requires_grad]
             self.layouts.append(Layout({name: shapes.pop(name) for name in live}))
         learnt = {n: shape for layout in self.layouts for n, shape in layout.shapes.items()}
-        self.parameters = Layout(learnt | shapes)
-        self.live = sum(layout.size for layout in self.layouts)
-        self.buffers = Layout({n: b.shape for n, b in model.named_buffers() if b.ndim})
-        self.needs_variance = self.buffers.size > 0
-
-    def mask_entries(self, trials: int) -> int:
-        """Entries of all dropout masks of a run in one step."""
-        return sum(layer.mask_entries(self.tokens, trials) for layer in self.layers)
-
-    def gather(
-        self, pool: Tensor, labels: Tensor, bias: Tensor | None, index: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Inputs, labels and bias of the trials ``index`` (runs, valid) of a pool, filled up."""
-        runs, valid = index.shape
-        trials = aligned(valid)
-        index = torch.cat([index, index[:, :1].expand(-1, trials - valid)], 1)
-        if self.flat_tokens or self.tokens == 1:
-            rows = pool.flatten(1)[index]
-        else:
-            offsets = torch.arange(self.tokens, device=index.device)
-            which = index.unsqueeze(1) * self.tokens + offsets[:, None]
-            rows = pool.flatten(0, 1)[which.flatten(1)]
-        if bias is not None:
-            bias = bias[index].permute(0, 2, 3, 1).unsqueeze(1).contiguous()
-        return rows.mT, labels[index.flatten()].view(runs, trials), bias
+        moments = {n: b.shape for n, b in model.named_buffers() if b.ndim}
+        self.layout = Layout(learnt | shapes | moments)
+        self.learnt = sum(layout.size for layout in self.layouts)
+        self.least_batch = 2 if moments and self.tokens == 1 else 1
 
     def forward(self, step: Step, inputs: Tensor) -> Tensor:
         """Class scores (runs, classes, trials)."""
         for layer in self.layers:
             inputs = layer.forward(step, inputs)
         return inputs
-
-
-def _layers_of(model: TokenModel) -> list[Layer]:
-    if isinstance(model, SPDTokenMLP):
-        names = [(f"hidden.{i}", f"norms.{i}") for i in range(len(model.hidden))]
-        hidden = [HiddenLayer(*pair, model.width, first=i == 0) for i, pair in enumerate(names)]
-        return [*hidden, Linear("head")]
-    config = model.config
-    sizes = config.d_model, config.d_ff, config.n_heads
-    return [
-        Linear("project", first=True),
-        Positions(),
-        *([BatchNorm("bn_embed")] if config.bn_embed else []),
-        *(EncoderBlock(f"blocks.{i}", *sizes) for i in range(config.n_layers)),
-        MeanOverTokens(),
-        Linear("head"),
-    ]
 
 
 def cross_entropy(

@@ -8,26 +8,22 @@ NeurIPS 2022.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spdtokens.classifiers.nn.recipe import check_config, check_sizes
+from spdtokens.classifiers.nn.convolutional import RawNet
 from spdtokens.classifiers.nn.spdnet import RECTIFIED, BiMap, Unit
-from spdtokens.classifiers.nn.transformer import UndrawnLinear, reset_linear
-from spdtokens.errors import ModelError
 from spdtokens.geometry import expm, logm, token_dim, vech
 
 #: Added to the diagonal of covariances of trace 1.
 _RIDGE = 1e-5
 
 
-@dataclass(frozen=True)
-class MAttConfig:
-    """Everything about MAtt but the shape of its data.
+class MAttConfig(NamedTuple):
+    """Sizes of MAtt: :data:`BCI2A` by default.
 
     Attributes
     ----------
@@ -41,37 +37,15 @@ class MAttConfig:
         Parts into which a trial is cut.
     """
 
-    n_spatial: int
-    n_temporal: int
-    kernel: int
-    n_mapped: int
-    n_tokens: int
-
-    def __post_init__(self) -> None:
-        check_config(self)
-        if self.n_mapped > self.n_temporal:
-            raise ModelError(
-                f"n_mapped={self.n_mapped} exceeds n_temporal={self.n_temporal}: queries, keys and "
-                "values are projections of the covariance of the temporal filters."
-            )
+    n_spatial: int = 22
+    n_temporal: int = 20
+    kernel: int = 12
+    n_mapped: int = 18
+    n_tokens: int = 3
 
 
-#: The original's networks: for 22 channels and 4 classes, 56 and 2, 8 and 5.
-MATT_BCI2A = MAttConfig(n_spatial=22, n_temporal=20, kernel=12, n_mapped=18, n_tokens=3)
-MATT_BCICHA = MAttConfig(n_spatial=22, n_temporal=16, kernel=64, n_mapped=8, n_tokens=3)
-MATT_MAMEM = MAttConfig(n_spatial=125, n_temporal=15, kernel=36, n_mapped=12, n_tokens=7)
-
-
-def original_config(n_chans: int) -> MAttConfig:
-    """The original's network for the data set that has so many channels, else that for BCI2a."""
-    return {56: MATT_BCICHA, 8: MATT_MAMEM}.get(n_chans, MATT_BCI2A)
-
-
-class UndrawnConv1d(nn.Conv1d):
-    """A convolution that leaves its weights to the network: drawn once, from its generator."""
-
-    def reset_parameters(self) -> None:
-        """Nothing: torch would draw from its global generator here."""
+#: The original's networks for other data sets, by their channels: BCIcha and MAMEM.
+ORIGINAL = {56: MAttConfig(22, 16, 64, 8, 3), 8: MAttConfig(125, 15, 36, 12, 7)}
 
 
 class ManifoldAttention(nn.Module):
@@ -89,14 +63,11 @@ class ManifoldAttention(nn.Module):
     ----------
     d_in, d_out : int
         Sizes of the matrices before and after.
-    generator : torch.Generator, optional
     """
 
-    def __init__(self, d_in: int, d_out: int, *, generator: torch.Generator | None = None) -> None:
+    def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
-        self.query = BiMap(d_in, d_out, generator=generator)
-        self.key = BiMap(d_in, d_out, generator=generator)
-        self.value = BiMap(d_in, d_out, generator=generator)
+        self.query, self.key, self.value = (BiMap(d_in, d_out) for _ in range(3))
 
     def weights(self, C: Tensor) -> Tensor:
         """Attention weights (n, tokens, tokens): rows attend to columns."""
@@ -111,7 +82,7 @@ class ManifoldAttention(nn.Module):
         return expm(torch.einsum("nij,njab->niab", self.weights(C), values))
 
 
-class MAtt(nn.Module):
+class MAtt(RawNet):
     """Raw trials in, class scores out.
 
     Spatial and temporal convolution, each with bias and batch norm; the trial cut into tokens;
@@ -120,12 +91,11 @@ class MAtt(nn.Module):
 
     Parameters
     ----------
-    n_chans, n_times, n_outputs : int
-        Channels and samples of a trial, classes.
-    config : MAttConfig
-        :data:`MATT_BCI2A` by default; the others are :data:`MATT_BCICHA`, :data:`MATT_MAMEM`.
-    generator : torch.Generator, optional
-        Draws the initial weights; torch's global one by default.
+    n_chans, n_outputs, n_times : int
+    sfreq : float
+        Filters stay as many samples at all frequencies.
+    config : MAttConfig, optional
+        The original's for that number of channels by default, or else that for BCI2a.
 
     Notes
     -----
@@ -145,39 +115,25 @@ class MAtt(nn.Module):
     def __init__(
         self,
         n_chans: int,
-        n_times: int,
         n_outputs: int,
-        config: MAttConfig = MATT_BCI2A,
-        *,
-        generator: torch.Generator | None = None,
+        n_times: int,
+        sfreq: float,
+        config: MAttConfig | None = None,
     ) -> None:
-        super().__init__()
-        check_sizes(n_chans=n_chans, n_outputs=n_outputs)
-        if n_times < 2 * config.n_tokens:
-            raise ModelError(
-                f"Trials of {n_times} samples cannot be cut into {config.n_tokens} tokens with a "
-                f"covariance each: that takes 2 samples a token. Use n_tokens <= {n_times // 2}."
-            )
-        self.n_chans, self.n_times, self.n_outputs = n_chans, n_times, n_outputs
+        config = config or ORIGINAL.get(n_chans, MAttConfig())
+        super().__init__(n_chans, n_outputs, n_times, sfreq, shortest=2 * config.n_tokens)
         self.config = config
         self.unit = Unit("signals")
-        self.spatial = UndrawnConv1d(n_chans, config.n_spatial, 1)
+        self.attention = ManifoldAttention(config.n_temporal, config.n_mapped)
+        self.spatial = nn.Conv1d(n_chans, config.n_spatial, 1)
         self.norm1 = nn.BatchNorm1d(config.n_spatial)
-        self.temporal = UndrawnConv1d(config.n_spatial, config.n_temporal, config.kernel)
+        self.temporal = nn.Conv1d(config.n_spatial, config.n_temporal, config.kernel)
         self.norm2 = nn.BatchNorm1d(config.n_temporal)
-        self.attention = ManifoldAttention(config.n_temporal, config.n_mapped, generator=generator)
-        self.head = UndrawnLinear(config.n_tokens * token_dim(config.n_mapped), n_outputs)
-        with torch.no_grad():
-            for layer in (self.spatial, self.temporal, self.head):
-                reset_linear(layer, generator)
+        self.head = nn.Linear(config.n_tokens * token_dim(config.n_mapped), n_outputs)
 
     def tokens(self, X: Tensor) -> Tensor:
         """Covariances (n, tokens, n_temporal, n_temporal) of trials (n, channels, samples)."""
-        if X.shape[1:] != (self.n_chans, self.n_times):
-            raise ModelError(
-                f"Expected trials (n, {self.n_chans}, {self.n_times}), got a tensor of shape "
-                f"{tuple(X.shape)}. MAtt takes raw trials, and one length of them."
-            )
+        X = self.checked(X)
         x = self.norm2(self._filtered(self.unit(X.to(self.head.weight.dtype))))
         each, more = divmod(self.n_times, self.config.n_tokens)
         # tensor_split would fill zeros around the gradient of every part; this joins them.

@@ -75,82 +75,77 @@ class Network:
     counts: tuple[int, ...] | None = None
 
 
-def _from(module: str, make: Callable[[Any, TrialShape], Any]) -> Callable[[TrialShape], Any]:
-    return lambda shape: make(import_module(f"spdtokens.classifiers.nn.{module}"), shape)
-
-
-def _raw(name: str, module: str = "convolutional") -> Callable[[TrialShape], Any]:
-    return _from(module, lambda m, s: getattr(m, name)(s.n_chans, s.n_outputs, s.n_times, s.sfreq))
+#: What the networks of each input are built with.
+_ARGUMENTS: dict[Input, Callable[[TrialShape], tuple[Any, ...]]] = {
+    "raw": lambda s: (s.n_chans, s.n_outputs, s.n_times, s.sfreq),
+    "covariance": lambda s: (s.n_chans, s.n_outputs),
+    "tokens": lambda s: (s.n_chans * (s.n_chans + 1) // 2, s.n_tokens, s.n_outputs),
+}
 
 
 SPD, RAW = "SPD network", "raw network"
+
+
+def _ours(
+    name: str,
+    taken: Input,
+    where: str,
+    reference: str,
+    counts: tuple[int, ...],
+    *more: Any,
+    **options: Any,
+) -> Network:
+    """A network of this package, by ``module.Class``; ``more`` arguments go to the class."""
+    module, kind = where.split(".")
+
+    def build(shape: TrialShape) -> nn.Module:
+        home = import_module(f"spdtokens.classifiers.nn.{module}")
+        return getattr(home, kind)(*_ARGUMENTS[taken](shape), *more)
+
+    family = RAW if module == "convolutional" else SPD
+    return Network(name, family, reference, taken, build, counts=counts, **options)
+
+
+_HUANG, _SCHIRRMEISTER = "Huang and Van Gool 2017", "Schirrmeister et al. 2017"
+_ABLATION = "the paper's ablation"
 NETWORKS = {
     network.name: network
     for network in (
-        Network(
-            "spdnet",
-            SPD,
-            "Huang and Van Gool 2017",
-            "covariance",
-            _from("spdnet", lambda m, s: m.SPDNet(s.n_chans, s.n_outputs)),
-            counts=(829, 4342, 127),
-        ),
-        Network(
+        _ours("spdnet", "covariance", "spdnet.SPDNet", _HUANG, (829, 4342, 127)),
+        _ours(
             "spdnet-paper",
-            SPD,
-            "Huang and Van Gool 2017, at the size of the paper's table",
             "covariance",
-            _from("spdnet", lambda m, s: m.SPDNet.paper(s.n_chans, s.n_outputs)),
-            counts=(1016, 3194, 185),
+            "spdnet.SPDNet",
+            f"{_HUANG}, at the size of the paper's table",
+            (1016, 3194, 185),
+            (),  # no BiMap
         ),
-        Network(
+        _ours(
             "spdtransnet",
-            SPD,
-            "Seraphim et al. 2024, single trials",
             "tokens",
-            _from(
-                "spdtransnet",
-                lambda m, s: m.SPDTransNet(m.token_dim(s.n_chans), s.n_tokens, s.n_outputs),
-            ),
+            "spdtransnet.SPDTransNet",
+            "Seraphim et al. 2024, single trials",
+            (199000, 360030, 173025),
             embedding="affine_invariant",  # whitened by the training mean, then the logarithm
-            counts=(199000, 360030, 173025),
         ),
-        Network(
-            "matt",
-            SPD,
-            "Pan et al. 2022",
-            "raw",
-            _from(
-                "matt",
-                lambda m, s: m.MAtt(
-                    s.n_chans, s.n_times, s.n_outputs, m.original_config(s.n_chans)
-                ),
-            ),
-            counts=(9026, 24476, 72195),
-        ),
-        Network(
+        _ours("matt", "raw", "matt.MAtt", "Pan et al. 2022", (9026, 24476, 72195)),
+        _ours(
             "tsmnet",
-            SPD,
-            "Kobler et al. 2022",
             "raw",
-            _raw("TSMNet", "spdnet"),
+            "spdnet.TSMNet",
+            "Kobler et al. 2022",
+            (5309, 10327, 3280),
             extra="baselines",
-            counts=(5309, 10327, 3280),
         ),
         *(
-            Network(name, RAW, reference, "raw", _raw(kind), counts=counts)
+            _ours(name, "raw", f"convolutional.{kind}", reference, counts)
             for name, reference, kind, counts in (
                 ("eegnet", "Lawhern et al. 2018", "EEGNet", (2292, 2162, 1557)),
-                ("shallownet", "Schirrmeister et al. 2017", "ShallowNet", (40004, 91122, 14325)),
-                ("deepnet", "Schirrmeister et al. 2017", "DeepNet", (278079, 298927, 274530)),
+                ("shallownet", _SCHIRRMEISTER, "ShallowNet", (40004, 91122, 14325)),
+                ("deepnet", _SCHIRRMEISTER, "DeepNet", (278079, 298927, 274530)),
                 ("atcnet", "Altaheri et al. 2022", "ATCNet", (113732, 114490, 113449)),
                 ("eeg-conformer", "Song et al. 2022", "EEGConformer", (400452, 270466, 163045)),
-                (
-                    "raw-transformer",
-                    "the paper's ablation",
-                    "RawTransformer",
-                    (865668, 982658, 822149),
-                ),
+                ("raw-transformer", _ABLATION, "RawTransformer", (865668, 982658, 822149)),
             )
         ),
     )

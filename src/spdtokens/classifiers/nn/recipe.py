@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from spdtokens.errors import ModelError
 
 if TYPE_CHECKING:
     import torch
-    from rich.progress import Task
-    from rich.text import Text
+    from rich.progress import Progress
 
 #: Told how many run-epochs, or runs, were just done.
 Listener = Callable[[float], None]
@@ -55,20 +54,17 @@ class Recipe:
     patience: int | None = None
 
     def __post_init__(self) -> None:
-        check_config(self)
-        for name, fine, rule in (
-            ("learning_rate", self.learning_rate > 0, "> 0"),
-            ("weight_decay", self.weight_decay >= 0, ">= 0"),
-            ("label_smoothing", 0 <= self.label_smoothing < 1, "in [0, 1)"),
-            (
-                "betas",
-                len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas),
-                "two numbers in [0, 1)",
-            ),
-            ("keep", self.keep in ("last", "best"), "'last' or 'best'"),
-        ):
-            if not fine:
-                raise ModelError(f"{name} must be {rule}, got {getattr(self, name)!r}.")
+        patience = {} if self.patience is None else {"patience": self.patience}
+        check_sizes(epochs=self.epochs, batch_size=self.batch_size, **patience)
+        betas = len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas)
+        check_values(
+            self,
+            learning_rate=(self.learning_rate > 0, "> 0"),
+            weight_decay=(self.weight_decay >= 0, ">= 0"),
+            label_smoothing=(0 <= self.label_smoothing < 1, "in [0, 1)"),
+            betas=(betas, "two numbers in [0, 1)"),
+            keep=(self.keep in ("last", "best"), "'last' or 'best'"),
+        )
 
     @property
     def needs_validation(self) -> bool:
@@ -84,20 +80,11 @@ def check_sizes(**sizes: int) -> None:
             raise ModelError(f"{name} must be a whole number >= {least}, got {value!r}.")
 
 
-def check_config(config: Any) -> None:
-    """Refuse sizes that are no sizes, heads that do not divide the width, and odd dropout."""
-    values = {field.name: getattr(config, field.name) for field in fields(config)}
-    whole = {field.name for field in fields(config) if "int" in str(field.type)}
-    check_sizes(**{name: v for name, v in values.items() if name in whole and v is not None})
-    d_model, n_heads = values.get("d_model", 1), values.get("n_heads", 1)
-    if d_model % n_heads:
-        fitting = [str(h) for h in range(1, d_model + 1) if d_model % h == 0]
-        raise ModelError(
-            f"n_heads={n_heads} does not divide d_model={d_model}: every head gets an equal part "
-            f"of the width. Heads that fit: {', '.join(fitting)}."
-        )
-    if not 0 <= values.get("dropout", 0) < 1:
-        raise ModelError(f"dropout must be in [0, 1), got {values['dropout']!r}.")
+def check_values(config: Any, **rules: tuple[bool, str]) -> None:
+    """Refuse values of a configuration that break their rule."""
+    for name, (fine, rule) in rules.items():
+        if not fine:
+            raise ModelError(f"{name} must be {rule}, got {getattr(config, name)!r}.")
 
 
 # The recipe published with each network of the comparison. Epochs, rates and batches are those of
@@ -196,50 +183,31 @@ def check_unused_device(name: str, what: str) -> None:
 
 
 class TrainingBars:
-    """Progress bars on standard error, one a training, while the context lasts."""
+    """Progress bars on standard error, one per training, while the context lasts."""
 
-    def __init__(self) -> None:
-        from rich import progress
-        from rich.console import Console
-        from rich.text import Text
-
-        class Rate(progress.ProgressColumn):
-            """Steps a second: epochs of runs, or runs."""
-
-            def render(self, task: Task) -> Text:
-                speed = task.finished_speed or task.speed
-                return Text("" if speed is None else f"{speed:.0f}/s", style="progress.data.speed")
-
-        self._progress = progress.Progress(
-            progress.TextColumn("{task.description}"),
-            progress.BarColumn(),
-            progress.TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-            Rate(),
-            progress.TimeElapsedColumn(),
-            progress.TextColumn("left"),
-            progress.TimeRemainingColumn(),
-            console=Console(stderr=True),
-        )
+    _progress: Progress | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._progress.tasks:
+        if self._progress is not None:
             self._progress.stop()
 
     def add(self, text: str, total: int) -> Listener:
         """Begin a bar over ``total`` run-epochs; returns what to call with each advance."""
-        self._progress.start()  # with the first bar: nothing is shown before
-        task = self._progress.add_task(text, total=total)
-        return lambda done: self._progress.advance(task, done)
+        from rich import progress
+        from rich.console import Console
 
-
-@contextmanager
-def training_bar(text: str, total: int, *, enabled: bool) -> Iterator[Listener | None]:
-    """A single bar, or none."""
-    if not enabled:
-        yield None
-        return
-    with TrainingBars() as bars:
-        yield bars.add(text, total)
+        if self._progress is None:  # with the first bar: nothing is shown before
+            columns = (
+                progress.TextColumn("{task.description}"),
+                progress.BarColumn(),
+                progress.MofNCompleteColumn(),
+                progress.TimeElapsedColumn(),
+                progress.TextColumn("left"),
+                progress.TimeRemainingColumn(),
+            )
+            self._progress = progress.Progress(*columns, console=Console(stderr=True))
+            self._progress.start()
+        return partial(self._progress.advance, self._progress.add_task(text, total=total))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,6 @@ from torch.nn.utils import parametrize
 
 from spdtokens.classifiers.nn.convolutional import RawNet
 from spdtokens.classifiers.nn.recipe import check_sizes
-from spdtokens.classifiers.nn.transformer import UndrawnLinear, reset_linear
 from spdtokens.errors import ModelError
 from spdtokens.geometry import (
     LOG,
@@ -88,9 +87,6 @@ class BiMap(nn.Module):
     ----------
     d_in, d_out : int
         Sizes of the matrices before and after; ``d_out`` at most ``d_in``.
-    generator : torch.Generator, optional
-        Draws the initial weights, uniform among orthonormal columns; torch's global one by
-        default.
 
     Notes
     -----
@@ -101,7 +97,7 @@ class BiMap(nn.Module):
     polar factor: copy weights of another library into it as they are.
     """
 
-    def __init__(self, d_in: int, d_out: int, *, generator: torch.Generator | None = None) -> None:
+    def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
         if not 1 <= d_out <= d_in:
             raise ModelError(
@@ -110,7 +106,7 @@ class BiMap(nn.Module):
             )
         self.d_in, self.d_out = d_in, d_out
         self.raw = nn.Parameter(torch.empty(d_in, d_out))
-        nn.init.orthogonal_(self.raw, generator=generator)
+        nn.init.orthogonal_(self.raw)
 
     @property
     def weight(self) -> Tensor:
@@ -123,12 +119,12 @@ class BiMap(nn.Module):
         return W.mT @ C @ W
 
 
-def reeig(C: Tensor, floor: Floor = RECTIFIED) -> Tensor:
+def reeig(C: Tensor) -> Tensor:
     """ReEig: raise the eigenvalues of SPD matrices (..., d, d) to a floor, with exact gradients.
 
-    Followed by a logarithm it needs no step of its own: ``logm(C, floor=floor)`` is the same.
+    Followed by a logarithm it needs no step of its own: ``logm(C, floor=RECTIFIED)`` is the same.
     """
-    return spectral(C, _RAISE, floor=floor)
+    return spectral(C, _RAISE, floor=RECTIFIED)
 
 
 class SPDNet(nn.Module):
@@ -144,11 +140,15 @@ class SPDNet(nn.Module):
         Sizes of the matrices after each BiMap, none larger than the one before. By default three
         quarters and then half of the channels. Empty: no BiMap, so that what remains is linear in
         the logarithm of the covariance.
-    generator : torch.Generator, optional
-        Draws the initial weights; torch's global one by default.
 
     Notes
     -----
+    The paper's SPDNet has 1,016 parameters for BCI2a, and its layers are not printed. Without any
+    BiMap (``dims=()``), 22 * 23 / 2 = 253 features times 4 classes plus 4 biases is 1,016. Counting
+    BiMaps too, no network of one or two has this size with the upper triangle and a bias;
+    (19, 11, 11) and (21, 14, 8) do, and (16, 11) with the full matrix flattened, but nothing speaks
+    for these numbers and none of them fits MAMEM's 8 channels.
+
     The original's threshold is an absolute number, which in volts would raise every eigenvalue of
     EEG. Here covariances are first divided by the mean eigenvalue of the first training batch
     (:class:`~spdtokens.classifiers.nn.spdnet.Unit`), so that 1e-4 means the same in any unit.
@@ -162,8 +162,6 @@ class SPDNet(nn.Module):
         n_chans: int,
         n_outputs: int,
         dims: Sequence[int] | None = None,
-        *,
-        generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         check_sizes(n_chans=n_chans, n_outputs=n_outputs)
@@ -172,33 +170,8 @@ class SPDNet(nn.Module):
         self.n_chans, self.n_outputs, self.dims = n_chans, n_outputs, tuple(dims)
         self.unit = Unit("covariances")
         sizes = (n_chans, *self.dims)
-        self.bimaps = nn.ModuleList(
-            [BiMap(a, b, generator=generator) for a, b in itertools.pairwise(sizes)]
-        )
-        self.head = UndrawnLinear(token_dim(sizes[-1]), n_outputs)
-        reset_linear(self.head, generator)
-
-    @classmethod
-    def paper(
-        cls, n_chans: int, n_outputs: int, *, generator: torch.Generator | None = None
-    ) -> Self:
-        """The SPDNet that the paper's size of 1,016 parameters (BCI2a) points to.
-
-        Without any BiMap: 22 * 23 / 2 = 253 features, times 4 classes, plus 4 biases is 1,016.
-        The paper does not print its layers. Counting BiMaps too, no network of one or two has
-        this size with the upper triangle and a bias; (19, 11, 11) and (21, 14, 8) do, and
-        (16, 11) with the full matrix flattened, but nothing speaks for these numbers and none of
-        them fits MAMEM's 8 channels.
-        """
-        return cls(n_chans, n_outputs, (), generator=generator)
-
-    def features(self, C: Tensor) -> Tensor:
-        """What the linear layer sees: (n, p (p + 1) / 2), isometric, p the last of the sizes."""
-        C = self.unit(self._checked(C))
-        for i, bimap in enumerate(self.bimaps):
-            C = bimap(reeig(C) if i else C)
-        # The last ReEig and LogEig share an eigendecomposition.
-        return spectral_token(C, LOG, isometric=True, floor=RECTIFIED)
+        self.bimaps = nn.ModuleList([BiMap(a, b) for a, b in itertools.pairwise(sizes)])
+        self.head = nn.Linear(token_dim(sizes[-1]), n_outputs)
 
     def forward(self, C: Tensor) -> Tensor:
         """Class scores (n, classes) of covariances (n, channels, channels).
@@ -207,9 +180,6 @@ class SPDNet(nn.Module):
         ----------
         C : Tensor, shape (n, channels, channels) or (n, 1, channels, channels)
         """
-        return self.head(self.features(C).to(self.head.weight.dtype))
-
-    def _checked(self, C: Tensor) -> Tensor:
         d = self.n_chans
         if C.ndim == 4 and C.shape[1] == 1:
             C = C[:, 0]
@@ -219,7 +189,12 @@ class SPDNet(nn.Module):
                 f"{tuple(C.shape)}. Of several bands or windows SPDNet takes one; of raw trials "
                 "compute covariances first."
             )
-        return C
+        C = self.unit(C)
+        for i, bimap in enumerate(self.bimaps):
+            C = bimap(reeig(C) if i else C)
+        # The last ReEig and LogEig share an eigendecomposition.
+        features = spectral_token(C, LOG, isometric=True, floor=RECTIFIED)
+        return self.head(features.to(self.head.weight.dtype))
 
 
 #: Samples of TSMNet's temporal filters, 0.1 s at the original's 250 Hz.

@@ -9,44 +9,15 @@ sequences of SPD matrices", EUSIPCO 2024.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spdtokens.classifiers.nn.recipe import check_config, check_sizes
+from spdtokens.classifiers.nn.recipe import check_sizes
 from spdtokens.classifiers.nn.transformer import EncoderBlock, UndrawnLinear, reset_linear
 from spdtokens.errors import ModelError
 from spdtokens.geometry import token_dim
-
-
-@dataclass(frozen=True)
-class SPDTransNetConfig:
-    """Everything about SPDTransNet but the shape of its data.
-
-    Attributes
-    ----------
-    d_model : int
-        Width of the tokens inside, a triangular number m (m + 1) / 2: that of matrices m x m.
-    n_layers, n_heads, d_ff : int
-        Encoder blocks, attention heads of each, width of their feed-forward parts.
-    d_hidden : int
-        Width between the two fully connected layers at the end.
-    dropout : float
-        Probability of dropping an entry, in [0, 1).
-    """
-
-    d_model: int = 120
-    n_layers: int = 2
-    n_heads: int = 8
-    d_ff: int = 210
-    d_hidden: int = 64
-    dropout: float = 0.1
-
-    def __post_init__(self) -> None:
-        check_config(self)
-        _refuse_unless_triangular("d_model", self.d_model)
 
 
 class StructurePreservingAttention(nn.Module):
@@ -74,6 +45,8 @@ class StructurePreservingAttention(nn.Module):
         self.query = UndrawnLinear(d_model, d_model)
         self.key = UndrawnLinear(d_model, d_model)
         self.merge = UndrawnLinear(n_heads, 1, bias=False)
+        # The mean of the heads; signs drawn at random would turn attention into a guess.
+        nn.init.constant_(self.merge.weight, 1 / n_heads)
 
     def weights(self, x: Tensor) -> Tensor:
         """The merged map (n, tokens, tokens): rows attend to columns. Rows need not sum to 1."""
@@ -106,9 +79,14 @@ class SPDTransNet(nn.Module):
         Tokens of a trial: bands times windows.
     n_outputs : int
         Classes.
-    config : SPDTransNetConfig
-    generator : torch.Generator, optional
-        Draws the initial weights; torch's global one by default.
+    d_model : int
+        Width of the tokens inside, a triangular number m (m + 1) / 2: that of matrices m x m.
+    n_layers, n_heads, d_ff : int
+        Encoder blocks, attention heads of each, width of their feed-forward parts.
+    d_hidden : int
+        Width between the two fully connected layers at the end.
+    dropout : float
+        Probability of dropping an entry, in [0, 1).
 
     Notes
     -----
@@ -127,36 +105,35 @@ class SPDTransNet(nn.Module):
         n_features: int,
         n_tokens: int,
         n_outputs: int,
-        config: SPDTransNetConfig | None = None,
         *,
-        generator: torch.Generator | None = None,
+        d_model: int = 120,
+        n_layers: int = 2,
+        n_heads: int = 8,
+        d_ff: int = 210,
+        d_hidden: int = 64,
+        dropout: float = 0.1,
     ) -> None:
         super().__init__()
         check_sizes(n_features=n_features, n_tokens=n_tokens, n_outputs=n_outputs)
-        _refuse_unless_triangular("n_features", n_features)
-        self.config = config = config or SPDTransNetConfig()
-        self.n_features, self.n_tokens, self.n_outputs = n_features, n_tokens, n_outputs
-        self.project = UndrawnLinear(n_features, config.d_model)
-        d_model, dropout = config.d_model, config.dropout
+        for name, value in (("n_features", n_features), ("d_model", d_model)):
+            m = (math.isqrt(8 * value + 1) - 1) // 2
+            if token_dim(m) != value:
+                raise ModelError(
+                    f"{name}={value} is not the length of the upper triangle of a matrix: the "
+                    f"nearest are {token_dim(m)} ({m} x {m}) and {token_dim(m + 1)}."
+                )
+        self.n_features, self.n_tokens, self.dropout = n_features, n_tokens, dropout
+        self.project = UndrawnLinear(n_features, d_model)
         self.blocks = nn.Sequential()
-        for _ in range(config.n_layers):
-            attention = StructurePreservingAttention(d_model, config.n_heads, dropout)
-            self.blocks.append(EncoderBlock(attention, d_model, config.d_ff, dropout))
-        self.hidden = UndrawnLinear(n_tokens * config.d_model, config.d_hidden)
-        self.head = UndrawnLinear(config.d_hidden, n_outputs)
-        self.reset_parameters(generator)
-
-    @torch.no_grad()
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw all weights anew."""
-        for module in self.modules():
-            if isinstance(module, StructurePreservingAttention):
-                # The mean of the heads; signs drawn at random would turn attention into a guess.
-                nn.init.constant_(module.merge.weight, 1 / module.n_heads)
-            elif isinstance(module, nn.Linear) and module.bias is not None:
-                reset_linear(module, generator)
-            elif isinstance(module, nn.LayerNorm):
-                module.reset_parameters()
+        for _ in range(n_layers):
+            attention = StructurePreservingAttention(d_model, n_heads, dropout)
+            self.blocks.append(EncoderBlock(attention, d_model, d_ff, dropout))
+        self.hidden = UndrawnLinear(n_tokens * d_model, d_hidden)
+        self.head = UndrawnLinear(d_hidden, n_outputs)
+        with torch.no_grad():
+            for module in self.modules():
+                if isinstance(module, nn.Linear) and module.bias is not None:
+                    reset_linear(module, None)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Class scores (n, classes) of tokens (n, tokens, features)."""
@@ -167,13 +144,4 @@ class SPDTransNet(nn.Module):
             )
         x = self.blocks(self.project(tokens.to(self.project.weight.dtype)))
         hidden = F.relu(self.hidden(x.flatten(1)))
-        return self.head(F.dropout(hidden, self.config.dropout, self.training))
-
-
-def _refuse_unless_triangular(name: str, value: int) -> None:
-    m = (math.isqrt(8 * value + 1) - 1) // 2
-    if token_dim(m) != value:
-        raise ModelError(
-            f"{name}={value} is not the length of the upper triangle of a matrix: the nearest "
-            f"are {token_dim(m)} ({m} x {m}) and {token_dim(m + 1)} ({m + 1} x {m + 1})."
-        )
+        return self.head(F.dropout(hidden, self.dropout, self.training))

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from numpy.typing import DTypeLike, NDArray
 from torch import Tensor, nn
 
-from spdtokens.classifiers.nn.recipe import check_config, check_sizes
+from spdtokens.classifiers.nn.recipe import check_sizes, check_values
 from spdtokens.errors import ModelError
 from spdtokens.runtime.networks import FoldedBlock, FoldedTransformer
 from spdtokens.runtime.networks import geometric_bias as distances
@@ -55,11 +55,22 @@ class TransformerConfig:
     alpha: float = 0.5
 
     def __post_init__(self) -> None:
-        check_config(self)
-        if self.attention not in ("standard", "geometric"):
+        d_model, n_heads = self.d_model, self.n_heads
+        check_sizes(d_model=d_model, n_layers=self.n_layers, n_heads=n_heads, d_ff=self.d_ff)
+        if d_model % n_heads:
+            fitting = ", ".join(str(h) for h in range(1, d_model + 1) if d_model % h == 0)
             raise ModelError(
-                f"attention must be 'standard' or 'geometric', got {self.attention!r}."
+                f"n_heads={n_heads} does not divide d_model={d_model}: every head gets an equal "
+                f"part of the width. Heads that fit: {fitting}."
             )
+        check_values(
+            self,
+            dropout=(0 <= self.dropout < 1, "in [0, 1)"),
+            attention=(
+                self.attention in ("standard", "geometric"),
+                "'standard' or 'geometric'",
+            ),
+        )
 
 
 #: The paper's networks: for BCI2a and BCIcha, and for MAMEM.
@@ -198,21 +209,17 @@ class SPDTokenTransformer(nn.Module):
         self.positions = nn.Parameter(torch.empty(n_tokens, config.d_model))
         self.bn_embed = nn.BatchNorm1d(config.d_model) if config.bn_embed else None
         d_model, dropout = config.d_model, config.dropout
-        attentions = (
-            SelfAttention(d_model, config.n_heads, dropout) for _ in range(config.n_layers)
-        )
-        self.blocks = nn.ModuleList(
-            EncoderBlock(a, d_model, config.d_ff, dropout) for a in attentions
-        )
+        self.blocks = nn.ModuleList()
+        for _ in range(config.n_layers):
+            attention = SelfAttention(d_model, config.n_heads, dropout)
+            attention.query_key.requires_grad_(n_tokens > 1)
+            self.blocks.append(EncoderBlock(attention, d_model, config.d_ff, dropout))
         self.head = UndrawnLinear(config.d_model, n_classes)
         # BN-Embed takes out what is added to all tokens, and one token attends to itself whatever
         # it asks for. Such weights have a gradient of zero but for rounding, which Adam turns into
         # full steps: what the running mean has not followed yet would reach the scores.
         self.project.bias.requires_grad_(not config.bn_embed)
         self.positions.requires_grad_(not config.bn_embed or n_tokens > 1)
-        for module in self.modules():
-            if isinstance(module, SelfAttention):
-                module.query_key.requires_grad_(n_tokens > 1)
         self.reset_parameters(generator)
 
     @torch.no_grad()
@@ -238,11 +245,6 @@ class SPDTokenTransformer(nn.Module):
         x = self.project(tokens) + self.positions
         if self.bn_embed is None:
             return x
-        if self.training and tokens.shape[0] * tokens.shape[1] == 1:
-            raise ModelError(
-                "A batch of one trial with one token has no variance, so BN-Embed cannot train on "
-                "it. Use larger batches, or bn_embed=False."
-            )
         return self.bn_embed(x.flatten(0, 1)).view_as(x)
 
     def forward(self, tokens: Tensor, bias: Tensor | None = None) -> Tensor:
