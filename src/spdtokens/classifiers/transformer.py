@@ -351,9 +351,9 @@ patience, validation, ensemble, random_state, device, verbose
         self._store(locals())
 
     def _module(self, n_features: int, n_tokens: int, n_classes: int) -> SPDTokenMLP:
-        width = self.width
+        width, generator = self.width, torch.Generator().manual_seed(0)
         if width is None:
-            alike = SPDTokenTransformer(n_features, n_tokens, n_classes, STANDARD)
+            alike = SPDTokenTransformer(n_features, n_tokens, n_classes, generator=generator)
             parameters = sum(p.numel() for p in alike.parameters())
             width = matching_width(n_features * n_tokens, n_classes, parameters, self.n_layers)
         return SPDTokenMLP(
@@ -363,7 +363,7 @@ patience, validation, ensemble, random_state, device, verbose
             width=width,
             n_layers=self.n_layers,
             dropout=self.dropout,
-            generator=torch.Generator().manual_seed(0),
+            generator=generator,
         )
 
     def _probabilities(self, tokens: Array, bias: Array | None) -> Array:  # noqa: ARG002
