@@ -159,12 +159,12 @@ class NetworkClassifier(ProbabilisticClassifier):
         recipe = published_recipe(network.name, n_chans, common=common, epochs=self.epochs)
         self.classes_, codes = encode(y, len(checked))
         self.n_features_in_, self.input_shape_ = n_chans, checked.shape[1:]
-        self.embedding_ = None
-        shape = TrialShape(n_chans, len(self.classes_), checked.shape[-1], self.sfreq or 0.0)
+        self.embedding_, size = None, {"n_times": checked.shape[-1], "sfreq": self.sfreq}
         if network.input != "raw":
             embedding = TokenEmbedding(network.embedding, unit_free=True)
             self.embedding_ = embedding.fit_matrices(checked, codes)
-            shape = TrialShape(n_chans, len(self.classes_), n_tokens=checked.shape[1])
+            size = {"n_tokens": checked.shape[1]}
+        shape = TrialShape(n_chans, len(self.classes_), **size)
         inputs, given = self._inputs(checked, network), None
         if validation is not None:
             held, labels = validation() if callable(validation) else validation

@@ -10,6 +10,7 @@ their tokens, drown the signal.
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -252,10 +253,10 @@ class EEGNet(RawNet):
 
 
 #: Batch norm as Keras has it by default: 0.99 of the past kept, 1e-3 added to variances.
-KERAS = {"eps": 1e-3, "momentum": 0.01}
+KERAS: dict[str, Any] = {"eps": 1e-3, "momentum": 0.01}
 
 
-def norm_and_average(width: int, pool: int, dropout: float, **norm: float) -> list[nn.Module]:
+def norm_and_average(width: int, pool: int, dropout: float, **norm: Any) -> list[nn.Module]:
     """Batch norm, ELU, average over time and dropout: the end of a convolutional block."""
     average = nn.AvgPool2d((1, pool))
     return [nn.BatchNorm2d(width, **norm), nn.ELU(), average, Dropout(dropout)]

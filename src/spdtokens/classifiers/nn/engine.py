@@ -13,6 +13,7 @@ import copy
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -205,6 +206,18 @@ class Training:
             "second": torch.zeros(n, network.learnt, device=device),
             "steps": torch.zeros(n, len(network.layers), device=device),
         }
+        self._adam = partial(
+            adam,
+            lr=recipe.learning_rate,
+            beta1=recipe.betas[0],
+            beta2=recipe.betas[1],
+            eps=1e-8,
+            weight_decay=recipe.weight_decay,
+            decoupled_weight_decay=recipe.decoupled,
+            fused=True,
+            amsgrad=False,
+            maximize=False,
+        )
         self._active = np.ones(n, dtype=bool)
         self._best_loss = np.full(n, np.inf, dtype=np.float32)
         self._best_epoch = np.zeros(n, dtype=int)
@@ -311,23 +324,7 @@ class Training:
                 d_scores = layer.backward(step, d_scores)
                 if grads:
                     of_weights, of_grads, first, second, steps = tensors
-                    adam(
-                        of_weights,
-                        of_grads,
-                        first,
-                        second,
-                        [],
-                        steps,
-                        fused=True,
-                        decoupled_weight_decay=recipe.decoupled,
-                        amsgrad=False,
-                        beta1=recipe.betas[0],
-                        beta2=recipe.betas[1],
-                        lr=recipe.learning_rate,
-                        weight_decay=recipe.weight_decay,
-                        eps=1e-8,
-                        maximize=False,
-                    )
+                    self._adam(of_weights, of_grads, first, second, [], steps)
         return loss.numpy(force=True), right.numpy(force=True)
 
     def _gather(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:

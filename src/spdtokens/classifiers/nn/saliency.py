@@ -66,7 +66,7 @@ def gain_gradient(
     classes = None if y is None else torch.as_tensor(np.asarray(y), device=C.device).long()
     if classes is not None and classes.shape != C.shape[:1]:
         raise ModelError(f"There are {len(C)} trials but labels of shape {tuple(classes.shape)}.")
-    found = []
+    found: list[Tensor] = []
     for start in range(0, len(C), batch_size):
         part = C[start : start + batch_size]
         # At gains of 1 the derivative by a gain is that by its logarithm.

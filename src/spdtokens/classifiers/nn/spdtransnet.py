@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import math
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from spdtokens.classifiers.nn.recipe import check_sizes
-from spdtokens.classifiers.nn.transformer import EncoderBlock, UndrawnLinear, reset_linear
+from spdtokens.classifiers.nn.transformer import EncoderBlock, UndrawnLinear, reset_layers
 from spdtokens.errors import ModelError
 from spdtokens.geometry import token_dim
 
@@ -130,10 +129,7 @@ class SPDTransNet(nn.Module):
             self.blocks.append(EncoderBlock(attention, d_model, d_ff, dropout))
         self.hidden = UndrawnLinear(n_tokens * d_model, d_hidden)
         self.head = UndrawnLinear(d_hidden, n_outputs)
-        with torch.no_grad():
-            for module in self.modules():
-                if isinstance(module, nn.Linear) and module.bias is not None:
-                    reset_linear(module, None)
+        reset_layers(self)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Class scores (n, classes) of tokens (n, tokens, features)."""

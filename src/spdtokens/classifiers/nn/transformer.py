@@ -226,11 +226,7 @@ class SPDTokenTransformer(nn.Module):
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw all weights anew."""
         nn.init.normal_(self.positions, std=0.02, generator=generator)
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
-                reset_linear(module, generator)
-            elif isinstance(module, nn.LayerNorm | nn.BatchNorm1d):
-                module.reset_parameters()
+        reset_layers(self, generator)
         for module in self.modules():
             if isinstance(module, SelfAttention):
                 module.reset_parameters(generator)
@@ -278,12 +274,15 @@ class SPDTokenTransformer(nn.Module):
         return states
 
 
-def reset_linear(layer: nn.Linear | nn.Conv1d, generator: torch.Generator | None) -> None:
-    """Draw weights and bias as torch does, uniform within 1 / sqrt(inputs)."""
-    bound = 1 / math.sqrt(layer.weight[0].numel())
-    assert layer.bias is not None
-    nn.init.uniform_(layer.weight, -bound, bound, generator=generator)
-    nn.init.uniform_(layer.bias, -bound, bound, generator=generator)
+def reset_layers(network: nn.Module, generator: torch.Generator | None = None) -> None:
+    """Draw linear layers as torch does, uniform within 1 / sqrt(inputs), and reset all norms."""
+    for layer in network.modules():
+        if isinstance(layer, nn.Linear) and layer.bias is not None:
+            bound = 1 / math.sqrt(layer.in_features)
+            for weight in (layer.weight, layer.bias):
+                nn.init.uniform_(weight, -bound, bound, generator=generator)
+        elif isinstance(layer, nn.LayerNorm | nn.BatchNorm1d):
+            layer.reset_parameters()
 
 
 class SPDTokenMLP(nn.Module):
@@ -334,11 +333,7 @@ class SPDTokenMLP(nn.Module):
     @torch.no_grad()
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
         """Draw all weights anew."""
-        for layer in self.modules():
-            if isinstance(layer, nn.Linear):
-                reset_linear(layer, generator)
-            elif isinstance(layer, nn.BatchNorm1d):
-                layer.reset_parameters()
+        reset_layers(self, generator)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """Class scores (n, classes) of tokens (n, tokens, features)."""
