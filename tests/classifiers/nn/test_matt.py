@@ -37,7 +37,7 @@ def in_numpy(net: MAtt, trial: np.ndarray) -> np.ndarray:
         x = x / np.sqrt(p[f"{name}.running_var"][:, None] + 1e-5)
         return p[f"{name}.weight"][:, None] * x + p[f"{name}.bias"][:, None]
 
-    x = trial / p["unit.value"] if p["unit.value"] else trial
+    x = trial / p["unit.value"]
     x = batch_norm(p["spatial.weight"][..., 0] @ x + p["spatial.bias"][:, None], "norm1")
     k, length = config.kernel, x.shape[1]
     left = (k - 1) // 2
@@ -171,6 +171,7 @@ def test_the_unit_does_not_matter() -> None:
     scores = []
     for unit in (1.0, 1e-6):
         net, trials = build(TINY, 4, 90).double(), unit * X.double()
+        net.unit.calibrate(trials)
         optimiser = torch.optim.Adam(net.parameters(), lr=0.01)
         for _ in range(5):
             optimiser.zero_grad()

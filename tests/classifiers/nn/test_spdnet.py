@@ -156,6 +156,7 @@ def test_the_unit_does_not_matter(unit) -> None:
     for factor in (1.0, unit):
         torch.manual_seed(0)
         net = SPDNet(6, 2, (5, 3))
+        net.unit.calibrate(factor * C)
         train(net, factor * C, y, steps=5)
         with torch.no_grad():
             scores.append(net(factor * C))
@@ -177,14 +178,15 @@ def test_bad_sizes_are_refused(dims: tuple[int, ...], culprit: str) -> None:
 
 
 @pytest.mark.parametrize("value", [0.0, math.nan])
-def test_a_first_batch_without_size_is_refused(value) -> None:
+def test_trials_without_size_are_refused(value) -> None:
     with pytest.raises(ModelError, match="no unit"):
-        SPDNet(4, 2)(torch.full((3, 4, 4), value))
+        SPDNet(4, 2).unit.calibrate(torch.full((3, 4, 4), value))
 
 
 def test_state_dict_carries_the_unit() -> None:
     C, y = two_classes()
     net, twin = SPDNet(6, 2), SPDNet(6, 2).eval()
+    net.unit.calibrate(1e-12 * C)
     train(net, 1e-12 * C, y, steps=1)
     twin.load_state_dict(net.state_dict())
     with torch.no_grad():

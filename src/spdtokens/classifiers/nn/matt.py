@@ -107,7 +107,7 @@ class MAtt(RawNet):
     that do not divide into tokens go one each to the first tokens. The upper triangle is the plain
     one, without sqrt 2 off the diagonal.
 
-    Trials are first divided by the standard deviation of the first training batch
+    Trials are first divided by the standard deviation of the training trials
     (:class:`~spdtokens.classifiers.nn.spdnet.Unit`): batch norm adds 1e-5 to a variance, which
     would swamp signals in volts.
     """

@@ -38,12 +38,11 @@ _RAISE = SpectralFunction("ReEig", lambda a: a, lambda a, b: torch.ones_like(a +
 
 
 class Unit(nn.Module):
-    """Divide the data by one number, the size of the first batch trained on.
+    """Divide the data by one number, the size of the training trials.
 
-    Thresholds such as ReEig's 1e-4, or the 1e-5 of a batch norm, presume a unit. With this in
-    front a network learns the same from volts as from microvolts. The number is drawn once and
-    stays, in the state dict too, so that it is nothing but a change of unit; before training it
-    is 1.
+    Thresholds such as ReEig's 1e-4, or the 1e-5 of a batch norm, presume a unit. With this in front
+    a network learns the same from volts as from microvolts. The number is 1 until
+    :meth:`calibrate` is called, and is part of the state dict.
 
     Parameters
     ----------
@@ -57,11 +56,11 @@ class Unit(nn.Module):
     def __init__(self, of: Literal["covariances", "signals"]) -> None:
         super().__init__()
         self.of = of
-        self.register_buffer("value", torch.zeros((), dtype=torch.float64))  # 0: not known yet
+        self.register_buffer("value", torch.ones((), dtype=torch.float64))
 
     @torch.no_grad()
     def calibrate(self, X: Tensor) -> None:
-        """Take the unit from ``X``, say from all training trials, instead of the first batch."""
+        """Take the unit from training trials."""
         if self.of == "covariances":
             size = X.double().diagonal(dim1=-2, dim2=-1).mean()
         else:
@@ -75,9 +74,7 @@ class Unit(nn.Module):
 
     def forward(self, X: Tensor) -> Tensor:
         """``X`` in the network's own unit, of the same shape and dtype."""
-        if self.training and not bool(self.value):
-            self.calibrate(X)
-        return X / self.value if bool(self.value) else X
+        return X / self.value
 
 
 class BiMap(nn.Module):
@@ -150,7 +147,7 @@ class SPDNet(nn.Module):
     for these numbers and none of them fits MAMEM's 8 channels.
 
     The original's threshold is an absolute number, which in volts would raise every eigenvalue of
-    EEG. Here covariances are first divided by the mean eigenvalue of the first training batch
+    EEG. Here covariances are first divided by the mean eigenvalue of the training trials
     (:class:`~spdtokens.classifiers.nn.spdnet.Unit`), so that 1e-4 means the same in any unit.
 
     A square BiMap right before LogEig is a rotation of the features that the linear layer could do
