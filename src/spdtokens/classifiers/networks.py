@@ -15,11 +15,16 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from spdtokens._extras import how_to_install, is_installed
-from spdtokens.classifiers.base import ProbabilisticClassifier, coded, encode, seed_of
+from spdtokens.classifiers.base import (
+    ProbabilisticClassifier,
+    check_finite,
+    coded,
+    encode,
+    seed_of,
+)
 from spdtokens.classifiers.nn.engine import (
     EVALUATED_AT_ONCE,
     Curves,
-    Pool,
     RunPlan,
     RunStreams,
     check_plans,
@@ -242,8 +247,7 @@ class NetworkClassifier(ProbabilisticClassifier):
         if network.input != "raw":
             return as_matrices(X)
         trials = as_trials(X)
-        if not np.isfinite(trials).all():
-            raise ModelError("Input X contains NaN or infinity. Remove these trials.")
+        check_finite(trials)
         return trials
 
     def _inputs(self, X: NDArray[Any], network: Network) -> Tensor:
@@ -291,7 +295,7 @@ def train_module(
     epoch : int
         From 1: the one whose weights were kept.
     """
-    check_plans([plan], Pool(inputs, labels), recipe, n_classes)
+    check_plans([plan], labels, recipe, n_classes)
     streams, parts = RunStreams(plan.seed), plan.parts()
     curves: dict[str, list[float]] = {f"{p} {of}": [] for p in parts for of in ("loss", "accuracy")}
     best_loss, best_epoch, best, kept = float("inf"), 0, None, recipe.epochs

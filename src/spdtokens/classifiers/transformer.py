@@ -524,12 +524,6 @@ def _job(
     validation: Validation | None = None,
 ) -> _Job:
     """Check, embed, and plan; trials that several estimators share are embedded once."""
-    recipe = estimator._recipe()
-    if recipe.needs_validation and estimator.validation is None and validation is None:
-        raise ModelError(
-            "keep='best' and patience choose by trials held back from training: pass validation, "
-            "the share to hold back, such as 0.2."
-        )
     same = (
         *(id(X), id(y), id(validation), repr(estimator.embedding), type(estimator)),
         *(getattr(estimator, "attention", None), getattr(estimator, "alpha", None)),

@@ -61,12 +61,6 @@ class RunStreams:
         """A fresh generator for the initial weights."""
         return torch.Generator().manual_seed(self._weights_seed)
 
-    def bits(self, entries: int) -> NDArray[np.int16]:
-        """The next 16 random bits for each of so many dropout decisions."""
-        words = -(-entries // 4)
-        drawn = self.dropout.integers(0, 2**64 - 1, words, dtype=np.uint64, endpoint=True)
-        return drawn.view(np.int16)[:entries]
-
 
 def dropout_masks(streams: Sequence[RunStreams], entries: int, p: float, device: Any) -> Tensor:
     """Masks (runs, entries) that are 0 with probability ``p`` and otherwise make up for it.
@@ -77,7 +71,9 @@ def dropout_masks(streams: Sequence[RunStreams], entries: int, p: float, device:
     dropped = max(1, round(p * 65536))
     masks = torch.empty(len(streams), entries)
     for mask, stream in zip(masks, streams, strict=True):
-        torch.ge(torch.from_numpy(stream.bits(entries)), dropped - 32768, out=mask)
+        words = stream.dropout.integers(0, 2**64 - 1, -(-entries // 4), np.uint64, endpoint=True)
+        bits = torch.from_numpy(words.view(np.int16)[:entries])
+        torch.ge(bits, dropped - 32768, out=mask)
     return masks.mul_(65536 / (65536 - dropped)).to(device)
 
 
@@ -172,7 +168,7 @@ class Training:
     def __init__(
         self, model: TokenModel, pool: Pool, plans: Sequence[RunPlan], recipe: Recipe
     ) -> None:
-        check_plans(plans, pool, recipe, model.n_classes)
+        check_plans(plans, pool.labels, recipe, model.n_classes)
         self.pool, self.recipe, self.epochs = pool, recipe, 0
         self.network = network = BatchedNetwork(model)
         if recipe.batch_size < network.least_batch:
@@ -412,7 +408,7 @@ def _groups(runs: int, device: torch.device) -> list[slice]:
     return [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
 
 
-def check_plans(plans: Sequence[RunPlan], pool: Pool, recipe: Recipe, n_classes: int) -> None:
+def check_plans(plans: Sequence[RunPlan], labels: Tensor, recipe: Recipe, n_classes: int) -> None:
     """Refuse runs that cannot be trained, before any work is done.
 
     Raises
@@ -421,19 +417,19 @@ def check_plans(plans: Sequence[RunPlan], pool: Pool, recipe: Recipe, n_classes:
     """
     if not plans:
         raise ModelError("There are no runs to train.")
-    names, labels = sorted(plans[0].parts()), pool.labels.numpy(force=True)
+    names, classes = sorted(plans[0].parts()), labels.numpy(force=True)
     for number, plan in enumerate(plans):
         parts = plan.parts()
         empty = [name for name, index in parts.items() if not len(index)]
-        missing = np.setdiff1d(np.arange(n_classes), labels[plan.train]).tolist()
+        missing = np.setdiff1d(np.arange(n_classes), classes[plan.train]).tolist()
         shared = np.intersect1d(plan.train, parts.get("validation", [])).tolist()
         for wrong, what in (
             (sorted(parts) != names, f"has the parts {sorted(parts)}, the first run {names}"),
             (empty, f"has no {', '.join(empty)} trials"),
             (
                 recipe.needs_validation and plan.validation is None,
-                "has no validation trials, by which keep='best' and patience choose: hold some "
-                "training trials back",
+                "has no validation trials, by which keep='best' and patience choose: pass "
+                "validation, the share of training trials to hold back, such as 0.2",
             ),
             (shared, f"validates on trials it trains on: {shared[:5]}"),
             (

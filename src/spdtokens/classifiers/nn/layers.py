@@ -81,11 +81,6 @@ class Step:
         """The part (runs, features, tokens, valid trials) of activations that counts."""
         return x.view(*x.shape[:2], -1, self.trials)[..., : self.valid]
 
-    def clear_filling(self, x: Tensor) -> Tensor:
-        """Set what does not count to zero, in place."""
-        x.view(*x.shape[:2], -1, self.trials)[..., self.valid :] = 0
-        return x
-
     def mask(self, *shape: int) -> Tensor | None:
         """The next dropout mask (runs, *shape), or None where nothing is dropped."""
         if self.masks is None:
@@ -230,7 +225,8 @@ class BatchNorm(Layer):
         count = step.counting(x)[0, 0].numel()
         centred = dy - row(d_bias) / count
         dx = centred.addcmul_(x, row(d_weight) / -count).mul_(weight * inverse)
-        return step.clear_filling(dx)
+        dx.view(*dx.shape[:2], -1, step.trials)[..., step.valid :] = 0
+        return dx
 
 
 class LayerNorm(Layer):
