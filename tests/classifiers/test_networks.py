@@ -124,7 +124,7 @@ def test_what_cannot_be_trained_is_refused() -> None:
     for wrong in (np.stack([C, C], axis=1), C[..., :3, :3]):
         with pytest.raises(ModelError, match=r"\(1, 4, 4\)"):
             fitted.predict(wrong)
-    with pytest.raises(ModelError, match="several bands"):
+    with pytest.raises(ModelError, match="one band"):
         spdnet().fit(np.stack([C, C], axis=1), y)
 
 

@@ -647,8 +647,8 @@ def test_what_no_step_takes_is_refused(params: dict, message: str) -> None:
 
 
 def test_as_many_data_as_estimators() -> None:
-    with pytest.raises(ModelError, match="2 estimators, 1 data"):
+    with pytest.raises(ModelError, match="2, 1 and 2"):
         fit_together([transformer(), transformer()], [matrices()])
-    with pytest.raises(ModelError, match="1 estimators, 1 data and 2 params"):
+    with pytest.raises(ModelError, match="1, 1 and 2"):
         fit_together([transformer()], [matrices()], [{}, {}])
     assert fit_together([], []) == []

@@ -179,7 +179,7 @@ def test_bad_sizes_are_refused(dims: tuple[int, ...], culprit: str) -> None:
 
 @pytest.mark.parametrize("value", [0.0, math.nan])
 def test_trials_without_size_are_refused(value) -> None:
-    with pytest.raises(ModelError, match="no unit"):
+    with pytest.raises(ModelError, match="covariances"):
         SPDNet(4, 2).unit.calibrate(torch.full((3, 4, 4), value))
 
 

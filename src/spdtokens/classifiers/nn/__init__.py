@@ -1,4 +1,4 @@
-"""The torch modules: token networks, networks to compare with, and the batched engine."""
+"""Torch modules: token networks, networks to compare with, and the batched engine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when first used: the names of networks and their recipes need not wait for torch.
+    # Imported on first use, so that names of networks and recipes do not import torch.
     if name in _HOMES:
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,10 +1,10 @@
 """Train many runs of one architecture as one batched network.
 
-Small networks on small data spend their time on everything but arithmetic. So runs (seeds x
-subjects x folds) share every operation: weights have a leading axis of runs. Each run has its own
-trials, order, dropout and step count, and its result does not depend on its neighbours, bit by
-bit. Groups of runs are trained side by side, one thread each: no thread ever waits for another in
-the middle of a step, and every operation is done by one thread, whatever the number of runs.
+Small networks on small data spend most of their time on overhead, not on arithmetic. Runs (seeds x
+subjects x folds) therefore share every operation: all weights have a leading axis of runs. Each run
+has its own trials, trial order, dropout and step count, and its result does not depend on the other
+runs, bit for bit. Groups of runs are trained in parallel, one thread per group. Every operation
+uses one thread, whatever the number of runs.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from spdtokens.classifiers.nn.recipe import Listener, Recipe
 from spdtokens.errors import ModelError
 from spdtokens.runtime.threads import share_out, usable_threads
 
-#: Trials of a run that are evaluated at a time.
+#: Number of trials per run that are evaluated at a time.
 EVALUATED_AT_ONCE = 256
-#: Runs that share their operations: enough to hide the cost of a call, few enough that what a
-#: layer hands to the next is still in the cache.
+#: Number of runs that share their operations: enough to hide the cost of a call, few enough that
+#: the activations stay in the cache between two layers.
 GROUP_SIZE = 12
 
 Curves = dict[str, NDArray[np.float64]]
 
 
 class RunStreams:
-    """Three independent streams of a seed: initial weights, order of trials, dropout.
+    """Independent random streams of one seed: initial weights, order of trials and dropout.
 
     Parameters
     ----------
     seed : int
-        Not negative.
+        Seed >= 0.
     """
 
     def __init__(self, seed: int) -> None:
@@ -58,15 +58,15 @@ class RunStreams:
         self.dropout = np.random.Generator(np.random.SFC64(dropout))
 
     def weights(self) -> torch.Generator:
-        """A fresh generator for the initial weights."""
+        """Return a new generator for the initial weights."""
         return torch.Generator().manual_seed(self._weights_seed)
 
 
 def dropout_masks(streams: Sequence[RunStreams], entries: int, p: float, device: Any) -> Tensor:
-    """Masks (runs, entries) that are 0 with probability ``p`` and otherwise make up for it.
+    """Draw dropout masks (runs, entries): 0 with probability ``p``, else 1 / (1 - p).
 
-    Sixteen bits decide each entry, so ``p`` is rounded to a multiple of 1 / 65536; kept entries
-    are scaled by what the rounded value demands, which leaves the mean exact.
+    Each entry takes 16 random bits, so ``p`` is rounded to a multiple of 1 / 65536. The scale of
+    the kept entries uses the rounded value, which keeps the mean exact.
     """
     dropped = max(1, round(p * 65536))
     masks = torch.empty(len(streams), entries)
@@ -79,14 +79,29 @@ def dropout_masks(streams: Sequence[RunStreams], entries: int, p: float, device:
 
 @dataclass(frozen=True)
 class Pool:
-    """Trials that runs draw from.
+    """Trials that the runs of a training share.
 
-    Attributes
+    Parameters
     ----------
-    tokens : Tensor of float32, shape (n, tokens, features)
-    labels : Tensor of int64, shape (n,)
-    bias : Tensor of float32, shape (n, tokens, tokens), optional
-        Added to attention scores.
+    tokens : Tensor, shape (n, n_tokens, n_features)
+        Tokens in float32. Their device is where training happens.
+    labels : Tensor, shape (n,)
+        Class numbers from 0, in int64.
+    bias : Tensor, shape (n, n_tokens, n_tokens), default=None
+        Bias of the attention scores in float32, see :func:`geometric_bias`.
+
+    See Also
+    --------
+    RunPlan : Trials of the pool that one run is trained on.
+    train_runs : Train runs on a pool.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdtokens.classifiers.nn import Pool
+    >>> pool = Pool(torch.zeros(20, 1, 6), torch.arange(20) % 2)
+    >>> pool.tokens.shape
+    torch.Size([20, 1, 6])
     """
 
     tokens: Tensor
@@ -96,18 +111,32 @@ class Pool:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What one run trains on.
+    """Seed and trials of one run.
 
-    Attributes
+    Parameters
     ----------
     seed : int
+        Seed of initial weights, order of trials and dropout.
     train : ndarray of int, shape (n,)
-        Indices into the pool of trials.
-    validation : ndarray of int, optional
-        Trials to choose the epoch by, or only to draw a curve; never trained on.
-    watched : mapping of str to ndarray of int
-        Trials scored after every epoch for plots only, by name (``'test'``). Nothing is ever
-        chosen by them.
+        Training trials, as indices into the pool.
+    validation : ndarray of int, shape (n_validation,), default=None
+        Trials that choose the epoch (``keep='best'``, ``patience``). Otherwise they only add a
+        curve. They are never trained on.
+    watched : mapping of str to ndarray of int, default={}
+        More trials to score after every epoch, by name (``'test'``). They only add curves: no
+        epoch is chosen by them.
+
+    See Also
+    --------
+    train_runs : Train runs together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.classifiers.nn import RunPlan
+    >>> plan = RunPlan(42, np.arange(60), watched={"test": np.arange(60, 90)})
+    >>> list(plan.parts())
+    ['train', 'test']
     """
 
     seed: int
@@ -116,12 +145,29 @@ class RunPlan:
     watched: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
 
     def parts(self) -> dict[str, NDArray[np.int64]]:
-        """All parts by name, those to train on first."""
+        """Return all parts by name.
+
+        Returns
+        -------
+        dict of str to ndarray of int
+            Training trials first, then watched trials, then validation trials.
+        """
         parts = {"train": self.train, **self.watched}
         return parts if self.validation is None else parts | {"validation": self.validation}
 
     def moved(self, by: int) -> RunPlan:
-        """The same trials where all lie so many places further on in the pool."""
+        """Shift all indices.
+
+        Parameters
+        ----------
+        by : int
+            Number that is added to every index.
+
+        Returns
+        -------
+        RunPlan
+            Plan for a pool in which the trials begin ``by`` places later.
+        """
         validation = None if self.validation is None else by + self.validation
         watched = {name: by + index for name, index in self.watched.items()}
         return RunPlan(self.seed, by + self.train, validation, watched)
@@ -129,17 +175,33 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """What became of a run.
+    """Result of a run.
 
-    Attributes
+    Parameters
     ----------
     model : SPDTokenTransformer or SPDTokenMLP
-        In eval mode, on the processor.
-    curves : dict of str to ndarray, shape (epochs,)
-        ``'train loss'`` and ``'train accuracy'`` (of the batches as they were trained on, with
-        dropout), and the same of every other part, scored after the epoch. Shorter if stopped.
+        Trained network, in evaluation mode and on the CPU.
+    curves : dict of str to ndarray, shape (n_epochs,)
+        ``'train loss'`` and ``'train accuracy'`` of the batches as they were trained on, with
+        dropout, and the same for every other part, scored after the epoch. Shorter than the
+        recipe's epochs if training was stopped early.
     epoch : int
-        From 1: the epoch whose weights were kept.
+        Epoch whose weights were kept, counted from 1.
+
+    See Also
+    --------
+    train_runs : Train runs together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import torch
+    >>> from spdtokens.classifiers.nn import Pool, Recipe, RunPlan, SPDTokenMLP, train_runs
+    >>> pool = Pool(torch.randn(20, 1, 6), torch.arange(20) % 2)
+    >>> network = SPDTokenMLP(6, 1, 2, width=8)
+    >>> (run,) = train_runs(network, pool, [RunPlan(0, np.arange(20))], Recipe(epochs=3))
+    >>> run.epoch, run.curves["train loss"].shape
+    (3, (3,))
     """
 
     model: TokenModel
@@ -148,21 +210,26 @@ class TrainedRun:
 
 
 class Training:
-    """Runs under way.
+    """Runs that are being trained.
 
     Parameters
     ----------
     model : SPDTokenTransformer or SPDTokenMLP
-        The architecture. Its own weights do not matter: every run draws its own from its seed.
+        Architecture. Its weights are not used: every run draws its own from its seed.
     pool : Pool
-        All trials. Its device is where training happens.
+        All trials. Their device is where training happens.
     plans : sequence of RunPlan
+        Seed and trials of each run.
     recipe : Recipe
+        Optimiser, number of epochs and choice of the epoch.
 
     Attributes
     ----------
     epochs : int
-        Done so far.
+        Number of epochs done so far.
+    state : dict of str to Tensor, shape (n_runs, ...)
+        Weights and running moments of batch norms, Adam's moments, and its number of updates per
+        layer.
     """
 
     def __init__(
@@ -177,9 +244,9 @@ class Training:
                 f"on it: batch_size must be >= 2, got {recipe.batch_size}."
             )
         self._model = copy.deepcopy(model)
-        # Runs step together as long as their batches have equal size. Sorted by the size of their
-        # training sets, such runs are neighbours, so that every step works on slices and copies
-        # nothing; a run that has no batch left in an epoch, or has stopped, is left out.
+        # Runs step together as long as their batches have equal size. After sorting by the number
+        # of training trials, such runs are neighbours: a step works on slices and copies nothing. A
+        # run that has stopped, or has no batch left in an epoch, is left out.
         self._order = sorted(range(len(plans)), key=lambda i: -len(plans[i].train))
         runs, n = [plans[i] for i in self._order], len(plans)
         self.parts = [run.parts() for run in runs]
@@ -194,8 +261,6 @@ class Training:
             self._model.reset_parameters(stream.weights())
             network.layout.copy_from(self._model, weights[row])
         device = pool.tokens.device
-        #: A row per run: weights and running moments of batch norms, Adam's moments, and the number
-        #: of its updates of each layer.
         self.state = {
             "weights": weights.to(device),
             "first": torch.zeros(n, network.learnt, device=device),
@@ -224,7 +289,15 @@ class Training:
         return len(self.streams)
 
     def advance(self, epochs: int, listener: Listener | None = None) -> None:
-        """Train all runs for so many more epochs, or until the recipe's last."""
+        """Train all runs for more epochs, at most until the last of the recipe.
+
+        Parameters
+        ----------
+        epochs : int
+            Number of epochs.
+        listener : callable, default=None
+            Called with the number of run-epochs that were done.
+        """
         numbers = range(self.epochs, min(self.epochs + epochs, self.recipe.epochs))
 
         def train(group: slice) -> None:
@@ -235,11 +308,17 @@ class Training:
                     listener(group.stop - group.start)
 
         share_out(train, _groups(len(self), self.pool.tokens.device))
-        self._views.clear()  # memory that only training needs
+        self._views.clear()  # frees memory that only training needs
         self.epochs = numbers.stop
 
     def results(self) -> list[TrainedRun]:
-        """Trained runs, in the order of the plans."""
+        """Return the trained runs.
+
+        Returns
+        -------
+        list of TrainedRun
+            In the order of the plans.
+        """
         runs = []
         for row in np.argsort(self._order):
             lasted = int(np.isfinite(self.curves["train loss"][row]).sum())
@@ -253,7 +332,7 @@ class Training:
         return runs
 
     def _epoch(self, group: slice, number: int) -> None:
-        """Train every active run of a group for an epoch (numbered from 0), then score it."""
+        """Train the active runs of a group for one epoch (numbered from 0), then score them."""
         ran = np.flatnonzero(self._active[group]) + group.start
         for part in self.parts[0]:
             loss, correct, seen = np.zeros((3, len(self)))
@@ -286,7 +365,7 @@ class Training:
     def _equal_neighbours(
         self, first: int, batches: Sequence[NDArray[np.int64]], training: bool
     ) -> Iterator[tuple[slice, Tensor]]:
-        """Slices of neighbouring runs whose batches have equal size, and those batches stacked."""
+        """Yield slices of neighbouring runs with batches of equal size, and the stacked batches."""
         least = self.network.least_batch if training else 1
         for size, some in itertools.groupby(enumerate(batches, first), lambda b: len(b[1])):
             rows, equal = zip(*some, strict=True)
@@ -296,7 +375,7 @@ class Training:
     def _step(
         self, runs: slice, index: Tensor, *, training: bool
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Losses and hits of some runs on batches (runs, trials); in training one update, too."""
+        """Return loss and number of hits of runs on batches (runs, trials); update if training."""
         network, recipe = self.network, self.recipe
         weights, updates = self._views_of(runs)
         valid, device = index.shape[1], self.pool.tokens.device
@@ -310,9 +389,8 @@ class Training:
         loss, d_scores = cross_entropy(scores, labels, valid, smoothing)
         right = (scores[..., :valid].argmax(1) == labels[:, :valid]).sum(1)
         if training:
-            # Each layer is updated as soon as its gradient is known. So all layers share one piece
-            # of memory for their gradients, small enough to stay in the cache until the optimizer
-            # has read it.
+            # Each layer is updated as soon as its gradient is known. All layers therefore share one
+            # buffer for gradients, which is small enough to stay in the cache.
             for layer, (grads, tensors) in zip(
                 reversed(network.layers), reversed(updates), strict=True
             ):
@@ -324,7 +402,7 @@ class Training:
         return loss.numpy(force=True), right.numpy(force=True)
 
     def _gather(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Inputs, labels and bias of trials (runs, valid), repeated up to an aligned number."""
+        """Return inputs, labels and bias of trials (runs, valid), padded to an aligned number."""
         pool, tokens = self.pool, self.network.tokens
         runs, valid = index.shape
         trials = aligned(valid)
@@ -340,7 +418,7 @@ class Training:
         return rows.mT, pool.labels[index.flatten()].view(runs, trials), bias
 
     def _views_of(self, runs: slice) -> _Views:
-        """Weights of runs by name; for each layer its gradients, and Adam's tensors."""
+        """Return the weights of runs by name, and gradients and Adam's tensors of each layer."""
         key = (runs.start, runs.stop)
         if key not in self._views:
             weights, first, second, steps = (tensor[runs] for tensor in self.state.values())
@@ -356,7 +434,7 @@ class Training:
         return self._views[key]
 
     def _select(self, row: int, number: int) -> None:
-        """Keep the best weights of a run, stop it when it no longer improves."""
+        """Keep the weights of the best epoch, and stop a run that no longer improves."""
         loss = np.float32(self.curves["validation loss"][row, number])
         if loss < self._best_loss[row]:
             self._best_loss[row], self._best_epoch[row] = loss, number + 1
@@ -366,7 +444,7 @@ class Training:
             self._active[row] = number + 1 - self._best_epoch[row] < self.recipe.patience
 
 
-#: Weights by name; for each layer its gradients by name, and what Adam works on.
+#: Weights by name; for each layer its gradients by name and the tensors of Adam.
 _Views = tuple[dict[str, Tensor], list[tuple[dict[str, Tensor], list[list[Tensor]]]]]
 
 
@@ -378,19 +456,48 @@ def train_runs(
     *,
     listener: Listener | None = None,
 ) -> list[TrainedRun]:
-    """Train runs together, each as if it were alone.
+    """Train runs together, each as if it were trained alone.
 
     Parameters
     ----------
-    model, pool, plans, recipe
-        As in :class:`Training`.
-    listener : callable, optional
-        For progress bars; called from the threads that train.
+    model : SPDTokenTransformer or SPDTokenMLP
+        Architecture. Its weights are not used: every run draws its own from its seed.
+    pool : Pool
+        All trials. Their device is where training happens.
+    plans : sequence of RunPlan
+        Seed and trials of each run.
+    recipe : Recipe
+        Optimiser, number of epochs and choice of the epoch.
+    listener : callable, default=None
+        Called with the number of run-epochs that were just done, from the threads that train.
 
     Returns
     -------
     list of TrainedRun
         In the order of ``plans``.
+
+    Raises
+    ------
+    ModelError
+        If a run cannot be trained: a class without training trials, validation trials among the
+        training trials or missing, or a loss that is not finite.
+
+    See Also
+    --------
+    spdtokens.fit_together : Fit scikit-learn estimators together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import torch
+    >>> from spdtokens import SPDTokenTransformer
+    >>> from spdtokens.classifiers.nn import Pool, Recipe, RunPlan, train_runs
+    >>> pool = Pool(torch.randn(30, 2, 6), torch.arange(30) % 3)
+    >>> network = SPDTokenTransformer(6, 2, 3, d_model=8, n_layers=1, n_heads=2)
+    >>> plans = [RunPlan(seed, np.arange(20), np.arange(20, 30)) for seed in range(4)]
+    >>> runs = train_runs(network, pool, plans, Recipe(epochs=2, keep="best"))
+    >>> runs[0].model(pool.tokens).shape
+    torch.Size([30, 3])
     """
     training = Training(model, pool, plans, recipe)
     training.advance(recipe.epochs, listener)
@@ -398,7 +505,7 @@ def train_runs(
 
 
 def _groups(runs: int, device: torch.device) -> list[slice]:
-    """Runs shared out evenly, as many groups as keep every thread busy."""
+    """Split runs evenly into as many groups as keep every thread busy."""
     if device.type != "cpu":
         return [slice(0, runs)]  # one graphics card does everything at once
     threads = usable_threads()
@@ -409,14 +516,9 @@ def _groups(runs: int, device: torch.device) -> list[slice]:
 
 
 def check_plans(plans: Sequence[RunPlan], labels: Tensor, recipe: Recipe, n_classes: int) -> None:
-    """Refuse runs that cannot be trained, before any work is done.
-
-    Raises
-    ------
-    ModelError
-    """
+    """Raise ModelError for runs that cannot be trained, before any work is done."""
     if not plans:
-        raise ModelError("There are no runs to train.")
+        raise ModelError("plans is empty: there are no runs to train.")
     names, classes = sorted(plans[0].parts()), labels.numpy(force=True)
     for number, plan in enumerate(plans):
         parts = plan.parts()
@@ -424,18 +526,18 @@ def check_plans(plans: Sequence[RunPlan], labels: Tensor, recipe: Recipe, n_clas
         missing = np.setdiff1d(np.arange(n_classes), classes[plan.train]).tolist()
         shared = np.intersect1d(plan.train, parts.get("validation", [])).tolist()
         for wrong, what in (
-            (sorted(parts) != names, f"has the parts {sorted(parts)}, the first run {names}"),
+            (sorted(parts) != names, f"must have the parts {names}, got {sorted(parts)}"),
             (empty, f"has no {', '.join(empty)} trials"),
             (
                 recipe.needs_validation and plan.validation is None,
-                "has no validation trials, by which keep='best' and patience choose: pass "
-                "validation, the share of training trials to hold back, such as 0.2",
+                "has no validation trials, which keep='best' and patience need: pass validation, "
+                "the share of training trials to hold out, such as 0.2",
             ),
-            (shared, f"validates on trials it trains on: {shared[:5]}"),
+            (shared, f"has validation trials among its training trials: {shared[:5]}"),
             (
                 missing,
-                f"has no training trials of class {', '.join(map(str, missing))}, which the "
-                "network could never learn: train on trials of every class, or leave it out",
+                f"has no training trials of class {', '.join(map(str, missing))}: train on trials "
+                "of every class, or remove the class",
             ),
         ):
             if wrong:

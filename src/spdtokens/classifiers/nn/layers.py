@@ -1,8 +1,8 @@
 """Layers of many networks at once, forward and backward.
 
-Every weight has a leading axis of runs. Backward passes are written out: they are short, and they
-put each gradient where the optimizer wants it, without a graph to build and walk. Tests compare
-them with torch's own differentiation.
+Every weight has a leading axis of runs. Backward passes are written by hand: they are short, and
+they write each gradient where the optimiser reads it, without an autograd graph. Tests compare them
+with torch's autograd.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ from torch import Tensor, nn
 
 from spdtokens.classifiers.nn.transformer import SPDTokenMLP, SPDTokenTransformer
 
-# What one training step of a group of runs works with.
-
 Views = Mapping[str, Tensor]
 
-#: Every matrix of every run begins at a multiple of so many numbers (64 bytes). BLAS rounds by
-#: where in memory a matrix lies: only so does a run's result not depend on its neighbours.
+#: Every matrix of every run begins at a multiple of this many floats (64 bytes). The rounding of
+#: BLAS depends on the alignment of a matrix; with equal alignment the result of a run does not
+#: depend on its neighbours.
 ALIGNED = 16
 
 
 def aligned(count: int) -> int:
-    """The next multiple of ``ALIGNED``."""
+    """Round up to a multiple of ``ALIGNED``."""
     return -(-count // ALIGNED) * ALIGNED
 
 
 @dataclass
 class Step:
-    """Weights, gradients and notes of one pass of ``runs`` networks over a batch each.
+    """One pass of ``runs`` networks over one batch each.
 
-    Activations lie feature by feature, (runs, features, tokens * trials) with trials innermost:
-    then a linear layer is one batched matrix product, and norms and attention work on long rows.
+    Activations are stored feature by feature, (runs, features, tokens * trials) with trials
+    innermost: a linear layer is then one batched matrix product, and norms and attention work on
+    long rows.
 
-    Attributes
+    Parameters
     ----------
     weights : mapping of str to Tensor, shape (runs, ...)
         Weights, and the running moments of batch norms, which layers update.
     grads : mapping of str to Tensor, shape (runs, ...)
         Where layers write the gradients of their weights.
     tokens, trials : int
-        Shape of the batch, the same for all runs; trials are filled up to a multiple of
-        ``ALIGNED``.
+        Shape of the batch, the same for all runs. Trials are padded to a multiple of ``ALIGNED``.
     valid : int
-        Trials that count, the first ones. The rest is there for the sake of its place in memory:
-        no gradient comes from it, and batch norms do not look at it.
+        Number of trials before the padding. The padding has no gradient, and batch norms ignore
+        it.
     training : bool
+        Whether a backward pass follows.
     bias : Tensor, shape (runs, 1, tokens, tokens, trials), optional
-        Added to attention scores.
+        Added to the attention scores.
     masks : Tensor, shape (runs, entries), optional
         Dropout masks of the whole pass: 0, or 1 / (1 - p). Layers take theirs in turn.
     """
@@ -69,20 +69,20 @@ class Step:
     _used: int = 0
 
     def save(self, *tensors: Tensor | None) -> None:
-        """Keep tensors for the backward pass, which takes them in reverse order."""
+        """Keep tensors for the backward pass, which reads them in reverse order."""
         if self.training:
             self._saved.append(tensors)
 
     def saved(self) -> tuple[Any, ...]:
-        """What the last layer not yet asked for has saved."""
+        """Return the tensors saved last, and forget them."""
         return self._saved.pop()
 
     def counting(self, x: Tensor) -> Tensor:
-        """The part (runs, features, tokens, valid trials) of activations that counts."""
+        """Return activations without the padding: (runs, features, tokens, valid trials)."""
         return x.view(*x.shape[:2], -1, self.trials)[..., : self.valid]
 
     def mask(self, *shape: int) -> Tensor | None:
-        """The next dropout mask (runs, *shape), or None where nothing is dropped."""
+        """Return the next dropout mask (runs, *shape), or None without dropout."""
         if self.masks is None:
             return None
         entries = math.prod(shape)
@@ -92,25 +92,26 @@ class Step:
 
 
 def multiplied(x: Tensor, mask: Tensor | None) -> Tensor:
-    """``x * mask`` in place; ``x`` itself without a mask."""
+    """Multiply ``x`` by a mask in place; leave it as it is without one."""
     return x if mask is None else x.mul_(mask)
 
 
 def row(x: Tensor) -> Tensor:
-    """A per-feature vector (runs, features) as (runs, features, 1)."""
+    """View a vector per feature (runs, features) as (runs, features, 1)."""
     return x.unsqueeze(-1)
 
 
 # Attention. Queries, keys and values are (runs, heads, head width, tokens, trials). With few
-# tokens, as EEG has, every pair of tokens is a row of trials, and all is done on such rows; with
-# many tokens the matrices of each trial are multiplied instead, which needs them reordered first.
+# tokens, which is usual for EEG, every pair of tokens is a row of trials, and all operations run on
+# such rows. With many tokens the matrices of each trial are multiplied, which needs a reordered
+# copy.
 
-#: Tokens from which matrix products, reordering included, beat products of rows.
+#: Number of tokens from which matrix products, including the copy, are faster.
 MANY_TOKENS = 8
 
 
 def _contract_width(a: Tensor, b: Tensor) -> Tensor:
-    """Products of token i of ``a`` with token j of ``b``: (runs, heads, i, j, trials)."""
+    """Multiply token i of ``a`` with token j of ``b``: (runs, heads, i, j, trials)."""
     if a.shape[3] >= MANY_TOKENS:
         pairs = a.permute(0, 1, 4, 3, 2) @ b.permute(0, 1, 4, 2, 3)
         return pairs.permute(0, 1, 3, 4, 2).contiguous()
@@ -118,7 +119,7 @@ def _contract_width(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _weigh(weights: Tensor, x: Tensor) -> Tensor:
-    """Sums over tokens j of ``weights[i, j] x[j]``: (runs, heads, width, i, trials)."""
+    """Sum ``weights[i, j] x[j]`` over tokens j: (runs, heads, width, i, trials)."""
     if x.shape[3] >= MANY_TOKENS:
         mixed = x.permute(0, 1, 4, 2, 3) @ weights.permute(0, 1, 4, 3, 2)
         return mixed.permute(0, 1, 3, 4, 2).contiguous()
@@ -126,34 +127,34 @@ def _weigh(weights: Tensor, x: Tensor) -> Tensor:
 
 
 class Layer:
-    """One step of a network; ``backward`` undoes the last ``forward`` of the same step.
+    """Layer of a batched network.
 
     Attributes
     ----------
     names : tuple of str
-        Its weights, as the module calls them.
+        Names of its weights in the torch module.
     """
 
     names: tuple[str, ...] = ()
 
     def forward(self, step: Step, x: Tensor) -> Tensor:
-        """Activations (runs, features, columns) to activations."""
+        """Map activations (runs, features, columns) to activations."""
         raise NotImplementedError
 
     def backward(self, step: Step, dy: Tensor) -> Tensor:
-        """Gradient after the layer to gradient before it; writes those of the weights."""
+        """Map the gradient after the layer to that before it; write those of the weights."""
         raise NotImplementedError
 
 
 class Linear(Layer):
-    """``W x + b``.
+    """Linear layer ``W x + b``.
 
     Parameters
     ----------
     name : str
-        Of the layer in the module, before ``.weight`` and ``.bias``.
+        Name of the layer in the torch module, without ``.weight`` and ``.bias``.
     first : bool
-        Nothing lies before this layer: its input needs no gradient.
+        Whether this is the first layer, whose input needs no gradient.
     """
 
     def __init__(self, name: str, *, first: bool = False) -> None:
@@ -167,7 +168,7 @@ class Linear(Layer):
     def backward(self, step: Step, dy: Tensor) -> Tensor:
         (x,) = step.saved()
         torch.bmm(dy, x.mT, out=step.grads[self.weight])
-        if self.bias in step.grads:  # before a batch norm it is not learnt
+        if self.bias in step.grads:  # not learnt before a batch norm
             torch.sum(dy, -1, out=step.grads[self.bias])
         return dy if self.first else torch.bmm(step.weights[self.weight].mT, dy)
 
@@ -191,7 +192,7 @@ class Positions(Layer):
 
 
 class BatchNorm(Layer):
-    """Normalise each feature over tokens and trials of the batch; learn its running moments."""
+    """Normalise each feature over the tokens and trials of the batch; track running moments."""
 
     eps, momentum = 1e-5, 0.1
 
@@ -270,7 +271,7 @@ class SelfAttention(Layer):
         tokens, trials = step.tokens, step.trials
         mask = step.mask(self.heads, tokens, tokens, trials)
         by_head = (len(x), self.heads, -1, tokens, trials)
-        if tokens == 1:  # the weight is 1, whatever queries and keys are
+        if tokens == 1:  # the only weight is 1 for any query and key
             mixed = self.value.forward(step, x)
             step.save(mask)
             multiplied(mixed.view(by_head), mask)
@@ -307,7 +308,7 @@ class SelfAttention(Layer):
 
 
 class EncoderBlock(Layer):
-    """Attention and a ReLU feed-forward part, each with dropout, residual and layer norm."""
+    """Attention and a ReLU feed-forward network, each with dropout, residual and layer norm."""
 
     def __init__(self, name: str, heads: int) -> None:
         self.attention = SelfAttention(f"{name}.attention", heads)
@@ -333,7 +334,7 @@ class EncoderBlock(Layer):
         d_sum = self.norm2.backward(step, dy)
         hidden, mask1, mask2, mask3 = step.saved()
         d_hidden = self.contract.backward(step, d_sum if mask3 is None else d_sum * mask3)
-        # Where an entry was dropped or negative, hidden is 0 and nothing flows back.
+        # Where an entry was dropped or negative, hidden is 0 and the gradient is 0.
         d_hidden = torch.ops.aten.threshold_backward(d_hidden, hidden, 0)
         d_sum.add_(self.expand.backward(step, multiplied(d_hidden, mask2)))
         d_sum = self.norm1.backward(step, d_sum)
@@ -342,7 +343,7 @@ class EncoderBlock(Layer):
 
 
 class HiddenLayer(Layer):
-    """Linear, batch norm, ReLU, dropout: a layer of the token MLP."""
+    """Hidden layer of the token MLP: linear, batch norm, ReLU, dropout."""
 
     def __init__(self, number: int) -> None:
         self.linear = Linear(f"hidden.{number}", first=number == 0)
@@ -373,17 +374,16 @@ class MeanOverTokens(Layer):
         return dy.expand(-1, -1, step.tokens, -1).reshape(*dy.shape[:2], -1)
 
 
-# Many networks of one architecture as one batched network.
-
 TokenModel = SPDTokenTransformer | SPDTokenMLP
 
 
 class Layout:
-    """Where each named tensor of a network lies, aligned, in a flat row of numbers.
+    """Aligned positions of named tensors in a flat row.
 
     Parameters
     ----------
     shapes : mapping of str to torch.Size
+        Shapes of the tensors by name.
     """
 
     def __init__(self, shapes: Mapping[str, torch.Size]) -> None:
@@ -394,43 +394,44 @@ class Layout:
             self.size += aligned(shape.numel())
 
     def views(self, rows: Tensor) -> dict[str, Tensor]:
-        """The tensors (runs, *shape) inside flat rows (runs, size), by name."""
+        """Return views (runs, *shape) into flat rows (runs, size), by name."""
         return {
             name: rows[:, self.starts[name] : self.starts[name] + shape.numel()].unflatten(1, shape)
             for name, shape in self.shapes.items()
         }
 
     def copy_from(self, model: nn.Module, row: Tensor) -> None:
-        """Write the tensors of a module into a flat row (size,)."""
+        """Copy the tensors of a module into a flat row (size,)."""
         source = model.state_dict()
         for name, view in self.views(row[None]).items():
             view[0].copy_(source[name])
 
 
 class BatchedNetwork:
-    """The layers of a model with a leading axis of runs on every weight.
+    """Many networks of one architecture, with a leading axis of runs on every weight.
 
     Parameters
     ----------
     model : SPDTokenTransformer or SPDTokenMLP
-        Gives the architecture; its weights are not used.
+        Architecture; its weights are not used.
 
     Attributes
     ----------
     layers : list of Layer
+        Layers in the order of the forward pass.
     tokens : int
-        Columns per trial: its tokens, or 1 if these enter side by side (MLP).
+        Columns per trial: the number of tokens, or 1 for an MLP, which concatenates them.
     dropped : int
         Entries of all dropout masks per run and trial.
     layout : Layout
-        Row of a run: the weights that are learnt (``requires_grad``), layer by layer, then the
-        other weights and the running moments of batch norms.
+        Row of a run: the learnt weights (``requires_grad``) layer by layer, then the other weights
+        and the running moments of batch norms.
     layouts : list of Layout
-        Weights of each layer that are learnt.
+        Learnt weights of each layer.
     learnt : int
         Length of their part of the row.
     least_batch : int
-        Batch norms need two columns to have a variance.
+        Smallest batch that can be trained on: a batch norm needs two columns.
     """
 
     def __init__(self, model: TokenModel) -> None:
@@ -460,7 +461,7 @@ class BatchedNetwork:
         self.least_batch = 2 if moments and self.tokens == 1 else 1
 
     def forward(self, step: Step, inputs: Tensor) -> Tensor:
-        """Class scores (runs, classes, trials)."""
+        """Compute class scores (runs, classes, trials)."""
         for layer in self.layers:
             inputs = layer.forward(step, inputs)
         return inputs
@@ -469,16 +470,18 @@ class BatchedNetwork:
 def cross_entropy(
     scores: Tensor, labels: Tensor, valid: int, smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Mean cross-entropy of each run (runs,), and its gradient (runs, classes, trials).
+    """Compute the mean cross-entropy (runs,) and its gradient (runs, classes, trials).
 
     Parameters
     ----------
     scores : Tensor, shape (runs, classes, trials)
+        Class scores.
     labels : Tensor, shape (runs, trials)
+        Class numbers.
     valid : int
-        So many first trials count; the gradient of the others is zero.
+        Number of trials before the padding, whose gradient is zero.
     smoothing : float
-        So much of the target is spread evenly over all classes.
+        Share of the target that is spread evenly over all classes.
     """
     classes = scores.shape[1]
     target = torch.full_like(scores, smoothing / classes)

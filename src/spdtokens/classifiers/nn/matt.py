@@ -1,4 +1,4 @@
-r"""MAtt: attention among the covariances of a trial's parts, after learned filters.
+r"""MAtt: attention between covariances of parts of a trial, after learnt filters.
 
 References
 ----------
@@ -23,9 +23,9 @@ _RIDGE = 1e-5
 
 
 class MAttConfig(NamedTuple):
-    """Sizes of MAtt: :data:`BCI2A` by default.
+    """Sizes of MAtt; the defaults are the original's for BCI2a.
 
-    Attributes
+    Parameters
     ----------
     n_spatial : int
         Spatial filters (convolution 1).
@@ -34,7 +34,7 @@ class MAttConfig(NamedTuple):
     n_mapped : int
         Size of queries, keys and values; at most ``n_temporal``.
     n_tokens : int
-        Parts into which a trial is cut.
+        Number of parts that a trial is cut into.
     """
 
     n_spatial: int = 22
@@ -44,12 +44,12 @@ class MAttConfig(NamedTuple):
     n_tokens: int = 3
 
 
-#: The original's networks for other data sets, by their channels: BCIcha and MAMEM.
+#: Sizes in the original for other numbers of channels: BCIcha (56) and MAMEM (8).
 ORIGINAL = {56: MAttConfig(22, 16, 64, 8, 3), 8: MAttConfig(125, 15, 36, 12, 7)}
 
 
 class ManifoldAttention(nn.Module):
-    r"""Self-attention among SPD matrices in the log-Euclidean geometry.
+    r"""Self-attention between SPD matrices in the log-Euclidean geometry.
 
     .. math::
 
@@ -70,20 +70,20 @@ class ManifoldAttention(nn.Module):
         self.query, self.key, self.value = (BiMap(d_in, d_out) for _ in range(3))
 
     def weights(self, C: Tensor) -> Tensor:
-        """Attention weights (n, tokens, tokens): rows attend to columns."""
+        """Compute attention weights (n, tokens, tokens); rows attend to columns."""
         gap = logm(self.query(C)).unsqueeze(2) - logm(self.key(C)).unsqueeze(1)
-        # The distance itself would have no gradient where two tokens are equal; its square has.
+        # Unlike the distance, its square has a gradient where two tokens are equal.
         squared = gap.square().sum((-2, -1))
         return (1 / (1 + squared.log1p())).softmax(-1)
 
     def forward(self, C: Tensor) -> Tensor:
-        """SPD tokens (n, tokens, d_in, d_in) to (n, tokens, d_out, d_out)."""
+        """Map SPD tokens (n, tokens, d_in, d_in) to (n, tokens, d_out, d_out)."""
         values = logm(self.value(C))
         return expm(torch.einsum("nij,njab->niab", self.weights(C), values))
 
 
 class MAtt(RawNet):
-    """Raw trials in, class scores out.
+    """MAtt on raw trials.
 
     Spatial and temporal convolution, each with bias and batch norm; the trial cut into tokens;
     their covariances with trace 1, plus 1e-5 on the diagonal; manifold attention; ReEig at 1e-4;
@@ -92,24 +92,25 @@ class MAtt(RawNet):
     Parameters
     ----------
     n_chans, n_outputs, n_times : int
+        Number of channels, classes and samples.
     sfreq : float
-        Filters stay as many samples at all frequencies.
+        Sampling rate in Hz. Filters have the same number of samples at any rate.
     config : MAttConfig, optional
-        The original's for that number of channels by default, or else that for BCI2a.
+        Sizes. By default the original's for this number of channels, or those for BCI2a.
 
     Notes
     -----
-    Parameters at the original's shapes: 9,026 (22 channels, 4 classes), 24,476 (56, 2) and 72,195
-    (8, 5), which takes a bias in every layer but BiMap and an affine batch norm after both
+    The number of parameters is that of the original, 9,026 (22 channels, 4 classes), 24,476 (56, 2)
+    and 72,195 (8, 5), with a bias in every layer but BiMap and an affine batch norm after both
     convolutions.
 
-    Padding keeps the length of a trial, with the odd zero of an even kernel at the end. Samples
-    that do not divide into tokens go one each to the first tokens. The upper triangle is the plain
-    one, without sqrt 2 off the diagonal.
+    Padding keeps the length of a trial; an even kernel has one more zero at the end. If the samples
+    do not divide evenly, the first tokens have one more. Off-diagonal entries of the upper triangle
+    are not multiplied by sqrt 2.
 
     Trials are first divided by the standard deviation of the training trials
-    (:class:`~spdtokens.classifiers.nn.spdnet.Unit`): batch norm adds 1e-5 to a variance, which
-    would swamp signals in volts.
+    (:class:`~spdtokens.classifiers.nn.spdnet.Unit`): batch norm adds 1e-5 to a variance, which is
+    larger than that of signals in volts.
     """
 
     def __init__(
@@ -132,32 +133,32 @@ class MAtt(RawNet):
         self.head = nn.Linear(config.n_tokens * token_dim(config.n_mapped), n_outputs)
 
     def tokens(self, X: Tensor) -> Tensor:
-        """Covariances (n, tokens, n_temporal, n_temporal) of trials (n, channels, samples)."""
+        """Compute covariances (n, tokens, n_temporal, n_temporal) of trials."""
         X = self.checked(X)
         x = self.norm2(self._filtered(self.unit(X.to(self.head.weight.dtype))))
         each, more = divmod(self.n_times, self.config.n_tokens)
-        # tensor_split would fill zeros around the gradient of every part; this joins them.
+        # split concatenates the gradients of the parts; tensor_split would pad each with zeros.
         parts = x.split([each + (i < more) for i in range(self.config.n_tokens)], -1)
         return torch.stack([_unit_trace_covariance(part) for part in parts], 1)
 
     def _filtered(self, x: Tensor) -> Tensor:
-        """Trials (n, channels, samples) through both convolutions and the norm between them.
+        """Apply both convolutions and the norm between them to trials (n, channels, samples).
 
-        All three are linear in the channels and a constant 1, and run as one convolution of those:
-        the original's 125 spatial filters of 8 channels train 8 times faster.
+        All three are linear in the channels and a constant 1, and run as one convolution of those.
+        The original's 125 spatial filters of 8 channels train 8 times faster this way.
         """
         scale, shift = self._first_norm(x)
         first = torch.cat([scale[:, None] * self.spatial.weight[..., 0], shift[:, None]], 1)
         weight = torch.einsum("tsk,sc->tck", self.temporal.weight, first)
         k = self.config.kernel
-        # Zeros go around the norm's output: the 1 ends with the trial. torch's padding='same'
-        # warns of even kernels.
+        # The output of the norm is padded with zeros, so the constant 1 ends with the trial.
+        # torch's padding='same' warns about even kernels.
         padded = F.pad(F.pad(x, (0, 0, 0, 1), value=1.0), ((k - 1) // 2, k // 2))
         return F.conv1d(padded, weight, self.temporal.bias)
 
     def _first_norm(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Factor and constant (n_spatial,) of the norm of ``weight @ x``, the bias included."""
-        norm: Any = self.norm1  # of whose statistics torch says that they may be None
+        """Return scale and shift (n_spatial,) of the first norm, including the spatial bias."""
+        norm: Any = self.norm1  # torch types its statistics as optional
         weight, bias = self.spatial.weight[..., 0], cast("Tensor", self.spatial.bias)
         if self.training:
             n = x.shape[0] * x.shape[2]
@@ -176,14 +177,14 @@ class MAtt(RawNet):
         return scale, norm.bias + scale * (bias - mean)
 
     def forward(self, X: Tensor) -> Tensor:
-        """Class scores (n, classes) of trials (n, channels, samples)."""
+        """Compute class scores (n, n_outputs) of trials (n, n_chans, n_times)."""
         attended = self.attention(self.tokens(X))
         # ReEig and LogEig share an eigendecomposition.
         return self.head(vech(logm(attended, floor=RECTIFIED)).flatten(1))
 
 
 def _unit_trace_covariance(x: Tensor) -> Tensor:
-    """Covariances (n, d, d) of signals (n, d, samples), of trace 1, plus a ridge."""
+    """Compute covariances (n, d, d) of signals (n, d, samples), with trace 1 plus a ridge."""
     x = x - x.mean(-1, keepdim=True)
     C = x @ x.mT
     trace = C.diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None]

@@ -1,6 +1,6 @@
-"""Networks to compare with, by name: what they take, how they are built, where they come from.
+"""Registry of the networks to compare with.
 
-Nothing here waits for torch: a network's module is imported when it is built.
+Importing this does not import torch: the module of a network is imported when it is built.
 """
 
 from __future__ import annotations
@@ -18,18 +18,31 @@ Input = Literal["raw", "covariance", "tokens"]
 
 @dataclass(frozen=True)
 class TrialShape:
-    """What a network must know of its trials.
+    """Shape of the trials that a network is built for.
 
-    Attributes
+    Parameters
     ----------
-    n_chans, n_outputs : int
-        Channels and classes.
-    n_times : int
-        Samples; 0 where there are only covariances.
-    sfreq : float
-        Samples a second; 0 where there are only covariances.
-    n_tokens : int
-        Covariance matrices of a trial.
+    n_chans : int
+        Number of channels, or rows of a covariance matrix.
+    n_outputs : int
+        Number of classes.
+    n_times : int, default=0
+        Samples per trial; 0 for networks on covariance matrices or tokens.
+    sfreq : float, default=0.0
+        Sampling rate in Hz; 0 for networks on covariance matrices or tokens.
+    n_tokens : int, default=1
+        Covariance matrices per trial.
+
+    See Also
+    --------
+    Network : Build a network from a shape.
+
+    Examples
+    --------
+    >>> from spdtokens.classifiers.nn.networks import NETWORKS, TrialShape
+    >>> shape = TrialShape(n_chans=22, n_outputs=4, n_times=438, sfreq=125.0)
+    >>> sum(p.numel() for p in NETWORKS["eegnet"].build(shape).parameters())
+    2292
     """
 
     n_chans: int
@@ -39,7 +52,7 @@ class TrialShape:
     n_tokens: int = 1
 
 
-#: The paper's data sets as networks see them.
+#: Trial shapes of the paper's data sets.
 SHAPES = {
     "BCI2a": TrialShape(22, 4, 438, 125.0),
     "BCIcha": TrialShape(56, 2, 160, 128.0),
@@ -49,20 +62,41 @@ SHAPES = {
 
 @dataclass(frozen=True)
 class Network:
-    """A network by name.
+    """Network that :class:`spdtokens.NetworkClassifier` trains by name.
 
-    Attributes
+    Parameters
     ----------
-    name, family, reference : str
+    name : str
+        Name in ``NETWORKS``.
+    family : str
+        ``'SPD network'`` or ``'raw network'``, for tables.
+    reference : str
+        Publication, for tables.
     input : {'raw', 'covariance', 'tokens'}
+        Input of the network: trials (n, n_channels, n_times), matrices (n, n_matrices, d, d) or
+        tokens (n, n_tokens, n_features).
     build : callable
-        From a :class:`TrialShape` to a module.
-    embedding : str
-        Of tokens.
-    extra : str, optional
-        Ours, without which it cannot be built.
-    counts : tuple of int, optional
-        Parameters at each of ``SHAPES``, for tables.
+        Function from a :class:`TrialShape` to a torch module.
+    embedding : str, default='log_euclidean'
+        Embedding of the matrices, if the input is tokens.
+    extra : str, default=None
+        Optional dependency of spdtokens that the network needs.
+    counts : tuple of int, default=None
+        Number of parameters at each of ``SHAPES``, for tables.
+
+    See Also
+    --------
+    spdtokens.NetworkClassifier : Train a network.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> from spdtokens.classifiers.nn.networks import Network, TrialShape
+    >>> def linear(shape):
+    ...     return nn.Sequential(nn.Flatten(), nn.LazyLinear(shape.n_outputs))
+    >>> network = Network("linear", "SPD network", "here", "tokens", linear)
+    >>> type(network.build(TrialShape(4, 2))).__name__
+    'Sequential'
     """
 
     name: str
@@ -75,7 +109,7 @@ class Network:
     counts: tuple[int, ...] | None = None
 
 
-#: What the networks of each input are built with.
+#: Arguments of the constructors, by the input of the network.
 _ARGUMENTS: dict[Input, Callable[[TrialShape], tuple[Any, ...]]] = {
     "raw": lambda s: (s.n_chans, s.n_outputs, s.n_times, s.sfreq),
     "covariance": lambda s: (s.n_chans, s.n_outputs),
@@ -95,7 +129,7 @@ def _ours(
     *more: Any,
     **options: Any,
 ) -> Network:
-    """A network of this package, by ``module.Class``; ``more`` arguments go to the class."""
+    """Register a class of this package, ``module.Class``, with ``more`` arguments."""
     module, kind = where.split(".")
 
     def build(shape: TrialShape) -> nn.Module:

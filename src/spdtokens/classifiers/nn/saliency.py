@@ -16,35 +16,54 @@ from spdtokens.errors import ModelError
 def channel_saliency(
     module: nn.Module, X: Any, y: ArrayLike | None = None, *, batch_size: int = 64
 ) -> NDArray[np.float64]:
-    r"""How much a class score hangs on the gain of each channel, in size.
+    r"""Compute the sensitivity of class scores to the gain of each channel.
 
     .. math:: \left|\, \partial s / \partial \log g_c \,\right|
 
-    where :math:`g_c` multiplies channel :math:`c`, so row and column :math:`c` of each covariance
-    matrix, and :math:`s` is the score of a class less the mean over classes (adding one number to
-    all scores changes no decision).
+    where :math:`g_c` multiplies channel :math:`c`, that is row and column :math:`c` of each
+    covariance matrix, and :math:`s` is the score of a class minus the mean over classes.
 
     Parameters
     ----------
     module : nn.Module
-        From matrices to class scores. Evaluated without dropout and left in the mode it was in.
-    X : Tensor or ndarray, shape (n, d, d) or (n, tokens, d, d)
+        Module from matrices to class scores. It is evaluated without dropout and left in the mode
+        it was in.
+    X : Tensor or ndarray, shape (n, d, d) or (n, n_tokens, d, d)
         Covariance matrices.
-    y : array of int, shape (n,), optional
-        Classes whose scores are asked about; by default those the module predicts.
-    batch_size : int
-        Trials at a time.
+    y : array of int, shape (n,), default=None
+        Class numbers whose scores are explained. By default the predicted classes.
+    batch_size : int, default=64
+        Number of trials per backward pass.
 
     Returns
     -------
-    saliency : ndarray, shape (n, channels)
-        Average over trials before comparing channels; single trials are noisy.
+    ndarray, shape (n, d)
+        Saliency of each channel in each trial. Single trials are noisy: average over trials before
+        comparing channels.
+
+    Raises
+    ------
+    ModelError
+        If there is not one class number per trial, or a class does not exist.
+
+    See Also
+    --------
+    spdtokens.classifiers.explain.channel_importance : Explain a fitted classifier.
 
     Notes
     -----
-    A gradient tells what a small change would do. In trials that are classified with great ease
-    layer norms level off in just the direction that decided, and the channel that decided may show
-    little saliency: look at trials of all kinds, or turn the channel off and see.
+    A gradient describes the effect of a small change. In trials that are classified with a large
+    margin, layer norms saturate in the direction that decided, and the deciding channel may have a
+    small saliency: include trials of all kinds, or remove the channel and compare.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdtokens.classifiers.nn import channel_saliency
+    >>> from spdtokens.classifiers.nn.spdnet import SPDNet
+    >>> X = torch.randn(10, 4, 50)
+    >>> channel_saliency(SPDNet(4, 2), X @ X.mT / 50).shape
+    (10, 4)
     """
     modes = [(part, part.training) for part in module.modules()]
     module.eval()
@@ -59,27 +78,28 @@ def channel_saliency(
 def gain_gradient(
     score: Callable[[Tensor], Tensor], C: Tensor, y: ArrayLike | None, batch_size: int
 ) -> Tensor:
-    """Derivative (n, ..., d), in float64, of a class's margin over the mean by log channel gains.
+    """Differentiate class margins by log channel gains: (n, ..., d), in float64.
 
-    Without ``y`` the margins are those of the classes predicted.
+    The margin is the score of a class minus the mean over classes. Without ``y`` the class is the
+    predicted one.
     """
     classes = None if y is None else torch.as_tensor(np.asarray(y), device=C.device).long()
     if classes is not None and classes.shape != C.shape[:1]:
-        raise ModelError(f"There are {len(C)} trials but labels of shape {tuple(classes.shape)}.")
+        raise ModelError(f"y must have one label per trial ({len(C)}), got {tuple(classes.shape)}.")
     found: list[Tensor] = []
     for start in range(0, len(C), batch_size):
         part = C[start : start + batch_size]
-        # At gains of 1 the derivative by a gain is that by its logarithm.
+        # At a gain of 1 the derivative by the gain equals that by its logarithm.
         gains = torch.ones(part.shape[:-1], dtype=C.dtype, device=C.device, requires_grad=True)
         with torch.enable_grad():
             scores = score(gains[..., :, None] * part * gains[..., None, :])
             asked = scores.argmax(-1) if classes is None else classes[start : start + batch_size]
             if not 0 <= int(asked.min()) <= int(asked.max()) < scores.shape[-1]:
                 raise ModelError(
-                    f"Labels must be class numbers from 0 to {scores.shape[-1] - 1}, got "
+                    f"y must be class numbers from 0 to {scores.shape[-1] - 1}, got "
                     f"{int(asked.min())} to {int(asked.max())}."
                 )
             margin = scores.gather(-1, asked[:, None]) - scores.mean(-1, keepdim=True)
-            # Trials do not mix in evaluation, so the gradient of the sum is that of each.
+            # Trials are independent in evaluation mode: the gradient of the sum is that of each.
             found += torch.autograd.grad(margin.sum(), gains)
     return torch.cat(found).double()

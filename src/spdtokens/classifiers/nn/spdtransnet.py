@@ -1,4 +1,4 @@
-r"""SPDTransNet: a transformer whose tokens remain symmetric matrices between layers.
+r"""SPDTransNet: a transformer whose tokens stay symmetric matrices in all layers.
 
 References
 ----------
@@ -20,22 +20,25 @@ from spdtokens.geometry import token_dim
 
 
 class StructurePreservingAttention(nn.Module):
-    r"""Attention that only ever takes linear combinations of whole tokens.
+    r"""Attention that takes linear combinations of whole tokens only.
 
     .. math::
 
         Y = \Big(\sum_h m_h \operatorname{softmax}
             \frac{Q_h K_h^\top}{\sqrt{d_h}}\Big) X
 
-    The maps of the heads are merged by one bias-free linear map h -> 1 and applied to the tokens
-    as they are: no projection of values, none of the output. A combination of upper triangles is
-    the upper triangle of the combination, so that tokens remain symmetric matrices.
+    The attention maps of the heads are merged by one linear map h -> 1 without bias and applied to
+    the tokens, without projections of values or output. A combination of upper triangles is the
+    upper triangle of the combination, so tokens stay symmetric matrices.
 
     Parameters
     ----------
-    d_model, n_heads : int
+    d_model : int
+        Width of the tokens.
+    n_heads : int
+        Number of heads.
     dropout : float
-        Applied to the attention maps of the heads.
+        Dropout probability of the attention maps.
     """
 
     def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:
@@ -44,11 +47,11 @@ class StructurePreservingAttention(nn.Module):
         self.query = UndrawnLinear(d_model, d_model)
         self.key = UndrawnLinear(d_model, d_model)
         self.merge = UndrawnLinear(n_heads, 1, bias=False)
-        # The mean of the heads; signs drawn at random would turn attention into a guess.
+        # Starts as the mean of the heads: random signs would cancel the attention.
         nn.init.constant_(self.merge.weight, 1 / n_heads)
 
     def weights(self, x: Tensor) -> Tensor:
-        """The merged map (n, tokens, tokens): rows attend to columns. Rows need not sum to 1."""
+        """Compute the merged map (n, tokens, tokens); rows attend to columns."""
         n, tokens, d_model = x.shape
         query, key = (
             layer(x).view(n, tokens, self.n_heads, -1).transpose(1, 2)
@@ -59,44 +62,45 @@ class StructurePreservingAttention(nn.Module):
         return self.merge(maps.movedim(1, -1)).squeeze(-1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Tokens (n, tokens, d_model) to tokens of the same shape."""
+        """Map tokens (n, tokens, d_model) to tokens of the same shape."""
         return self.weights(x) @ x
 
 
 class SPDTransNet(nn.Module):
-    """Tokens of whitened covariances in, class scores out.
+    """SPDTransNet on tokens of whitened covariances.
 
-    Tokens are upper triangles of matrix logarithms. A linear map takes them to a triangular
-    width, encoder blocks with :class:`StructurePreservingAttention` mix them, and two fully
-    connected layers read all of them side by side.
+    Tokens are upper triangles of matrix logarithms. A linear map to a triangular width, encoder
+    blocks with :class:`StructurePreservingAttention`, and two fully connected layers on the
+    concatenated tokens.
 
     Parameters
     ----------
     n_features : int
-        Length of a token: d (d + 1) / 2 for matrices d x d.
+        Length of a token: d (d + 1) / 2 for d x d matrices.
     n_tokens : int
-        Tokens of a trial: bands times windows.
+        Tokens per trial: bands times windows.
     n_outputs : int
-        Classes.
+        Number of classes.
     d_model : int
-        Width of the tokens inside, a triangular number m (m + 1) / 2: that of matrices m x m.
+        Width of the tokens inside, a triangular number m (m + 1) / 2, as for m x m matrices.
     n_layers, n_heads, d_ff : int
-        Encoder blocks, attention heads of each, width of their feed-forward parts.
+        Number of encoder blocks, attention heads per block, hidden width of the feed-forward
+        networks.
     d_hidden : int
         Width between the two fully connected layers at the end.
     dropout : float
-        Probability of dropping an entry, in [0, 1).
+        Dropout probability, in [0, 1).
 
     Notes
     -----
-    The original scores one epoch of sleep from a sequence of epochs. For single trials its second
-    encoder, which runs over epochs, is dropped: a trial is one epoch.
+    The original scores one epoch of sleep from a sequence of epochs. Here a trial is one epoch, and
+    the second encoder, which runs over epochs, is left out.
 
-    Covariances are whitened by a mean of the recording first, which rids them of their unit: the
+    Covariances are first whitened by a mean of the recording, which removes their unit. The
     embedding ``'affine_invariant'`` does that.
 
-    Chosen here, not taken from the publication: the sizes; no positions, because the last layers
-    read all tokens side by side and know each by its place; heads that begin merged by their mean.
+    Not from the publication: the sizes; no positions, because the last layers see all tokens in
+    order; heads that are initially merged by their mean.
     """
 
     def __init__(
@@ -118,8 +122,8 @@ class SPDTransNet(nn.Module):
             m = (math.isqrt(8 * value + 1) - 1) // 2
             if token_dim(m) != value:
                 raise ModelError(
-                    f"{name}={value} is not the length of the upper triangle of a matrix: the "
-                    f"nearest are {token_dim(m)} ({m} x {m}) and {token_dim(m + 1)}."
+                    f"{name} must be a triangular number, such as {token_dim(m)} or "
+                    f"{token_dim(m + 1)}, got {value}."
                 )
         self.n_features, self.n_tokens, self.dropout = n_features, n_tokens, dropout
         self.project = UndrawnLinear(n_features, d_model)
@@ -132,10 +136,10 @@ class SPDTransNet(nn.Module):
         reset_layers(self)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Class scores (n, classes) of tokens (n, tokens, features)."""
+        """Compute class scores (n, n_outputs) of tokens (n, n_tokens, n_features)."""
         if tokens.shape[1:] != (self.n_tokens, self.n_features):
             raise ModelError(
-                f"Expected tokens (n, {self.n_tokens}, {self.n_features}), got a tensor of shape "
+                f"Expected tokens (n, {self.n_tokens}, {self.n_features}), got shape "
                 f"{tuple(tokens.shape)}."
             )
         x = self.blocks(self.project(tokens.to(self.project.weight.dtype)))
