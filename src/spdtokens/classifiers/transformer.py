@@ -288,8 +288,8 @@ class TokenTransformerClassifier(TokenNetworkClassifier):
             embedding = self._embedding()
             if embedding is None or len(embedding.names) > 1:
                 raise ModelError(
-                    "attention='geometric' compares the matrices of tokens: embedding must be a "
-                    f"single name, got {self.embedding!r}."
+                    "attention='geometric' compares the matrices of tokens: it needs matrices and "
+                    f"one embedding, got embedding={self.embedding!r}."
                 )
         # These weights are not used: every run draws its own from its seed.
         generator = torch.Generator().manual_seed(0)
