@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from pathlib import Path
-from typing import Any
 
 import mne
 import numpy as np
@@ -22,7 +21,7 @@ from spdtokens import (
 )
 from spdtokens.classifiers.explain import band_attention, channel_importance, electrode_info
 from spdtokens.classifiers.nn import geometric_bias
-from spdtokens.errors import ReportError
+from spdtokens.errors import ModelError, ReportError
 from spdtokens.geometry import EMBEDDINGS
 from spdtokens.inference.convert import as_decoder, load_pipeline
 from spdtokens.runtime import model_bytes
@@ -143,7 +142,7 @@ def test_covariances_are_explained_as_they_are_given(model: DecodingPipeline) ->
 
 def test_what_cannot_be_explained_is_refused(model: DecodingPipeline, tmp_path: Path) -> None:
     X, y = planted_trials(12)
-    with pytest.raises(ReportError, match="12 trials"):
+    with pytest.raises(ModelError, match="per trial"):
         channel_importance(model, X, y[:3])
     with pytest.raises(ReportError, match="LogisticRegression"):
         channel_importance(LogisticRegression(), X)
@@ -183,65 +182,42 @@ def test_the_discriminant_is_explained_too() -> None:
         channel_importance(potentials, test)
 
 
-def attending(bands: Any = BANDS, **more: Any) -> DecodingPipeline:
-    X, y = planted_trials(60)
-    options = {"random_state": 1, **TINY, "epochs": 3, **more}
-    first = FilterBankCovariances(SFREQ, bands=bands)
-    steps = [("filterbank", first), ("classifier", TokenTransformerClassifier(**options))]
-    return DecodingPipeline(steps).fit(X, y)
-
-
 def by_hand(model: DecodingPipeline, X: np.ndarray) -> np.ndarray:
-    """The mean of every softmax that a forward pass computes, watched from outside."""
-    seen: list[torch.Tensor] = []
-    softmax = torch.Tensor.softmax
-
-    def watched(self: torch.Tensor, dim: int) -> torch.Tensor:
-        result = softmax(self, dim)
-        if self.ndim == 4:  # (n, heads, tokens, tokens)
-            seen.append(result)
-        return result
-
+    """The weights of all trials at once, network by network."""
     C, classifier = model["filterbank"].transform(X), model["classifier"]
     tokens = torch.from_numpy(classifier.embedding_.tokens(C))
     bias = None
     if classifier.attention == "geometric":
         bias = geometric_bias(torch.from_numpy(C), classifier.alpha).double()
-    torch.Tensor.softmax = watched  # type: ignore[assignment, method-assign]
-    try:
-        with torch.inference_mode():
-            for network in classifier.networks_:
-                network(tokens, bias)
-    finally:
-        torch.Tensor.softmax = softmax  # type: ignore[method-assign]
-    assert len(seen) == len(classifier.networks_) * classifier.n_layers
-    return torch.stack(seen).mean((0, 1, 2)).numpy()
+    with torch.inference_mode():
+        weights = [network.attention_weights(tokens, bias) for network in classifier.networks_]
+    return torch.stack(weights).mean((0, 1, 2, 3)).numpy()
 
 
-@pytest.mark.parametrize("more", [{}, {"ensemble": 2}, {"attention": "geometric", "alpha": 3.0}])
+@pytest.mark.parametrize(
+    ("more", "tokens"),
+    [
+        ({}, 3),
+        ({"ensemble": 2}, 3),
+        ({"attention": "geometric", "alpha": 3.0}, 3),
+        ({"embedding": ["log_euclidean", "bures_wasserstein"]}, 6),
+    ],
+)
 def test_it_is_the_mean_of_what_the_network_uses(
-    more: dict, monkeypatch: pytest.MonkeyPatch
+    more: dict, tokens: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     X, _ = planted_trials(20, seed=1)
-    model = attending(**more)
+    model = fitted(epochs=3, **more)
     monkeypatch.setattr("spdtokens.classifiers.explain.AT_ONCE", 8)
     weights = band_attention(model, X)
-    np.testing.assert_allclose(weights.sum(1), 1)
-    assert np.abs(weights - 1 / 3).max() > 1e-3
+    np.testing.assert_allclose(weights.sum(1), np.ones(tokens))
+    assert np.abs(weights - 1 / tokens).max() > 1e-3
     np.testing.assert_allclose(weights, by_hand(model, X), rtol=1e-6)
 
 
 def test_one_token_has_nothing_to_attend_to() -> None:
     with pytest.raises(ReportError, match="one token"):
-        band_attention(attending(bands="broadband"), planted_trials(4)[0])
-
-
-def test_several_embeddings_attend_token_by_token() -> None:
-    X, _ = planted_trials(20, seed=1)
-    model = attending(embedding=["log_euclidean", "bures_wasserstein"])
-    weights = band_attention(model, X)
-    assert weights.shape == (6, 6)
-    np.testing.assert_allclose(weights, by_hand(model, X), rtol=1e-6)
+        band_attention(fitted({"bands": "broadband"}, epochs=1), planted_trials(4)[0])
 
 
 def test_names_are_found_in_any_case_and_others_left_out() -> None:

@@ -286,10 +286,10 @@ def test_a_slow_recording_is_evaluated_and_the_table_says_what_was_cut(name: str
 @pytest.mark.parametrize("name", ["recommended", "ts-lr"])
 def test_a_device_that_is_not_used_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     choice = Choice(name, Settings(device="cuda"))
-    with pytest.raises(ModelError, match="device='cuda'"):
+    with pytest.raises(ModelError, match="cuda"):
         evaluate(easy("motor imagery"), choice)
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    with pytest.raises(ModelError, match=f"device='cuda' is for networks, and {name}"):
+    with pytest.raises(ModelError, match=f"device='cuda'.*{name}"):
         evaluate(easy("motor imagery"), choice)
 
 

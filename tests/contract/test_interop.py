@@ -45,7 +45,7 @@ from spdtokens import (
     make_decoder,
 )
 from spdtokens.classifiers.methods import get_method
-from spdtokens.classifiers.nn import TransformerConfig, TrialTransformer
+from spdtokens.classifiers.nn import TransformerConfig
 from spdtokens.runtime.threads import one_thread
 from tests.contract.contract import SEVERAL, SFREQ, SIGNALS, make_data
 
@@ -406,22 +406,15 @@ def test_our_covariances_before_their_classifiers(classifier: Any, trials: Any, 
 
 
 def _torch_data() -> tuple[Any, Any, Any, Any]:
-    """Raw trials and tokens, to train on and to test, with their labels."""
-    (X, y), (Z, z) = make_data(SIGNALS, n=48), make_data(SIGNALS, seed=1, n=24)
-    C, D = make_data(SEVERAL, n=48)[0], make_data(SEVERAL, seed=1, n=24)[0]
+    """Tokens to train on and to test, with their labels."""
+    (C, y), (D, z) = make_data(SEVERAL, n=48), make_data(SEVERAL, seed=1, n=24)
     embedding = TokenEmbedding().fit(C)
-    tokens = (embedding.tokens(C).astype(np.float32), embedding.tokens(D).astype(np.float32))
-    return (X.astype(np.float32), Z.astype(np.float32)), tokens, y, z
+    return embedding.tokens(C).astype(np.float32), embedding.tokens(D).astype(np.float32), y, z
 
 
-def _modules() -> dict[str, tuple[type, dict[str, Any]]]:
+def _options() -> dict[str, Any]:
     config = TransformerConfig(**{k: TINY[k] for k in ("d_model", "n_layers", "n_heads", "d_ff")})
-    raw = {"n_chans": 4, "n_outputs": 2, "n_times": 150, "sfreq": SFREQ, "bands": BANDS}
-    tokens = {"n_features": 10, "n_tokens": 2, "n_classes": 2}
-    return {
-        "trials": (TrialTransformer, raw | {"config": config}),
-        "tokens": (SPDTokenTransformer, tokens | {"config": config}),
-    }
+    return {"n_features": 10, "n_tokens": 2, "n_classes": 2, "config": config}
 
 
 @pytest.fixture
@@ -432,15 +425,12 @@ def _seeded() -> Any:
 
 
 @pytest.mark.usefixtures("_seeded")
-@pytest.mark.parametrize("kind", ["trials", "tokens"])
-def test_skorch_trains_the_module(kind: str) -> None:
+def test_skorch_trains_the_module() -> None:
     skorch = pytest.importorskip("skorch", reason="needs the extra 'dev'")
-    module, options = _modules()[kind]
-    raw, tokens, y, z = _torch_data()
-    X, Z = raw if kind == "trials" else tokens
+    X, Z, y, z = _torch_data()
     net = skorch.NeuralNetClassifier(
-        module,
-        **{f"module__{name}": value for name, value in options.items()},
+        SPDTokenTransformer,
+        **{f"module__{name}": value for name, value in _options().items()},
         criterion=torch.nn.CrossEntropyLoss,
         optimizer=torch.optim.Adam,
         lr=1e-2,
@@ -456,12 +446,10 @@ def test_skorch_trains_the_module(kind: str) -> None:
 
 
 @pytest.mark.usefixtures("_seeded")
-@pytest.mark.parametrize("kind", ["trials", "tokens"])
-def test_a_plain_loop_trains_the_module(kind: str) -> None:
-    module, options = _modules()[kind]
-    raw, tokens, y, z = _torch_data()
-    X, Z = (torch.from_numpy(a) for a in (raw if kind == "trials" else tokens))
-    network = module(**options)
+def test_a_plain_loop_trains_the_module() -> None:
+    *arrays, y, z = _torch_data()
+    X, Z = map(torch.from_numpy, arrays)
+    network = SPDTokenTransformer(**_options())
     before = {name: value.clone() for name, value in network.state_dict().items()}
     optimiser = torch.optim.Adam([p for p in network.parameters() if p.requires_grad], lr=1e-2)
     labels = torch.from_numpy(y)
@@ -480,7 +468,7 @@ def test_a_plain_loop_trains_the_module(kind: str) -> None:
     changed = [n for n, p in network.named_parameters() if not torch.equal(p.detach(), before[n])]
     assert set(changed) == {n for n, p in network.named_parameters() if p.requires_grad}
     # Weights can be kept and put into a new module.
-    twin = module(**options)
+    twin = SPDTokenTransformer(**_options())
     twin.load_state_dict(network.state_dict())
     with torch.no_grad():
         assert torch.equal(twin.eval()(Z), network(Z))

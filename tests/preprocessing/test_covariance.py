@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from pyriemann.estimation import Covariances, XdawnCovariances
 from pyriemann.geometry.covariance import covariances
 from sklearn.model_selection import StratifiedKFold
-from torch import Tensor
 
-from spdtokens import FilterBankCovariances
 from spdtokens.errors import SignalError
 from spdtokens.preprocessing.covariance import (
     estimate,
     fit_prototype,
     folds_in_time,
-    paper_regularisation,
-    relative_regularisation,
-    sample_covariance,
     turned,
 )
 from spdtokens.runtime.signals import Prototype
@@ -33,31 +27,6 @@ X = np.random.default_rng(0).standard_normal((4, 5, 200)) + 3.0
 def test_pyriemanns_estimators_in_any_unit(estimator: str, scale: float) -> None:
     expected = Covariances(estimator=estimator).transform(X)
     np.testing.assert_allclose(estimate(scale * X, estimator), scale**2 * expected, rtol=1e-8)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16])
-def test_tensors_are_computed_like_arrays_in_double(dtype: type) -> None:
-    samples = (10 * X).astype(dtype)
-    C = sample_covariance(torch.from_numpy(samples))
-    np.testing.assert_allclose(C, [np.cov(x.astype(np.float64)) for x in samples], rtol=1e-12)
-    made = FilterBankCovariances(100.0, bands="none", regularisation=0.01).fit_transform(samples)
-    np.testing.assert_allclose(relative_regularisation(C, 0.01), made, rtol=1e-12)
-    made = FilterBankCovariances(100.0, bands="none", estimator="paper", unit_in_volts=1e-8)
-    np.testing.assert_allclose(
-        paper_regularisation(C, 1e-8), made.fit_transform(samples), rtol=1e-12
-    )
-    # 1e-6 square microvolts, whatever the unit.
-    volts = paper_regularisation(1e-12 * C, 1.0)
-    np.testing.assert_allclose(1e12 * volts, paper_regularisation(C, 1e-6), rtol=1e-12)
-    with pytest.raises(SignalError, match="unit_in_volts"):
-        paper_regularisation(C, None)
-
-
-def test_gradients_of_regularised_covariances() -> None:
-    def chain(x: Tensor) -> Tensor:
-        return paper_regularisation(relative_regularisation(sample_covariance(x), 0.1), 1e-6)
-
-    assert torch.autograd.gradcheck(chain, torch.from_numpy(X[:2, :3, :8]).requires_grad_())
 
 
 def potentials(n: int = 90, seed: int = 0, size: float = 1.0) -> tuple[np.ndarray, np.ndarray]:

@@ -127,7 +127,7 @@ def test_models_are_those_of_the_study_and_find_what_was_planted(report: Report)
 def test_a_method_without_channels_is_named_with_the_reason(report: Report) -> None:
     (failed,) = (one for one in report.found[0].decisions if isinstance(one, Unexplained))
     assert failed.method == LAST
-    assert "not to channels" in failed.reason
+    assert "xdawn" in failed.reason
 
 
 def test_other_predictions_than_those_stored_are_counted(planned: Plan, report: Report) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -32,43 +33,48 @@ def test_they_belong_together(files: tuple[Path, Path]) -> None:
     assert found.predict_proba(X).dtype == np.float64
 
 
-def test_of_another_model(files: tuple[Path, Path]) -> None:
-    files[0].write_bytes(model_bytes(made("ensemble").decoder))
-    with pytest.raises(DecoderError, match=r"model\.onnx was not made of this model file"):
-        load_model(*files)
+def of_another_model(spdt: Path, _onnx: Path) -> None:
+    spdt.write_bytes(model_bytes(made("ensemble").decoder))
 
 
-def test_of_other_classes(files: tuple[Path, Path]) -> None:
-    model = onnx.load(files[1])
+def of_other_classes(_spdt: Path, path: Path) -> None:
+    model = onnx.load(path)
     next(prop for prop in model.metadata_props if prop.key == "classes").value = '["right", "left"]'
-    onnx.save(model, files[1])
-    with pytest.raises(DecoderError, match="was not made of this model file"):
-        load_model(*files)
+    onnx.save(model, path)
 
 
-def test_with_other_numbers(files: tuple[Path, Path]) -> None:
+def with_other_numbers(_spdt: Path, path: Path) -> None:
     """It says that it is of this model, and computes something else."""
-    model = onnx.load(files[1])
+    model = onnx.load(path)
     for constant in model.graph.initializer:
         turned = -numpy_helper.to_array(constant)
         constant.CopyFrom(numpy_helper.from_array(turned, constant.name))
-    onnx.save(model, files[1])
-    with pytest.raises(DecoderError, match="does not compute what its model file does"):
-        load_model(*files)
+    onnx.save(model, path)
 
 
-def test_with_other_inputs(files: tuple[Path, Path]) -> None:
-    model = onnx.load(files[1])
+def with_other_inputs(_spdt: Path, path: Path) -> None:
+    model = onnx.load(path)
     model.graph.input[0].name = model.graph.node[0].input[0] = "matrices"
-    onnx.save(model, files[1])
-    with pytest.raises(DecoderError, match="does not take this model's tokens"):
-        load_model(*files)
+    onnx.save(model, path)
 
 
-@pytest.mark.parametrize("contents", [b"", b"\x80\x04no graph", b"PK\x03\x04"])
-def test_no_onnx_at_all(files: tuple[Path, Path], contents: bytes) -> None:
-    files[1].write_bytes(contents)
-    with pytest.raises(DecoderError, match="is no ONNX file that can be used"):
+def no_onnx(_spdt: Path, path: Path) -> None:
+    path.write_bytes(b"\x80\x04no graph")
+
+
+def empty(_spdt: Path, path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [of_another_model, of_other_classes, with_other_numbers, with_other_inputs, no_onnx, empty],
+)
+def test_what_does_not_belong_together(
+    files: tuple[Path, Path], spoil: Callable[[Path, Path], None]
+) -> None:
+    spoil(*files)
+    with pytest.raises(DecoderError, match=r"model\.onnx"):
         load_model(*files)
 
 
@@ -79,6 +85,6 @@ def test_no_such_file(files: tuple[Path, Path]) -> None:
 
 def test_without_onnx_runtime(files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(DecoderError, match="needs ONNX Runtime: pip install onnxruntime"):
+    with pytest.raises(DecoderError, match="pip install onnxruntime"):
         load_model(*files)
     assert load_model(files[0]).classes == ("left", "right")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,7 @@ from spdtokens.errors import NotSPDError
 from spdtokens.geometry import Floor, get_embedding, token_dim
 from spdtokens.runtime import DecoderError, networks
 from spdtokens.runtime.tokens import Tokens
-from tests.classifiers.nn.test_transformer import FOLDED_TINY as TINY
-from tests.classifiers.nn.test_transformer import used_model
+from tests.classifiers.nn.test_transformer import TINY, used_model
 from tests.matrices import random_spd, with_spectrum
 
 NAMES = ("log_euclidean", "bures_wasserstein", "euclidean", "cholesky", "log_cholesky")
@@ -60,7 +60,7 @@ def test_covariance_to_probabilities(tokens: int, d: int, bn_embed: bool) -> Non
 
 
 def test_geometric_attention() -> None:
-    config = TransformerConfig(**TINY, attention="geometric", alpha=2.0)
+    config = replace(TINY, attention="geometric", alpha=2.0)
     model = used_model(3, config, features=token_dim(6))
     C = random_spd(3, 6)
     for decoder in decoders(model, 6).values():

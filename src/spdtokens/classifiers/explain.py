@@ -1,8 +1,9 @@
-"""What a fitted model looks at: which channels and bands decide, and what attends to what."""
+"""Explanations of fitted models: channel importance and attention between bands."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +14,8 @@ from sklearn.pipeline import Pipeline
 from torch import Tensor
 
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
+from spdtokens.classifiers.nn.saliency import gain_gradient
 from spdtokens.classifiers.nn.transformer import SPDTokenTransformer, geometric_bias
-from spdtokens.classifiers.nn.trial import gradient_times_input
 from spdtokens.classifiers.transformer import TokenTransformerClassifier
 from spdtokens.errors import ReportError
 from spdtokens.preprocessing.covariance import PROTOTYPES
@@ -25,11 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = ["band_attention", "channel_importance", "electrode_info"]
 
-#: Classifiers through whose tokens gradients are taken.
+#: Classifiers that can be explained.
 Explained = TokenDiscriminantClassifier | TokenTransformerClassifier
-#: Trials whose gradients are held in memory at a time.
+#: Number of trials per backward pass.
 AT_ONCE = 64
-#: The finest standard there is: 10-20 and 10-10 names are among its names. MNE renamed it in 1.13.
+#: The 10-05 system, which contains the names of 10-20 and 10-10. MNE renamed it in 1.13.
 MONTAGES = ("colin27_1005", "standard_1005")
 
 
@@ -37,10 +38,10 @@ MONTAGES = ("colin27_1005", "standard_1005")
 def channel_importance(
     model: BaseEstimator, X: ArrayLike, y: ArrayLike | None = None
 ) -> NDArray[np.float64]:
-    r"""What share each channel has, in each band, in the scores of a fitted classifier.
+    r"""Compute the importance of each channel in each band for the scores of a classifier.
 
-    How far a class score moves when a channel's amplitude within a band moves as far as it does
-    from trial to trial, to first order, in size and averaged over trials:
+    The importance is the first-order change of a class score when the amplitude of a channel in a
+    band changes by its standard deviation over trials, as an absolute value averaged over trials:
 
     .. math:: I_{tc} \propto \sigma_{tc} \operatorname{mean}_n
               \left|\, \partial s_n / \partial \log g_{tc} \,\right|
@@ -48,101 +49,130 @@ def channel_importance(
               \Big|\, 2 \sum_j C_{tcj}\, \partial s_n / \partial C_{tcj} \Big|
 
     where :math:`g_{tc}` multiplies channel :math:`c` within token :math:`t` (a band, or a band and
-    window), so row and column :math:`c` of its covariance :math:`C_t`; :math:`\sigma_{tc}` is the
-    standard deviation over trials of :math:`\tfrac12 \log C_{tcc}`; and :math:`s` is the logarithm
-    of a class's probability less the mean over classes: for one network its score. The gradient is
-    exact. Logarithms have no unit, so neither units nor the sizes of channels matter.
+    window), that is row and column :math:`c` of its covariance :math:`C_t`; :math:`\sigma_{tc}` is
+    the standard deviation over trials of :math:`\tfrac12 \log C_{tcc}`; and :math:`s` is the
+    logarithm of a class probability minus the mean over classes. Gradients are exact. The result
+    does not depend on units or on the scale of channels.
 
     Parameters
     ----------
     model : estimator
-        A fitted decoder, or a token classifier of matrices.
+        Fitted decoder, or fitted token classifier of matrices.
     X : array
-        Two or more trials, or covariances, as the model predicts. Better those it was not trained
-        on: to trials it knows by heart a network may respond in other ways.
-    y : array of int, shape (n,), optional
-        Numbers, from 0, of the classes whose scores are asked about; by default those predicted.
+        Two or more trials, or covariance matrices, as in ``predict``. Prefer trials that the model
+        was not trained on: a network may respond differently to trials it has memorised.
+    y : array of int, shape (n,), default=None
+        Class numbers, from 0, whose scores are explained. By default the predicted classes.
 
     Returns
     -------
-    importance : ndarray, shape (matrices, channels)
-        One row a band, or band and window.
-        Sums to 1. Trials whose scores move easily, those near the border of classes, weigh most.
+    ndarray, shape (n_matrices, n_channels)
+        Importance, one row per band, or per band and window. Sums to 1. Trials near the decision
+        boundary, whose scores change easily, have the largest weight.
 
     Raises
     ------
     ReportError
-        If rows of the covariances are no channels, or nothing moves the scores.
+        If the rows of the covariances are not channels, or the scores do not depend on ``X``.
+    ModelError
+        If ``y`` is not one class number per trial.
+
+    See Also
+    --------
+    band_attention : Attention weights between bands.
+    spdtokens.classifiers.nn.channel_saliency : Saliency per trial of a torch module.
 
     Notes
     -----
-    Without :math:`\sigma` bands could hardly be told apart: all tokens go through the same weights,
-    so a network hears even those that never say anything.
+    Without :math:`\sigma` bands would be hard to distinguish: all tokens share the same weights, so
+    a network also responds to bands without information.
 
-    Importance tells what the model uses, not where a source is: a channel that only cancels noise
-    of another is used too (Haufe et al. 2014). With geometric attention the distances between a
-    trial's matrices count as constants.
+    Importance shows what the model uses, not where a source is: a channel that only cancels the
+    noise of another is important too [1]_. With geometric attention, the distances between the
+    matrices of a trial are treated as constants.
+
+    References
+    ----------
+    .. [1] S. Haufe et al., "On the interpretation of weight vectors of linear models in
+       multivariate neuroimaging", NeuroImage 87, 2014. https://doi.org/10.1016/j.neuroimage.2013.10.067
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens import TokenDiscriminantClassifier
+    >>> from spdtokens.classifiers.explain import channel_importance
+    >>> signals = np.random.default_rng(0).standard_normal((40, 3, 100))
+    >>> y = np.arange(40) % 2
+    >>> signals[y == 1, 2] *= 2
+    >>> C = signals @ signals.swapaxes(1, 2) / 100
+    >>> model = TokenDiscriminantClassifier().fit(C, y)
+    >>> int(channel_importance(model, C)[0].argmax())
+    2
     """
     C, classifier = _covariances(model, X), _classifier(model)
-    classes = None if y is None else torch.as_tensor(np.asarray(y))
-    if classes is not None and classes.shape != (len(C),):
-        raise ReportError(f"There are {len(C)} trials but labels of shape {tuple(classes.shape)}.")
-    total = torch.zeros(C.shape[1:3], dtype=torch.float64)
-    for start in range(0, len(C), AT_ONCE):
-        part = C[start : start + AT_ONCE]
-
-        def of_gains(g: Tensor, part: Tensor = part) -> Tensor:
-            return _log_probabilities(classifier, g[..., :, None] * part * g[..., None, :])
-
-        asked = None if classes is None else classes[start : start + AT_ONCE]
-        # At gains of 1 this is the derivative by their logarithms.
-        ones = torch.ones(part.shape[:-1], dtype=torch.float64)
-        total += gradient_times_input(of_gains, ones, asked).abs().sum(0)
+    gradient = gain_gradient(partial(_log_probabilities, classifier), C, y, AT_ONCE)
+    total = gradient.abs().sum(0)
     total *= (0.5 * C.diagonal(dim1=-2, dim2=-1).log()).std(0, correction=0)
     if not (bool(total.isfinite().all()) and total.sum() > 0):
         raise ReportError(
-            f"Nothing in these {len(C)} trials moves the scores of the model, so no channel "
-            "decides. Pass several trials that differ, and a model that was trained."
+            f"The scores of the model do not depend on these {len(C)} trials. Pass two or more "
+            "different trials, and a trained model."
         )
     return np.asarray((total / total.sum()).numpy())
 
 
 def band_attention(model: BaseEstimator, X: ArrayLike) -> NDArray[np.float64]:
-    """Mean attention weights between the tokens (bands) of trials.
+    """Compute the mean attention weights between the tokens (bands) of trials.
 
     Parameters
     ----------
     model : estimator
-        A fitted decoder or :class:`TokenTransformerClassifier`, with several tokens per trial.
+        Fitted decoder or :class:`~spdtokens.TokenTransformerClassifier`, with several tokens per
+        trial.
     X : array
-        Trials, or covariances, as the model predicts.
+        Trials, or covariance matrices, as in ``predict``.
 
     Returns
     -------
-    weights : ndarray, shape (tokens, tokens)
+    ndarray, shape (n_tokens, n_tokens)
         Mean over trials, layers, heads and the networks of an ensemble. Rows attend to columns and
-        sum to 1; without any preference all entries would be ``1 / tokens``.
+        sum to 1. Uniform attention gives ``1 / n_tokens`` everywhere.
 
     Raises
     ------
     ReportError
-        If a trial has one token, which can only attend to itself, or there is no transformer.
+        If trials have one token, which can only attend to itself, or the model is not a
+        transformer.
+
+    See Also
+    --------
+    channel_importance : Importance of channels and bands.
 
     Notes
     -----
-    Attention tells where values are taken from, not how much they matter to the class; for that see
-    :func:`channel_importance`.
+    Attention shows where values come from, not how much they matter for the class.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens import TokenTransformerClassifier
+    >>> from spdtokens.classifiers.explain import band_attention
+    >>> signals = np.random.default_rng(0).standard_normal((40, 2, 3, 100))
+    >>> C = signals @ signals.swapaxes(2, 3) / 100
+    >>> model = TokenTransformerClassifier(d_model=8, n_layers=1, n_heads=2, epochs=1)
+    >>> band_attention(model.fit(C, np.arange(40) % 2), C).shape
+    (2, 2)
     """
     C, classifier = _covariances(model, X), _classifier(model)
     if not isinstance(classifier, TokenTransformerClassifier):
         raise ReportError(
-            f"{type(classifier).__name__} is not a transformer: its tokens do not attend."
+            f"{type(classifier).__name__} is not a transformer and has no attention weights."
         )
     networks = classifier.networks_
     total = np.zeros((networks[0].n_tokens,) * 2)
     if networks[0].n_tokens == 1:
         raise ReportError(
-            "A trial has one token, which can only attend to itself. Use several bands or windows."
+            "Trials have one token, which can only attend to itself. Use several bands or windows."
         )
     with torch.inference_mode():
         for part in C.split(AT_ONCE):
@@ -154,20 +184,33 @@ def band_attention(model: BaseEstimator, X: ArrayLike) -> NDArray[np.float64]:
 
 
 def electrode_info(ch_names: Sequence[str]) -> tuple[mne.Info, list[int]]:
-    """Positions of the channels whose names are those of the 10-05 system, in any case.
+    """Return the positions of channels with names of the 10-05 system.
 
     Parameters
     ----------
     ch_names : sequence of str
+        Channel names, in upper or lower case. Names outside the 10-05 system are ignored.
 
     Returns
     -------
     info : mne.Info
-        Of the channels found, for :func:`mne.viz.plot_topomap`.
+        Channels with a position, for :func:`mne.viz.plot_topomap`.
     places : list of int
-        Their places in ``ch_names``. Of two names for one position (T3 and T7) the first counts.
+        Their indices in ``ch_names``. If two names have the same position (T3 and T7), only the
+        first is kept.
+
+    See Also
+    --------
+    channel_importance : Importance to plot at these positions.
+
+    Examples
+    --------
+    >>> from spdtokens.classifiers.explain import electrode_info
+    >>> info, places = electrode_info(["C3", "EOG", "cz"])
+    >>> info.ch_names, places
+    (['C3', 'cz'], [0, 2])
     """
-    import mne  # here, as it takes a second
+    import mne  # here, because it takes a second
 
     name = next(name for name in MONTAGES if name in mne.channels.get_builtin_montages())
     montage = mne.channels.make_standard_montage(name)
@@ -186,20 +229,20 @@ def electrode_info(ch_names: Sequence[str]) -> tuple[mne.Info, list[int]]:
 
 
 def _covariances(model: BaseEstimator, X: ArrayLike) -> Tensor:
-    """Covariances (n, m, channels, channels) of trials, as the classifier sees them: no unit."""
+    """Return scaled covariances (n, n_matrices, n_channels, n_channels) of trials."""
     classifier = _classifier(model)
     before = [step for _, step in model.steps[:-1]] if isinstance(model, Pipeline) else []
     for step in before:
         estimator, delays = getattr(step, "estimator", None), getattr(step, "delays", ())
         if estimator in PROTOTYPES:
             raise ReportError(
-                f"With estimator={estimator!r} most rows of a matrix belong to class averages and "
-                "not to channels. Use estimator='sample' to see channels."
+                f"With estimator={estimator!r} most rows of a matrix are class averages, not "
+                "channels. Use estimator='sample' to explain channels."
             )
         if delays:
             raise ReportError(
-                f"With delays={delays} a matrix has several rows for each channel, one of them the "
-                "channel's past. Use no delays to see channels."
+                f"With delays={delays} a matrix has several rows per channel. Remove delays to "
+                "explain channels."
             )
         X = step.transform(X)
     assert classifier.embedding_ is not None
@@ -207,23 +250,23 @@ def _covariances(model: BaseEstimator, X: ArrayLike) -> Tensor:
 
 
 def _classifier(model: BaseEstimator) -> Explained:
-    """The classifier of a fitted decoder, if it can be explained."""
+    """Return the classifier of a fitted decoder, if it can be explained."""
     last = model.steps[-1][1] if isinstance(model, Pipeline) else model
     if not isinstance(last, Explained) or last.embedding_ is None:
         raise ReportError(
-            "Only token classifiers over matrices can be explained (TokenDiscriminantClassifier, "
-            f"TokenTransformerClassifier), not {type(last).__name__}."
+            "Only TokenDiscriminantClassifier and TokenTransformerClassifier over matrices can be "
+            f"explained, got {type(last).__name__}."
         )
     if isinstance(last, TokenTransformerClassifier) and not hasattr(last, "networks_"):
         raise ReportError(
-            "This transformer was read from a model file, which does not hold the torch modules "
-            "that gradients are taken through. Explain the model before it is saved."
+            "This transformer was read from a model file, which does not contain the torch modules "
+            "that gradients need. Explain the model before saving it."
         )
     return last
 
 
 def _network_inputs(classifier: Explained, C: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Tokens of covariances (n, m, d, d), and the bias of geometric attention if there is one."""
+    """Compute tokens of covariances (n, n_matrices, d, d), and the bias of geometric attention."""
     assert classifier.embedding_ is not None
     tokens = classifier.embedding_.embedding_.to_token(C)
     if getattr(classifier, "attention", "standard") == "standard" or C.shape[1] == 1:
@@ -232,7 +275,7 @@ def _network_inputs(classifier: Explained, C: Tensor) -> tuple[Tensor, Tensor | 
 
 
 def _log_probabilities(classifier: Explained, C: Tensor) -> Tensor:
-    """(n, classes), up to a constant per trial, which changes no margin."""
+    """Compute log probabilities (n, n_classes) up to a constant per trial."""
     tokens, bias = _network_inputs(classifier, C)
     if isinstance(classifier, TokenDiscriminantClassifier):
         weight, offset = map(torch.from_numpy, (classifier.coef_, classifier.intercept_))

@@ -1,4 +1,4 @@
-"""The networks we compare with, as scikit-learn classifiers, and the loop that trains them."""
+"""Networks to compare with as scikit-learn classifiers, and their training loop."""
 
 from __future__ import annotations
 
@@ -15,11 +15,16 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from spdtokens._extras import how_to_install, is_installed
-from spdtokens.classifiers.base import ProbabilisticClassifier, coded, encode, held_back, seed_of
+from spdtokens.classifiers.base import (
+    ProbabilisticClassifier,
+    check_finite,
+    coded,
+    encode,
+    seed_of,
+)
 from spdtokens.classifiers.nn.engine import (
     EVALUATED_AT_ONCE,
     Curves,
-    Pool,
     RunPlan,
     RunStreams,
     check_plans,
@@ -28,11 +33,11 @@ from spdtokens.classifiers.nn.networks import NETWORKS, Network, TrialShape
 from spdtokens.classifiers.nn.recipe import (
     Listener,
     Recipe,
+    TrainingBars,
     published_recipe,
     resolve_device,
-    training_bar,
 )
-from spdtokens.classifiers.transformer import Validation
+from spdtokens.classifiers.transformer import Validation, planned
 from spdtokens.errors import ModelError
 from spdtokens.geometry.matrix_functions import as_tensor
 from spdtokens.geometry.tokens import TokenEmbedding, as_matrices, matrix_tags
@@ -41,50 +46,56 @@ from spdtokens.runtime.threads import one_thread
 
 
 class NetworkClassifier(ProbabilisticClassifier):
-    """Train and apply a network of the comparison.
+    """Published network for comparison, on SPD matrices or raw trials.
 
-    SPD networks take matrices, so :class:`FilterBankCovariances` goes before them; networks on raw
-    EEG take trials, and :class:`StandardTrials` goes before them.
+    SPD networks take matrices and go after :class:`FilterBankCovariances`. Networks on raw EEG take
+    trials and go after :class:`StandardTrials`.
 
     Parameters
     ----------
     network : str, default='spdnet'
-        On matrices: ``'spdnet'``, ``'spdnet-paper'``, ``'spdtransnet'``. On trials: ``'eegnet'``,
-        ``'shallownet'``, ``'deepnet'``, ``'atcnet'``, ``'eeg-conformer'``, ``'raw-transformer'``,
-        ``'matt'``, ``'tsmnet'``.
+        Name of the network. On matrices: ``'spdnet'``, ``'spdnet-paper'``, ``'spdtransnet'``. On
+        trials: ``'eegnet'``, ``'shallownet'``, ``'deepnet'``, ``'atcnet'``, ``'eeg-conformer'``,
+        ``'raw-transformer'``, ``'matt'``, ``'tsmnet'``.
     sfreq : float, default=None
-        Sampling rate in Hz, for networks on trials.
+        Sampling rate in Hz. Required for networks on trials.
     recipe : {'published', 'common'}, default='published'
-        The recipe published with the network, or the paper's common one: Adam 1e-3, batches of 64,
+        Recipe published with the network, or the paper's common one: Adam 1e-3, batches of 64,
         50 epochs, last epoch.
     epochs : int, default=None
-        Instead of the recipe's.
+        Number of epochs. By default the recipe's.
     validation : float, default=0.125
-        Share of training trials held back where the recipe chooses an epoch; 1/8 as in MAtt.
+        Share of the training trials held out for validation, if the recipe chooses an epoch. The
+        default is that of MAtt.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order of trials and dropout.
-    device : str, default='auto'
-        ``'auto'``, ``'cpu'`` or ``'cuda'``.
+    device : {'auto', 'cpu', 'cuda'}, default='auto'
+        Where to train. ``'auto'`` is CUDA where available, else the CPU.
     verbose : bool, default=False
-        Show a progress bar.
+        Whether to show a progress bar.
 
     Attributes
     ----------
-    classes_ : ndarray, shape (classes,)
+    classes_ : ndarray, shape (n_classes,)
+        Class labels.
     module_ : nn.Module
+        Trained network, in evaluation mode.
     embedding_ : TokenEmbedding or None
-        What makes matrices free of their unit, and tokens for networks that take tokens.
-    history_ : dict of str to ndarray, shape (epochs,)
+        Scales matrices independently of their unit, and computes tokens for networks on tokens.
+        None for networks on trials.
+    history_ : dict of str to ndarray, shape (n_epochs,)
+        Loss and accuracy on training and validation trials.
     epoch_ : int
-        The epoch, from 1, that was kept.
+        Epoch that was kept, counted from 1.
     held_back_ : ndarray of int or None
-        Training trials that were validated on instead.
+        Indices of the training trials that were held out for validation.
     n_features_in_ : int
-        Channels, or rows of a matrix.
+        Number of channels, or rows of a matrix.
 
     See Also
     --------
-    TokenTransformerClassifier : The paper's network.
+    TokenTransformerClassifier : The network of the paper.
+    spdtokens.classifiers.nn.networks.Network : Register a network.
 
     Examples
     --------
@@ -97,7 +108,7 @@ class NetworkClassifier(ProbabilisticClassifier):
     (20, 2)
     """
 
-    # Under scikit-learn's metadata routing.
+    # For scikit-learn's metadata routing.
     __metadata_request__fit: ClassVar = {"groups": True, "validation": True}
 
     def __init__(
@@ -122,7 +133,7 @@ class NetworkClassifier(ProbabilisticClassifier):
         self.verbose = verbose
 
     def __sklearn_tags__(self) -> Tags:
-        """Say that input is three-dimensional."""
+        """Declare three-dimensional input."""
         return matrix_tags(super().__sklearn_tags__())
 
     @one_thread()
@@ -133,21 +144,23 @@ class NetworkClassifier(ProbabilisticClassifier):
         groups: ArrayLike | None = None,
         validation: Validation | None = None,
     ) -> Self:
-        """Train.
+        """Train the network.
 
         Parameters
         ----------
-        X : array, shape (n, channels, samples), (n, d, d) or (n, m, d, d)
+        X : array, shape (n, n_channels, n_times), (n, d, d) or (n, n_matrices, d, d)
+            Trials, or SPD matrices.
         y : array, shape (n,)
             Labels.
-        groups : array, shape (n,), optional
-            Trials of one group are never split between training and validation.
-        validation : tuple of array, optional
-            Trials and labels to validate on, instead of holding some of ``X`` back.
+        groups : array, shape (n,), default=None
+            Groups of trials that are never split between training and validation.
+        validation : tuple of array, default=None
+            Validation trials and labels, instead of holding out some of ``X``.
 
         Returns
         -------
         self
+            Fitted classifier.
         """
         network = self._network()
         if self.recipe not in ("published", "common"):
@@ -159,33 +172,30 @@ class NetworkClassifier(ProbabilisticClassifier):
         recipe = published_recipe(network.name, n_chans, common=common, epochs=self.epochs)
         self.classes_, codes = encode(y, len(checked))
         self.n_features_in_, self.input_shape_ = n_chans, checked.shape[1:]
-        self.embedding_ = None
-        shape = TrialShape(n_chans, len(self.classes_), checked.shape[-1], self.sfreq or 0.0)
+        self.embedding_, size = None, {"n_times": checked.shape[-1], "sfreq": self.sfreq}
         if network.input != "raw":
             embedding = TokenEmbedding(network.embedding, unit_free=True)
             self.embedding_ = embedding.fit_matrices(checked, codes)
-            shape = TrialShape(n_chans, len(self.classes_), n_tokens=checked.shape[1])
-        inputs = self._inputs(checked, network)
-        if validation is None:
-            share = self.validation if recipe.needs_validation else None
-            plan = held_back(seed, codes, groups, share)
-            self.held_back_ = plan.validation
-        else:
+            size = {"n_tokens": checked.shape[1]}
+        shape = TrialShape(n_chans, len(self.classes_), **size)
+        inputs, given = self._inputs(checked, network), None
+        if validation is not None:
             held, labels = validation() if callable(validation) else validation
-            n = len(inputs)
+            given = len(inputs)
             inputs = torch.cat([inputs, self._inputs(self._checked(held, network), network)])
             codes = np.concatenate([codes, coded(labels, self.classes_)])
-            plan = RunPlan(seed, np.arange(n), np.arange(n, len(inputs)))
-            self.held_back_ = None
+        share = self.validation if recipe.needs_validation else None
+        plan = planned(seed, codes, groups, share, given)
+        self.held_back_ = plan.validation if given is None else None
 
         def build() -> nn.Module:
             module = network.build(shape)
             unit: Any = getattr(module, "unit", None)
-            if unit is not None:  # taken from all training trials, in no order
+            if unit is not None:
                 unit.calibrate(inputs[plan.train])
             return module
 
-        with training_bar(network.name, recipe.epochs, enabled=bool(self.verbose)) as listener:
+        with TrainingBars() as bars:
             self.module_, self.history_, self.epoch_ = train_module(
                 build,
                 inputs.to(device),
@@ -193,7 +203,7 @@ class NetworkClassifier(ProbabilisticClassifier):
                 plan,
                 recipe,
                 n_classes=len(self.classes_),
-                listener=listener,
+                listener=bars.add(network.name, recipe.epochs) if self.verbose else None,
             )
         return self
 
@@ -203,19 +213,20 @@ class NetworkClassifier(ProbabilisticClassifier):
 
         Parameters
         ----------
-        X : array, as for ``fit``
+        X : array, shape (n, n_channels, n_times), (n, d, d) or (n, n_matrices, d, d)
+            Trials, or SPD matrices, as in ``fit``.
 
         Returns
         -------
-        probabilities : ndarray, shape (n, classes)
-            In the order of ``classes_``.
+        ndarray, shape (n, n_classes)
+            Probabilities in the order of ``classes_``.
         """
         check_is_fitted(self)
         network = self._network()
         checked = self._checked(X, network)
         if checked.shape[1:] != self.input_shape_:
             raise ModelError(
-                f"Fitted to trials of shape {self.input_shape_}, got {checked.shape[1:]}."
+                f"X must have trials of shape {self.input_shape_}, got {checked.shape[1:]}."
             )
         with torch.inference_mode():
             parts = self._inputs(checked, network).split(EVALUATED_AT_ONCE)
@@ -224,29 +235,25 @@ class NetworkClassifier(ProbabilisticClassifier):
 
     def _network(self) -> Network:
         if self.network not in NETWORKS:
-            raise ModelError(
-                f"There is no network {self.network!r}. There are: {', '.join(NETWORKS)}."
-            )
+            raise ModelError(f"network must be one of {', '.join(NETWORKS)}, got {self.network!r}.")
         network = NETWORKS[self.network]
         if network.extra is not None and not is_installed(network.extra):
             raise ModelError(
-                f"{network.name} needs an extra that is not installed: "
-                f"{how_to_install(network.extra)}."
+                f"{network.name} needs an optional dependency: {how_to_install(network.extra)}."
             )
         if network.input == "raw" and self.sfreq is None:
             raise ModelError(
-                f"{network.name} takes raw trials: pass sfreq, the sampling rate. It cannot be "
-                "trained on covariances."
+                f"{network.name} takes raw trials, not covariances: pass sfreq, the sampling rate "
+                "in Hz."
             )
         return network
 
     def _checked(self, X: ArrayLike, network: Network) -> NDArray[Any]:
-        """Trials (n, channels, samples), or matrices (n, m, d, d)."""
+        """Return trials (n, n_channels, n_times) or matrices (n, n_matrices, d, d)."""
         if network.input != "raw":
             return as_matrices(X)
         trials = as_trials(X)
-        if not np.isfinite(trials).all():
-            raise ModelError("Input X contains NaN or infinity. Remove these trials.")
+        check_finite(trials)
         return trials
 
     def _inputs(self, X: NDArray[Any], network: Network) -> Tensor:
@@ -267,34 +274,39 @@ def train_module(
     n_classes: int,
     listener: Listener | None = None,
 ) -> tuple[nn.Module, Curves, int]:
-    """Train one module from scratch, by torch's own differentiation.
+    """Train one module with torch's autograd.
 
-    For networks the batched engine does not know. The same recipe, plan, curves and choice of
-    epoch; the order of trials comes from the same stream of the run's seed, dropout from torch's
-    generator.
+    For networks that the batched engine does not support. Recipe, plan, curves and choice of the
+    epoch are the same. The order of trials comes from the same random stream of the seed, dropout
+    from torch's global generator.
 
     Parameters
     ----------
     build : callable
-        Makes the module; torch's generator is seeded around it.
-    inputs : Tensor of float32, shape (n, ...)
-        Its device is where training happens.
-    labels : Tensor of int64, shape (n,)
+        Function that returns the module, called with torch's generator seeded.
+    inputs : Tensor, shape (n, ...)
+        Input in float32. Its device is where training happens.
+    labels : Tensor, shape (n,)
+        Class numbers in int64.
     plan : RunPlan
+        Seed and trials.
     recipe : Recipe
+        Optimiser, number of epochs and choice of the epoch.
     n_classes : int
+        Number of classes.
     listener : callable, optional
-        Told of every epoch.
+        Called with the number of epochs that were just done.
 
     Returns
     -------
     module : nn.Module
-        In eval mode, on the processor.
-    curves : dict of str to ndarray, shape (epochs,)
+        Trained module, in evaluation mode and on the CPU.
+    curves : dict of str to ndarray, shape (n_epochs,)
+        Loss and accuracy of each part.
     epoch : int
-        From 1: the one whose weights were kept.
+        Epoch whose weights were kept, counted from 1.
     """
-    check_plans([plan], Pool(inputs, labels), recipe, n_classes)
+    check_plans([plan], labels, recipe, n_classes)
     streams, parts = RunStreams(plan.seed), plan.parts()
     curves: dict[str, list[float]] = {f"{p} {of}": [] for p in parts for of in ("loss", "accuracy")}
     best_loss, best_epoch, best, kept = float("inf"), 0, None, recipe.epochs
@@ -333,7 +345,7 @@ def train_module(
 
 def _optimizer(module: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     kind = torch.optim.AdamW if recipe.decoupled else torch.optim.Adam
-    # Names of parameters for which a network asks to be spared the decay.
+    # Parameters that the network excludes from weight decay.
     spared: frozenset[str] = getattr(module, "undecayed", frozenset())
     named = list(module.named_parameters())
     groups: list[dict[str, Any]] = [
@@ -352,7 +364,7 @@ def _epoch(
     recipe: Recipe,
     optimizer: torch.optim.Optimizer | None,
 ) -> tuple[float, float]:
-    """Loss and accuracy over trials, learning from each batch if there is an optimizer."""
+    """Compute loss and accuracy over trials; with an optimiser, update after each batch."""
     training = optimizer is not None
     module.train(training)
     size = recipe.batch_size if training else EVALUATED_AT_ONCE

@@ -1,4 +1,4 @@
-"""Networks on tokens, trained by the batched engine: the token transformer and the token MLP."""
+"""Token transformer and token MLP as scikit-learn classifiers, trained by the batched engine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pickle
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
@@ -33,27 +32,27 @@ from spdtokens.classifiers.base import (
 from spdtokens.classifiers.nn import SPDTokenMLP, SPDTokenTransformer, folded, matching_width
 from spdtokens.classifiers.nn.engine import Listener, Pool, RunPlan, TrainedRun, train_runs
 from spdtokens.classifiers.nn.layers import TokenModel
-from spdtokens.classifiers.nn.recipe import Recipe, resolve_device, training_bar
+from spdtokens.classifiers.nn.recipe import Recipe, TrainingBars, resolve_device
 from spdtokens.classifiers.nn.transformer import STANDARD, Attention, TransformerConfig
 from spdtokens.errors import ModelError
 from spdtokens.geometry.matrix_functions import as_tensor
 from spdtokens.runtime.networks import Transformers, geometric_bias
 from spdtokens.runtime.threads import one_thread
 
-#: Trials predicted at a time.
+#: Number of trials predicted at a time.
 PREDICTED_AT_ONCE = 512
-#: Trials and labels to validate on, or what returns them when the steps before are fitted.
+#: Validation trials and labels, or a function that returns them once earlier steps are fitted.
 Validation = tuple[ArrayLike, ArrayLike] | Callable[[], tuple[ArrayLike, ArrayLike]]
 
 
 class TokenNetworkClassifier(TokenClassifier):
-    """Base of the classifiers that the engine trains.
+    """Base class of the classifiers that the batched engine trains.
 
-    Subclasses have the parameters of :class:`~spdtokens.classifiers.nn.recipe.Recipe`,
-    ``validation``, ``ensemble``, ``random_state``, ``device``, ``verbose`` and ``checkpoint``.
+    Subclasses have the parameters of :class:`~spdtokens.classifiers.nn.Recipe`, and ``validation``,
+    ``ensemble``, ``random_state``, ``device`` and ``verbose``.
     """
 
-    # Under scikit-learn's metadata routing.
+    # For scikit-learn's metadata routing.
     __metadata_request__fit: ClassVar = {"groups": True, "validation": True}
 
     validation: float | None
@@ -61,7 +60,6 @@ class TokenNetworkClassifier(TokenClassifier):
     random_state: Any
     device: str
     verbose: bool
-    checkpoint: str | Path | None
 
     def fit(
         self,
@@ -70,44 +68,47 @@ class TokenNetworkClassifier(TokenClassifier):
         groups: ArrayLike | None = None,
         validation: Validation | None = None,
     ) -> Self:
-        """Train.
+        """Train the networks.
 
         Parameters
         ----------
-        X : array, shape (n, d, d) or (n, m, d, d)
+        X : array, shape (n, d, d) or (n, n_matrices, d, d)
+            SPD matrices; with ``embedding=None`` tokens (n, n_features) or
+            (n, n_tokens, n_features).
         y : array, shape (n,)
             Labels.
-        groups : array, shape (n,), optional
-            Trials of one group are never split between training and validation.
-        validation : tuple of array, optional
-            Trials and labels to validate on, instead of holding some of ``X`` back.
+        groups : array, shape (n,), default=None
+            Groups of trials that are never split between training and validation.
+        validation : tuple of array, default=None
+            Validation trials and labels, instead of holding out some of ``X``.
 
         Returns
         -------
         self
+            Fitted classifier.
         """
         fit_together([self], [(X, y)], [{"groups": groups, "validation": validation}])
         return self
 
     def _store(self, given: dict[str, Any]) -> None:
-        """Keep the arguments of ``__init__`` as they are, as scikit-learn wants it."""
+        """Store the arguments of ``__init__`` unchanged, as scikit-learn requires."""
         self.__dict__.update({name: given[name] for name in self._get_param_names()})
 
     @abstractmethod
     def _module(self, n_features: int, n_tokens: int, n_classes: int) -> TokenModel:
-        """The network, not trained."""
+        """Build the untrained network."""
 
     def _recipe(self) -> Recipe:
         values = {field.name: getattr(self, field.name) for field in fields(Recipe)}
         return Recipe(**values | {"betas": tuple(values["betas"])})
 
     def _bias(self, C: Array) -> Array | None:  # noqa: ARG002
-        """What is added to attention scores, for matrices (n, m, d, d)."""
+        """Compute the attention bias of matrices (n, n_matrices, d, d), if there is one."""
         return None
 
     @abstractmethod
     def _probabilities(self, tokens: Array, bias: Array | None) -> Array:
-        """Mean over the ensemble."""
+        """Compute probabilities, averaged over the ensemble."""
 
     @one_thread()
     def predict_proba(self, X: ArrayLike) -> Array:
@@ -115,12 +116,13 @@ class TokenNetworkClassifier(TokenClassifier):
 
         Parameters
         ----------
-        X : array, shape (n, d, d) or (n, m, d, d)
+        X : array, shape (n, d, d) or (n, n_matrices, d, d)
+            SPD matrices, or tokens, as in ``fit``.
 
         Returns
         -------
-        probabilities : ndarray, shape (n, classes)
-            In the order of ``classes_``.
+        ndarray, shape (n, n_classes)
+            Probabilities in the order of ``classes_``.
         """
         C = self._checked(X)
         parts = np.array_split(C, -(-len(C) // PREDICTED_AT_ONCE))
@@ -128,15 +130,15 @@ class TokenNetworkClassifier(TokenClassifier):
         return np.concatenate(found)
 
     def _seeds(self) -> list[int]:
-        """A seed for each member of the ensemble; the first is ``random_state`` itself."""
+        """Return one seed per network of the ensemble; the first is ``random_state`` itself."""
         if not isinstance(self.ensemble, int | np.integer) or self.ensemble < 1:
-            raise ModelError(f"ensemble must be a whole number >= 1, got {self.ensemble!r}.")
+            raise ModelError(f"ensemble must be an integer >= 1, got {self.ensemble!r}.")
         first = seed_of(self.random_state)
         others = np.random.SeedSequence([first, 1]).generate_state(int(self.ensemble) - 1)
         return [first, *map(int, others)]
 
     def _finish(self, runs: Sequence[TrainedRun]) -> None:
-        # In double precision a prediction does not depend on which trials are predicted with it.
+        # In double precision a prediction does not depend on the other trials of the batch.
         self.networks_: Any = [run.model.double() for run in runs]
         self.history_ = {
             name: _stacked([run.curves[name] for run in runs]) for name in runs[0].curves
@@ -145,74 +147,89 @@ class TokenNetworkClassifier(TokenClassifier):
 
 
 class TokenTransformerClassifier(TokenNetworkClassifier):
-    """The paper's SPD Token Transformer: embedding, projection, encoder, mean pooling, head.
+    """SPD Token Transformer of the paper, on SPD matrices.
 
-    The defaults are the paper's for BCI2a and BCIcha. Those for MAMEM: ``d_model=64, n_layers=4,
+    Embedding, linear projection, transformer encoder, mean over tokens and linear head. The
+    defaults are the paper's for BCI2a and BCIcha. For MAMEM it uses ``d_model=64, n_layers=4,
     n_heads=4, d_ff=128, batch_size=32``.
 
     Parameters
     ----------
     embedding : str, sequence of str, TokenEmbedding or None, default='log_euclidean'
-        Kind of tokens: see :class:`TokenEmbedding`. None if the input is tokens, (n, features) or
-        (n, tokens, features).
+        Embedding of the matrices, see :class:`TokenEmbedding`. None if the input is tokens
+        (n, n_features) or (n, n_tokens, n_features).
     d_model : int, default=128
         Width of the residual stream.
-    n_layers, n_heads, d_ff : int, default=6, 8, 256
-        Encoder blocks, attention heads of each, and width of their feed-forward parts.
+    n_layers : int, default=6
+        Number of encoder blocks.
+    n_heads : int, default=8
+        Attention heads per block. Must divide ``d_model``.
+    d_ff : int, default=256
+        Hidden width of the feed-forward networks.
     dropout : float, default=0.1
+        Dropout probability, in [0, 1).
     bn_embed : bool, default=True
-        Whether projected tokens are batch-normalised (BN-Embed).
+        Whether projected tokens are batch-normalised (BN-Embed of the paper).
     attention : {'standard', 'geometric'}, default='standard'
-        ``'geometric'`` lowers the score of two tokens by ``alpha`` times the Bures-Wasserstein
-        distance of their matrices; it takes one embedding, and with one token per trial it changes
-        nothing.
+        ``'geometric'`` lowers the attention score of two tokens by ``alpha`` times the
+        Bures-Wasserstein distance between their matrices. It needs a single embedding, and has no
+        effect with one token per trial.
     alpha : float, default=0.5
-    epochs, batch_size : int, default=50, 64
+        Weight of the distance in geometric attention.
+    epochs : int, default=50
+        Number of epochs.
+    batch_size : int, default=64
+        Trials per batch.
     learning_rate : float, default=1e-3
+        Learning rate of Adam.
     weight_decay : float, default=0.0
+        Weight decay.
     decoupled : bool, default=True
-        Whether weights decay apart from the gradient (AdamW) or as part of it.
-    betas : pair of float, default=(0.9, 0.999)
-        Of Adam.
+        Whether the weight decay is decoupled from the gradient (AdamW) or part of it (Adam with L2
+        penalty).
+    betas : tuple of float, default=(0.9, 0.999)
+        Decay rates of Adam's two moments.
     label_smoothing : float, default=0.0
+        Share of the target that is spread evenly over the classes.
     keep : {'last', 'best'}, default='last'
-        Weights to keep: those of the last epoch, or of the lowest loss on validation trials.
+        Weights to keep: those of the last epoch, or those of the epoch with the lowest validation
+        loss.
     patience : int, default=None
-        Stop when the validation loss has not fallen for that many epochs.
+        Stop when the validation loss has not decreased for this many epochs.
     validation : float, default=None
-        Share of the training trials held back for validation. By default all are trained on.
+        Share of the training trials held out for validation. By default all are trained on.
     ensemble : int, default=1
-        Number of networks, trained together from different seeds; their probabilities are averaged.
+        Number of networks, trained together from different seeds. Their probabilities are averaged.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order of trials and dropout.
-    device : str, default='auto'
-        ``'auto'``, ``'cpu'`` or ``'cuda'``.
+    device : {'auto', 'cpu', 'cuda'}, default='auto'
+        Where to train. ``'auto'`` is CUDA where available, else the CPU.
     verbose : bool, default=False
-        Show a progress bar.
-    checkpoint : str or Path, default=None
-        ``.npz`` file to save to now and then and to go on from after an interruption.
+        Whether to show a progress bar.
 
     Attributes
     ----------
-    classes_ : ndarray, shape (classes,)
+    classes_ : ndarray, shape (n_classes,)
+        Class labels.
     embedding_ : TokenEmbedding or None
-        Fitted first layer.
+        Fitted embedding.
     networks_ : list of SPDTokenTransformer
-        As torch modules, in float64.
-    history_ : dict of str to ndarray, shape (ensemble, epochs)
-        ``'train loss'``, ``'train accuracy'`` (with dropout, as trained), and with validation
-        trials ``'validation loss'`` and ``'validation accuracy'``.
+        Trained torch modules, in float64.
+    history_ : dict of str to ndarray, shape (ensemble, n_epochs)
+        ``'train loss'`` and ``'train accuracy'``, measured during training with dropout, and with
+        validation trials ``'validation loss'`` and ``'validation accuracy'``.
     n_epochs_ : list of int
-        The epoch, from 1, that was kept of each network.
+        Epoch that was kept for each network, counted from 1.
     held_back_ : ndarray of int or None
-        Training trials that were validated on instead.
+        Indices of the training trials that were held out for validation.
     n_features_in_ : int
-        Rows of a matrix.
+        Rows of a matrix, or number of features of a token.
 
     See Also
     --------
-    fit_together : Fit many at once.
-    SPDTokenTransformer : The module itself, for training loops of your own.
+    TokenMLPClassifier : The same with a multilayer perceptron.
+    fit_together : Fit many classifiers at once.
+    SPDTokenTransformer : The torch module, for custom training loops.
 
     Examples
     --------
@@ -258,7 +275,6 @@ class TokenTransformerClassifier(TokenNetworkClassifier):
         random_state: Any = None,
         device: str = "auto",
         verbose: bool = False,
-        checkpoint: str | Path | None = None,
     ) -> None:
         self._store(locals())
 
@@ -272,10 +288,10 @@ class TokenTransformerClassifier(TokenNetworkClassifier):
             embedding = self._embedding()
             if embedding is None or len(embedding.names) > 1:
                 raise ModelError(
-                    "attention='geometric' compares the matrices of tokens: name one embedding, "
-                    f"and pass matrices, got embedding={self.embedding!r}."
+                    "attention='geometric' compares the matrices of tokens: it needs matrices and "
+                    f"one embedding, got embedding={self.embedding!r}."
                 )
-        # Its weights do not matter: every run draws its own from its seed.
+        # These weights are not used: every run draws its own from its seed.
         generator = torch.Generator().manual_seed(0)
         return SPDTokenTransformer(n_features, n_tokens, n_classes, config, generator=generator)
 
@@ -294,26 +310,73 @@ class TokenTransformerClassifier(TokenNetworkClassifier):
 
 
 class TokenMLPClassifier(TokenNetworkClassifier):
-    """A multilayer perceptron on tokens side by side: what the paper compares its encoder with.
+    """Multilayer perceptron on concatenated tokens, the paper's comparison to its encoder.
 
     Parameters
     ----------
     embedding : str, sequence of str, TokenEmbedding or None, default='log_euclidean'
-        As for :class:`TokenTransformerClassifier`.
+        Embedding of the matrices, see :class:`TokenEmbedding`. None if the input is tokens
+        (n, n_features) or (n, n_tokens, n_features).
     width : int, default=None
-        Of each hidden layer; by default such that there are about as many parameters as in the
+        Width of each hidden layer. By default the number of parameters is about that of the
         paper's transformer.
     n_layers : int, default=3
-        Hidden layers.
+        Number of hidden layers.
     dropout : float, default=0.1
-    epochs, batch_size, learning_rate, weight_decay, decoupled, betas, label_smoothing, keep, \
-patience, validation, ensemble, random_state, device, verbose, checkpoint
-        As for :class:`TokenTransformerClassifier`.
+        Dropout probability, in [0, 1).
+    epochs : int, default=50
+        Number of epochs.
+    batch_size : int, default=64
+        Trials per batch.
+    learning_rate : float, default=1e-3
+        Learning rate of Adam.
+    weight_decay : float, default=0.0
+        Weight decay.
+    decoupled : bool, default=True
+        Whether the weight decay is decoupled from the gradient (AdamW) or part of it (Adam with L2
+        penalty).
+    betas : tuple of float, default=(0.9, 0.999)
+        Decay rates of Adam's two moments.
+    label_smoothing : float, default=0.0
+        Share of the target that is spread evenly over the classes.
+    keep : {'last', 'best'}, default='last'
+        Weights to keep: those of the last epoch, or those of the epoch with the lowest validation
+        loss.
+    patience : int, default=None
+        Stop when the validation loss has not decreased for this many epochs.
+    validation : float, default=None
+        Share of the training trials held out for validation. By default all are trained on.
+    ensemble : int, default=1
+        Number of networks, trained together from different seeds. Their probabilities are averaged.
+    random_state : int, RandomState instance or None, default=None
+        Seed of initial weights, order of trials and dropout.
+    device : {'auto', 'cpu', 'cuda'}, default='auto'
+        Where to train. ``'auto'`` is CUDA where available, else the CPU.
+    verbose : bool, default=False
+        Whether to show a progress bar.
 
     Attributes
     ----------
-    classes_, embedding_, networks_, history_, n_epochs_, held_back_, n_features_in_
-        As of :class:`TokenTransformerClassifier`.
+    classes_ : ndarray, shape (n_classes,)
+        Class labels.
+    embedding_ : TokenEmbedding or None
+        Fitted embedding.
+    networks_ : list of SPDTokenMLP
+        Trained torch modules, in float64.
+    history_ : dict of str to ndarray, shape (ensemble, n_epochs)
+        ``'train loss'`` and ``'train accuracy'``, measured during training with dropout, and with
+        validation trials ``'validation loss'`` and ``'validation accuracy'``.
+    n_epochs_ : list of int
+        Epoch that was kept for each network, counted from 1.
+    held_back_ : ndarray of int or None
+        Indices of the training trials that were held out for validation.
+    n_features_in_ : int
+        Rows of a matrix, or number of features of a token.
+
+    See Also
+    --------
+    TokenTransformerClassifier : The same with a transformer.
+    fit_together : Fit many classifiers at once.
 
     Examples
     --------
@@ -352,14 +415,13 @@ patience, validation, ensemble, random_state, device, verbose, checkpoint
         random_state: Any = None,
         device: str = "auto",
         verbose: bool = False,
-        checkpoint: str | Path | None = None,
     ) -> None:
         self._store(locals())
 
     def _module(self, n_features: int, n_tokens: int, n_classes: int) -> SPDTokenMLP:
-        width = self.width
+        width, generator = self.width, torch.Generator().manual_seed(0)
         if width is None:
-            alike = SPDTokenTransformer(n_features, n_tokens, n_classes, STANDARD)
+            alike = SPDTokenTransformer(n_features, n_tokens, n_classes, generator=generator)
             parameters = sum(p.numel() for p in alike.parameters())
             width = matching_width(n_features * n_tokens, n_classes, parameters, self.n_layers)
         return SPDTokenMLP(
@@ -369,7 +431,7 @@ patience, validation, ensemble, random_state, device, verbose, checkpoint
             width=width,
             n_layers=self.n_layers,
             dropout=self.dropout,
-            generator=torch.Generator().manual_seed(0),
+            generator=generator,
         )
 
     def _probabilities(self, tokens: Array, bias: Array | None) -> Array:  # noqa: ARG002
@@ -379,7 +441,7 @@ patience, validation, ensemble, random_state, device, verbose, checkpoint
 
 
 class _Job(NamedTuple):
-    """What an estimator brings to the engine: tokens of training and validation trials, plans."""
+    """Tokens of training and validation trials of an estimator, and its runs."""
 
     estimator: TokenNetworkClassifier
     tokens: Array
@@ -389,7 +451,7 @@ class _Job(NamedTuple):
 
 
 def offers_together(estimator: BaseEstimator) -> bool:
-    """Whether the engine fits such estimators: those whose last step is a token network."""
+    """Return whether the last step is a token network, which the batched engine trains."""
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
     return isinstance(last, TokenNetworkClassifier)
 
@@ -405,24 +467,34 @@ def fit_together(
     """Fit many estimators at once, each exactly as its own ``fit`` would, bit for bit.
 
     Token networks of one architecture and recipe are trained as one batch, several times faster
-    than one after another; any other estimator is fitted by itself.
+    than one after another. Any other estimator is fitted by itself.
 
     Parameters
     ----------
     estimators : sequence of estimator
         Classifiers, or pipelines that end in one. Each is fitted in place.
     data : sequence of (X, y)
-        One for each estimator. Estimators that are given the same arrays share what is computed
-        from them.
-    params : sequence of mapping, optional
-        What else ``fit`` takes (``groups``, ``validation``, ...), one for each estimator.
-    listener : callable, optional
-        Told of advances, in units of an estimator.
+        Trials and labels of each estimator. Computations on arrays that several estimators share
+        are done once.
+    params : sequence of mapping, default=None
+        Further arguments of each ``fit``, such as ``groups`` or ``validation``.
+    listener : callable, default=None
+        Called with the progress, in units of one estimator.
 
     Returns
     -------
     list of estimator
-        Those that were passed, fitted.
+        The fitted ``estimators``.
+
+    Raises
+    ------
+    ModelError
+        If the sequences differ in length, or an estimator cannot be fitted.
+
+    See Also
+    --------
+    TokenTransformerClassifier : A token network.
+    TokenMLPClassifier : Another one.
 
     Examples
     --------
@@ -439,11 +511,11 @@ def fit_together(
     more = [dict(p) for p in params] if params is not None else [{} for _ in estimators]
     if not len(estimators) == len(data) == len(more):
         raise ModelError(
-            f"There are {len(estimators)} estimators, {len(data)} data and {len(more)} params: "
-            "they must be as many."
+            "estimators, data and params must have equal length, got "
+            f"{len(estimators)}, {len(data)} and {len(more)}."
         )
-    data = list(data)  # as long as they are kept, arrays are told apart by where they are
-    known: dict[Any, Any] = {}  # what was computed from arrays, by these
+    data = list(data)  # kept alive, so that the id of an array stays unique
+    known: dict[Any, Any] = {}  # results, by the arrays they were computed from
     families: dict[Any, list[_Job]] = {}
     for estimator, (X, y), given in zip(estimators, data, more, strict=True):
         given = {name: value for name, value in given.items() if value is not None}
@@ -465,7 +537,6 @@ def fit_together(
             len(last.classes_),
             job.plans[0].validation is None,
             job.bias is None,
-            str(last.checkpoint),
         )
         families.setdefault(family, []).append(job)
     for jobs in families.values():
@@ -474,12 +545,12 @@ def fit_together(
 
 
 def _told(estimator: BaseEstimator, given: dict[str, Any]) -> dict[str, Any]:
-    """What ``fit`` is told: a plain pipeline is told for which step it is."""
+    """Return the arguments of ``fit``; those of a plain pipeline name the step."""
     if not isinstance(estimator, Pipeline) or takes(estimator, "groups"):
         return given
     if "validation" in given:
         held, labels = given["validation"]
-        # Transformed when the steps before are fitted.
+        # Transformed once the earlier steps are fitted.
         given = given | {"validation": lambda: (estimator[:-1].transform(held), labels)}
     return addressed(estimator, given)
 
@@ -487,7 +558,7 @@ def _told(estimator: BaseEstimator, given: dict[str, Any]) -> dict[str, Any]:
 def _before_last(
     pipeline: Pipeline, X: ArrayLike, y: ArrayLike, given: dict[str, Any], known: dict[Any, Any]
 ) -> tuple[ArrayLike, dict[str, Any]]:
-    """Fit all steps but the last; what the last is given. Those that are alike are fitted once."""
+    """Fit all steps but the last and return the input of the last; equal steps are fitted once."""
     told = shared_out(pipeline, given)
     steps = {name: step for name, step in pipeline.steps[:-1] if name in told}
     rest = told[pipeline.steps[-1][0]]
@@ -511,14 +582,14 @@ def _before_last(
 
 
 def _alike(step: BaseEstimator) -> bytes | int:
-    """The same for steps that do the same."""
+    """Return a key that is equal for steps of the same class and parameters."""
     try:
         return pickle.dumps((type(step), step.get_params()))
     except (pickle.PicklingError, AttributeError, TypeError):
         return id(step)
 
 
-#: Parameters that decide the architecture, or how runs are trained besides the recipe.
+#: Parameters besides the recipe that must be equal to train runs together.
 _SHAPE = {*TransformerConfig.__dataclass_fields__, "width", "device", "verbose"}
 
 
@@ -530,13 +601,7 @@ def _job(
     groups: ArrayLike | None = None,
     validation: Validation | None = None,
 ) -> _Job:
-    """Check, embed, and plan; trials that several estimators share are embedded once."""
-    recipe = estimator._recipe()
-    if recipe.needs_validation and estimator.validation is None and validation is None:
-        raise ModelError(
-            "keep='best' and patience choose by trials held back from training: pass validation, "
-            "the share to hold back, such as 0.2."
-        )
+    """Check and embed trials, and plan the runs; shared trials are embedded once."""
     same = (
         *(id(X), id(y), id(validation), repr(estimator.embedding), type(estimator)),
         *(getattr(estimator, "attention", None), getattr(estimator, "alpha", None)),
@@ -549,23 +614,25 @@ def _job(
     else:
         tokens, bias, codes = _embedded(estimator, X, y, validation)
         known[same] = (estimator, tokens, bias, codes)
-    if validation is None:
-        plans = [
-            held_back(seed, codes, groups, estimator.validation) for seed in estimator._seeds()
-        ]
-        estimator.held_back_ = plans[0].validation
-    else:
-        n = len(np.asarray(y))
-        train, held = np.arange(n), np.arange(n, len(tokens))
-        plans = [RunPlan(seed, train, held) for seed in estimator._seeds()]
-        estimator.held_back_ = None
+    n = None if validation is None else len(np.asarray(y))
+    plans = [planned(s, codes, groups, estimator.validation, n) for s in estimator._seeds()]
+    estimator.held_back_ = plans[0].validation if n is None else None
     return _Job(estimator, tokens, bias, codes, plans)
+
+
+def planned(
+    seed: int, codes: Codes, groups: ArrayLike | None, share: float | None, given: int | None
+) -> RunPlan:
+    """Hold out a share of the trials for validation, or all after the first ``given``."""
+    if given is None:
+        return held_back(seed, codes, groups, share)
+    return RunPlan(seed, np.arange(given), np.arange(given, len(codes)))
 
 
 def _embedded(
     estimator: TokenNetworkClassifier, X: ArrayLike, y: ArrayLike, validation: Validation | None
 ) -> tuple[Array, Array | None, Codes]:
-    """Tokens, attention bias and codes of training and validation trials."""
+    """Compute tokens, attention bias and class numbers of training and validation trials."""
     C, codes = estimator._checked_for_fit(X, y)
     embedding = estimator._embedding()
     estimator.embedding_ = None if embedding is None else embedding.fit_matrices(C, codes)
@@ -599,7 +666,8 @@ def _train(jobs: Sequence[_Job], listener: Listener | None) -> None:
     )
     _, n_tokens, n_features = jobs[0].tokens.shape
     total = recipe.epochs * len(plans)
-    with training_bar(type(first).__name__, total, enabled=bool(first.verbose)) as bar:
+    with TrainingBars() as bars:
+        bar = bars.add(type(first).__name__, total) if first.verbose else None
 
         def told(done: float) -> None:
             if bar:
@@ -607,14 +675,8 @@ def _train(jobs: Sequence[_Job], listener: Listener | None) -> None:
             if listener:
                 listener(done * len(jobs) / total)
 
-        runs = train_runs(
-            first._module(n_features, n_tokens, len(first.classes_)),
-            pool,
-            plans,
-            recipe,
-            listener=told,
-            checkpoint=None if first.checkpoint is None else Path(first.checkpoint),
-        )
+        module = first._module(n_features, n_tokens, len(first.classes_))
+        runs = train_runs(module, pool, plans, recipe, listener=told)
     for job in jobs:
         job.estimator._finish(runs[: len(job.plans)])
         runs = runs[len(job.plans) :]
@@ -625,6 +687,6 @@ def _as_float32(arrays: Sequence[Array]) -> Tensor:
 
 
 def _stacked(curves: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Curves of unequal length as (runs, epochs), filled with NaN."""
+    """Stack curves of unequal length as (runs, epochs), padded with NaN."""
     longest = max(map(len, curves))
     return np.stack([np.pad(c, (0, longest - len(c)), constant_values=np.nan) for c in curves])

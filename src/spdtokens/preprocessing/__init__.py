@@ -2,7 +2,7 @@
 
 from spdtokens.preprocessing.bands import Band, resolve_bands, stimulus_bands
 from spdtokens.preprocessing.filterbank import FilterBankCovariances, StandardTrials
-from spdtokens.preprocessing.filters import CausalFilter, causal, zero_phase, zero_phase_tensor
+from spdtokens.preprocessing.filters import CausalFilter, causal, zero_phase
 
 __all__ = [
     "Band",
@@ -13,5 +13,4 @@ __all__ = [
     "resolve_bands",
     "stimulus_bands",
     "zero_phase",
-    "zero_phase_tensor",
 ]

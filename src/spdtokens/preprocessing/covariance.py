@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,8 +13,6 @@ from spdtokens.errors import SignalError
 from spdtokens.runtime.signals import Prototype
 
 # pyriemann is imported in functions: it takes a third of a second, and most decoders do not use it.
-if TYPE_CHECKING:
-    from torch import Tensor
 
 #: Estimators that need one trial: the sample covariance, and pyRiemann's.
 ESTIMATORS = ("sample", "oas", "lwf", "scm", "sch", "corr", "cov", "mcd", "hub", "stu", "tyl")
@@ -33,33 +31,6 @@ def paper_epsilon(unit_in_volts: float | None) -> float:
             "adds a fraction of the variance."
         )
     return 1e-6 * (1e-6 / unit_in_volts) ** 2
-
-
-# The sample covariance and its ridge for tensors, through which gradients flow. The reference is
-# what runtime.signals does to arrays.
-
-
-def sample_covariance(X: Tensor) -> Tensor:
-    """``X X' / (samples - 1)`` of de-meaned channels (..., channels, samples), in float64."""
-    X = X.double()
-    Z = X - X.mean(-1, keepdim=True)
-    return Z @ Z.mT / (X.shape[-1] - 1)
-
-
-def relative_regularisation(C: Tensor, epsilon: float) -> Tensor:
-    """Add ``epsilon`` times the mean variance to the diagonal: the same in every unit."""
-    C = C.clone()
-    variances = C.diagonal(dim1=-2, dim2=-1)
-    variances += epsilon * variances.mean(-1, keepdim=True)
-    return C
-
-
-def paper_regularisation(C: Tensor, unit_in_volts: float | None) -> Tensor:
-    """Add :func:`paper_epsilon` to the diagonal."""
-    C = C.clone()
-    variances = C.diagonal(dim1=-2, dim2=-1)
-    variances += paper_epsilon(unit_in_volts)
-    return C
 
 
 def estimate(X: NDArray[Any], estimator: str) -> Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.fft
@@ -18,9 +18,6 @@ from numpy.typing import NDArray
 
 from spdtokens.preprocessing.bands import UNFILTERED, Band
 from spdtokens.runtime.signals import Front, response
-
-if TYPE_CHECKING:
-    from torch import Tensor
 
 ORDER = 4
 #: Largest gain of a filter above the Nyquist frequency of the decimated signal.
@@ -152,46 +149,6 @@ def zero_phase(
     front = make_front(bands, sfreq, X.shape[-1], decimate=decimate)
     whole = X.reshape(-1, 1, X.shape[-1])
     return [piece.reshape(*X.shape[:-1], -1) for piece in front.pieces(whole)]
-
-
-def zero_phase_tensor(X: Tensor, bands: Sequence[Band], sfreq: float) -> list[Tensor]:
-    """:func:`zero_phase` for tensors, through which gradients flow.
-
-    The reference is :func:`zero_phase`.
-
-    Parameters
-    ----------
-    X : Tensor, shape (..., samples)
-        Any dtype. Computed in float64: a narrow band is often 1e-4 of the signal's power, and in
-        float32 the rest of the signal would leave its rounding errors in it.
-    bands : sequence of Band
-    sfreq : float
-
-    Returns
-    -------
-    filtered : list of Tensor of float64, shape (..., samples)
-    """
-    import torch
-
-    X = X.double()
-    front = make_front(bands, sfreq, X.shape[-1])
-    if all(gain is None for gain in front.gains):
-        return [X for _ in bands]
-    n, pad = front.n_samples, front.pad
-    # A constant offset passes through reflection untouched but would ring: take it out first.
-    offset = X.mean(-1, keepdim=True)
-    Z = X - offset
-    before = 2 * Z[..., :1] - Z[..., 1 : pad + 1].flip(-1)
-    after = 2 * Z[..., -1:] - Z[..., -pad - 1 : -1].flip(-1)
-    spectrum = torch.fft.rfft(torch.cat([before, Z, after], -1), front.length)
-    found = []
-    for gain, passes in zip(front.gains, front.passes_offset, strict=True):
-        if gain is None:
-            found.append(X)
-            continue
-        out = torch.fft.irfft(spectrum * torch.from_numpy(gain).to(X.device), front.length)
-        found.append(out[..., pad : pad + n] + offset if passes else out[..., pad : pad + n])
-    return found
 
 
 class CausalFilter:

@@ -1,17 +1,16 @@
-"""From tokens to class probabilities: discriminant, token transformers, ONNX Runtime; NumPy only.
+"""From tokens to class probabilities with NumPy: discriminant, token transformers, ONNX Runtime.
 
-How the few matrices of a transformer come about is told in
-``spdtokens.classifiers.nn.transformer``. Vectors end with a constant 1, so that every bias is a
-column of its matrix.
+``spdtokens.classifiers.nn.transformer`` explains how the matrices of a folded transformer are
+computed. Vectors end with a constant 1, so that every bias is a column of its matrix.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import sqrt
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,37 +21,39 @@ from .tokens import DecoderError, softmax
 
 Array = NDArray[Any]
 
-#: Columns (trials times tokens) computed at once; more do not fit into a processor's cache.
+#: Columns (trials times tokens) computed at once; more do not fit into the cache.
 _COLUMNS = 1024
-#: Tokens of a single trial up to which they are faster one after another.
+#: Number of tokens of a single trial up to which they are faster one after another.
 _FEW = 6
-#: Range in which a vector's scale may float: far from the limits of float32, even squared.
+#: Allowed range of the scale of a vector: its square is far from the limits of float32.
 _SMALL, _LARGE = 1e-6, 1e6
-#: Inputs and output of an ONNX graph.
+#: Names of the inputs and the output of an ONNX graph.
 TOKENS, BIAS, PROBABILITIES = "tokens", "bias", "probabilities"
-#: How far its probabilities may be from those of the model file: float32 against NumPy.
+#: Largest difference between its probabilities and those of the model file.
 TOLERANCE = 1e-4
 
 
 class Network(Protocol):
-    """What turns tokens into probabilities."""
+    """Network from tokens to class probabilities."""
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Tokens, features and classes."""
+        """Number of tokens, features and classes."""
 
     def probabilities(self, tokens: Array, C: Array) -> Array:
-        """Of tokens (n, tokens, features) of matrices (n, matrices, d, d): (n, classes)."""
+        """Compute (n, classes) of tokens (n, tokens, features) and matrices (n, matrices, d, d)."""
 
 
 @dataclass(frozen=True)
 class Discriminant:
-    """Scores that are linear in all tokens.
+    """Linear discriminant on all tokens.
 
-    Attributes
+    Parameters
     ----------
     weight : ndarray, shape (tokens, features, classes)
+        Weights.
     bias : ndarray, shape (classes,)
+        Offsets of the scores.
     """
 
     weight: Array
@@ -60,37 +61,37 @@ class Discriminant:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Tokens, features and classes."""
+        """Number of tokens, features and classes."""
         tokens, features, classes = self.weight.shape
         return tokens, features, classes
 
     def probabilities(self, tokens: Array, C: Array) -> Array:  # noqa: ARG002
-        """Class probabilities (n, classes) of tokens (n, tokens, features)."""
+        """Compute class probabilities (n, classes) of tokens (n, tokens, features)."""
         return softmax(self.scores(tokens))
 
     def scores(self, tokens: Array) -> Array:
-        """Scores (n, classes) of tokens (n, tokens, features)."""
+        """Compute scores (n, classes) of tokens (n, tokens, features)."""
         flat = self.weight.reshape(-1, len(self.bias))
         return tokens.reshape(len(tokens), -1) @ flat + self.bias
 
 
 @dataclass(frozen=True)
 class FoldedBlock:
-    """An encoder block.
+    """Encoder block of a folded transformer.
 
-    Attributes
+    Parameters
     ----------
     attend : ndarray, shape (3 d_model, d_model + 1), or None
-        Queries, keys and values of ``[z; 1]``; None with one token.
+        Maps ``[z; 1]`` to queries, keys and values. None with one token.
     mix : ndarray, shape (d_model, 2 d_model + 1) or (d_model, d_model + 1), or None
-        Of ``[z; 1; attended]``, or with one token of ``[z; 1]``: attention's output plus residual,
-        centred. None where the projection contains it.
+        Maps ``[z; 1; attended]``, or with one token ``[z; 1]``, to the output of attention plus
+        residual, centred. None where it is part of the projection.
     expand : ndarray, shape (d_ff, d_model + 1)
-        Of ``[z; 1]``, before the ReLU.
+        Maps ``[z; 1]`` to the input of the ReLU.
     contract : ndarray, shape (d_model, d_model + 1 + d_ff)
-        Of ``[z; 1; relu]``: the feed-forward part plus residual, centred.
+        Maps ``[z; 1; relu]`` to the output of the feed-forward network plus residual, centred.
     eps : tuple of float
-        What the two layer norms add to the variance.
+        Constants that the two layer norms add to the variance.
     """
 
     attend: Array | None
@@ -100,7 +101,7 @@ class FoldedBlock:
     eps: tuple[float, float]
 
     def astype(self, dtype: DTypeLike) -> FoldedBlock:
-        """A copy with matrices of another dtype."""
+        """Return a copy with matrices of another dtype."""
         made = {
             name: stored(m, dtype) for name, m in vars(self).items() if isinstance(m, np.ndarray)
         }
@@ -108,22 +109,25 @@ class FoldedBlock:
 
 
 class FoldedTransformer:
-    """A token transformer in eval mode, for prediction without torch.
+    """Token transformer in evaluation mode, for prediction without torch.
 
-    Made by ``spdtokens.classifiers.nn.folded``. Safe to share among threads: nothing is written to
-    after construction, every call has buffers of its own.
+    ``spdtokens.classifiers.nn.folded`` makes one. It is thread-safe: nothing is written after
+    construction, and every call has its own buffers.
 
     Parameters
     ----------
     project : ndarray, shape (d_model, features)
+        Projection of the tokens.
     offsets : ndarray, shape (d_model, tokens)
-        Added to the projected tokens.
+        Offsets of the projected tokens.
     blocks : tuple of FoldedBlock
+        Encoder blocks.
     head : ndarray, shape (classes, d_model + 1)
-        Of ``[z; 1]``, the mean over tokens.
+        Maps the mean over tokens, ``[z; 1]``, to class scores.
     n_heads : int
-    needs_bias : bool
-        Whether attention is geometric, which needs a bias for its scores.
+        Attention heads per block.
+    needs_bias : bool, default=False
+        Whether attention is geometric, which needs a bias of the attention scores.
     """
 
     def __init__(
@@ -144,7 +148,7 @@ class FoldedTransformer:
         self.dtype = project.dtype
 
     def astype(self, dtype: DTypeLike) -> FoldedTransformer:
-        """A copy with matrices of another dtype."""
+        """Return a copy with matrices of another dtype."""
         return FoldedTransformer(
             stored(self.project, dtype),
             stored(self.offsets, dtype),
@@ -155,20 +159,28 @@ class FoldedTransformer:
         )
 
     def scores(self, tokens: Array, bias: Array | None = None) -> Array:
-        """Class scores (n, classes) of tokens.
+        """Compute class scores (n, classes).
 
         Parameters
         ----------
         tokens : ndarray, shape (n, tokens, features)
+            Tokens.
         bias : ndarray, shape (n, tokens, tokens), optional
-            Added to the attention scores; geometric attention needs it.
+            Bias of the attention scores, which geometric attention needs.
         """
-        n, T = self._checked(tokens, bias)
+        n, T, F = len(tokens), self.n_tokens, self.n_features
+        if tokens.shape != (n, T, F):
+            raise DecoderError(f"Expected tokens of shape (n, {T}, {F}), got {tokens.shape}.")
+        if bias is None and self.needs_bias and T > 1:
+            raise DecoderError(
+                "Geometric attention needs the distances between the matrices of a trial: pass "
+                "bias=geometric_bias(covariances, alpha)."
+            )
+        if bias is not None and bias.shape != (n, T, T):
+            raise DecoderError(f"Expected a bias of shape ({n}, {T}, {T}), got {bias.shape}.")
         tokens = tokens.astype(self.dtype, copy=False)
-        if n == T == 1:
-            return self._one_token(tokens[0, 0])[None]
         if n == 1 and T <= _FEW:
-            return self._few_tokens(tokens[0], None if bias is None else bias[0])[None]
+            return self._single(tokens[0], None if bias is None else bias[0])[None]
         step = max(1, _COLUMNS // T)
         parts = [slice(i, i + step) for i in range(0, n, step)]
         return np.concatenate(
@@ -177,90 +189,61 @@ class FoldedTransformer:
         )
 
     def probabilities(self, tokens: Array, bias: Array | None = None) -> Array:
-        """Class probabilities (n, classes); arguments as for :meth:`scores`."""
+        """Compute class probabilities (n, classes); arguments as in :meth:`scores`."""
         return softmax(self.scores(tokens, bias))
 
-    def _checked(self, tokens: Array, bias: Array | None) -> tuple[int, int]:
-        T, F = self.n_tokens, self.n_features
-        if tokens.ndim != 3 or tokens.shape[1:] != (T, F):
-            raise DecoderError(f"Expected tokens of shape (n, {T}, {F}), got {tokens.shape}.")
-        n = len(tokens)
-        if bias is None and self.needs_bias and T > 1:
-            raise DecoderError(
-                "Geometric attention needs the distances of a trial's matrices: pass "
-                "bias=geometric_bias(covariances, alpha)."
-            )
-        if bias is not None and bias.shape != (n, T, T):
-            raise DecoderError(f"Expected a bias of shape ({n}, {T}, {T}), got {bias.shape}.")
-        return n, T
+    def _single(self, tokens: Array, bias: Array | None) -> Array:
+        """Compute scores (classes,) of the tokens (tokens, features) of one trial, one by one.
 
-    def _one_token(self, token: Array) -> Array:
-        """Scores (classes,) of the only token (features,) of one trial.
-
-        Divisions by the lengths ``r`` are not carried out. ReLU and linear maps pass a positive
-        factor on, so each vector is kept as ``[y; r]``, which stands for ``[y / r; 1]``, and
-        ``eps`` grows with ``r`` squared.
-        """
-        d = self.d_model
-        # Made anew, which costs a microsecond: threads must not share them.
-        state = np.empty(d + 1, self.dtype)
-        wide = np.empty(d + 1 + self.d_ff, self.dtype)
-        y, z, hidden, out = wide[:d], wide[: d + 1], wide[d + 1 :], state[:d]
-        self.project.dot(token, y)
-        y += self.offsets[:, 0]
-        r = 1.0
-        for block in self.blocks:
-            if block.mix is not None:
-                block.mix.dot(state, y)
-            wide[d] = r = _length(y, r, block.eps[0])
-            block.expand.dot(z, hidden)
-            np.maximum(hidden, 0, out=hidden)
-            block.contract.dot(wide, out)
-            state[d] = r = _length(out, r, block.eps[1])
-            if not _SMALL < r < _LARGE:  # before a deep network leaves the range of its dtype
-                state /= r
-                r = 1.0
-        return self.head.dot(state) / r
-
-    def _few_tokens(self, tokens: Array, bias: Array | None) -> Array:
-        """Scores (classes,) of the tokens (tokens, features) of one trial, one after another.
-
-        A product with a vector starts several times faster than one with a matrix of a few
-        columns. Lengths wait as in :meth:`_one_token`, but not for attention, which compares.
+        A product with a vector starts several times faster than one with a matrix of a few columns.
+        Divisions by the lengths ``r`` of layer norms are postponed: ReLU and linear maps commute
+        with a positive factor, so each vector is stored as ``[y; r]``, which stands for
+        ``[y / r; 1]``, and ``eps`` is multiplied by ``r`` squared. With attention, which compares
+        tokens, the division is done after each block.
         """
         d, T = self.d_model, len(tokens)
-        state = np.empty((T, 2 * d + 1), self.dtype)
+        several = T > 1
+        # New buffers in every call, which takes a microsecond: threads must not share them.
+        state = np.empty((T, 2 * d + 1 if several else d + 1), self.dtype)
         wide = np.empty((T, d + 1 + self.d_ff), self.dtype)
-        qkv = np.empty((T, 3 * d), self.dtype)
-        z, attended, hidden = state[:, : d + 1], state[:, d + 1 :], wide[:, d + 1 :]
-        ends = [(row, row[:d]) for row in state]
-        middles = [(row, row[:d], row[: d + 1], row[d + 1 :]) for row in wide]
-        heads = qkv.reshape(T, 3, self.n_heads, -1).transpose(1, 2, 3, 0)
-        place = attended.reshape(T, self.n_heads, -1).transpose(1, 2, 0)
-        for token, (_, out) in zip(tokens, ends, strict=True):
-            self.project.dot(token, out)
-        state[:, :d] += self.offsets.T
-        state[:, d] = 1
+        rows = []
+        for i in range(T):
+            x, row = state[i], wide[i]
+            out, y = x[:d], row[:d]
+            rows.append((x, out, row, y, row[: d + 1], row[d + 1 :]))
+            start = out if several else y
+            self.project.dot(tokens[i], start)
+            start += self.offsets[:, i]
+        z = state[:, : d + 1]
+        if several:
+            state[:, d] = 1
+            qkv = np.empty((T, 3 * d), self.dtype)
+            heads = qkv.reshape(T, 3, self.n_heads, -1).transpose(1, 2, 3, 0)
+            place = state[:, d + 1 :].reshape(T, self.n_heads, -1).transpose(1, 2, 0)
+        r = length = 1.0
         for block in self.blocks:
-            assert block.attend is not None  # there are several tokens
-            assert block.mix is not None
-            for row, out in zip(z, qkv, strict=True):
-                block.attend.dot(row, out)
-            _attend(heads, bias, place)
-            for (row, _), (whole, y, _, _) in zip(ends, middles, strict=True):
-                block.mix.dot(row, y)
-                whole[d] = _length(y, 1.0, block.eps[0])
-            for _, _, row, out in middles:
-                block.expand.dot(row, out)
-            np.maximum(hidden, 0, out=hidden)
-            for (row, _, _, _), (whole, y) in zip(middles, ends, strict=True):
-                block.contract.dot(row, y)
-                whole[d] = _length(y, float(row[d]), block.eps[1])
-            z /= z[:, d:]
-        return self.head.dot(np.add.reduce(z, 0)) / T
+            mix, expand, contract, (eps1, eps2) = block.mix, block.expand, block.contract, block.eps
+            if block.attend is not None:
+                for token, row in zip(z, qkv, strict=True):
+                    block.attend.dot(token, row)
+                _attend(heads, bias, place)
+            for x, out, row, y, normed, hidden in rows:
+                if mix is not None:
+                    mix.dot(x, y)
+                row[d] = length = sqrt(float(y.dot(y)) / d + eps1 * r * r)
+                expand.dot(normed, hidden)
+                np.maximum(hidden, 0, out=hidden)
+                contract.dot(row, out)
+                x[d] = length = sqrt(float(out.dot(out)) / d + eps2 * length * length)
+            r = length
+            if several or not _SMALL < r < _LARGE:  # stay in the range of the dtype
+                z /= z[:, d:]
+                r = 1.0
+        total = np.add.reduce(z, 0) if several else state[0]
+        return self.head.dot(total) / (T * r)
 
     def _batch(self, tokens: Array, bias: Array | None) -> Array:
-        """Scores (n, classes) of tokens (n, tokens, features); columns are tokens."""
+        """Compute scores (n, classes) of tokens (n, tokens, features); columns are tokens."""
         n, T, F = tokens.shape
         d, columns = self.d_model, n * T
         state = np.empty((d + 1 + (d if T > 1 else 0), columns), self.dtype)
@@ -285,15 +268,15 @@ class FoldedTransformer:
 
 
 def _normalise(y: Array, eps: float) -> None:
-    """Layer norm, in place, of centred columns (d, ...)."""
+    """Normalise centred columns (d, ...) in place, as a layer norm does."""
     variance = np.einsum("i...,i...->...", y, y) / len(y)
     y /= np.sqrt(variance + eps)
 
 
 def _attend(qkv: Array, bias: Array | None, out: Array) -> None:
-    """Write what tokens attend to into ``out`` (..., heads, d_head, tokens).
+    """Compute attention into ``out`` (..., heads, d_head, tokens).
 
-    ``qkv`` (3, ..., heads, d_head, tokens) holds queries, keys and values, ``bias``
+    ``qkv`` (3, ..., heads, d_head, tokens) contains queries, keys and values; ``bias``
     (..., tokens, tokens) is the same for all heads.
     """
     scores = qkv[0].swapaxes(-1, -2) @ qkv[1]
@@ -302,26 +285,22 @@ def _attend(qkv: Array, bias: Array | None, out: Array) -> None:
     np.matmul(qkv[2], softmax(scores).swapaxes(-1, -2), out=out)
 
 
-def _length(y: Array, r: float, eps: float) -> float:
-    """What the layer norm of the centred vector ``y / r`` divides ``y`` by."""
-    return math.sqrt(float(y.dot(y)) / len(y) + eps * r * r)
-
-
 def stored(matrix: Array, dtype: DTypeLike) -> Array:
-    """A copy of another dtype, laid out for products with vectors."""
-    # Column-major: a product with a vector then adds up columns, the faster way in BLAS.
+    """Return a copy of another dtype in column-major order."""
+    # BLAS computes products with a vector faster in column-major order.
     return np.asfortranarray(matrix.astype(dtype))
 
 
 @dataclass(frozen=True)
 class Transformers:
-    """The mean of the probabilities of transformers.
+    """Ensemble of transformers, whose probabilities are averaged.
 
-    Attributes
+    Parameters
     ----------
     members : sequence of FoldedTransformer
+        Transformers of equal shape.
     alpha : float
-        Of geometric attention.
+        Weight of the distance in geometric attention.
     """
 
     members: Sequence[FoldedTransformer]
@@ -329,38 +308,40 @@ class Transformers:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """Tokens, features and classes."""
+        """Number of tokens, features and classes."""
         first = self.members[0]
         return first.n_tokens, first.n_features, first.n_classes
 
     def probabilities(self, tokens: Array, C: Array) -> Array:
-        """Class probabilities (n, classes) of tokens (n, tokens, features)."""
+        """Compute class probabilities (n, classes) of tokens (n, tokens, features)."""
         return self.mean(tokens, self.bias(C))
 
     def bias(self, C: Array) -> Array | None:
-        """What geometric attention, if there is any, needs of matrices (n, matrices, d, d)."""
+        """Compute the bias of geometric attention of matrices (n, matrices, d, d), if needed."""
         needs = self.members[0].needs_bias and C.shape[1] > 1
         return geometric_bias(C, self.alpha) if needs else None
 
     def mean(self, tokens: Array, bias: Array | None) -> Array:
-        """The same of tokens and the bias (n, tokens, tokens) of geometric attention."""
+        """Compute probabilities of tokens and the bias (n, tokens, tokens)."""
         found = [member.probabilities(tokens, bias) for member in self.members]
         mean = found[0] if len(found) == 1 else sum(found) / len(found)
         return np.asarray(mean, dtype=np.float64)
 
 
 def geometric_bias(C: Array, alpha: float) -> Array:
-    """Minus ``alpha`` times the Bures-Wasserstein distances of a trial's matrices.
+    """Compute minus ``alpha`` times the Bures-Wasserstein distances between matrices of a trial.
 
     Parameters
     ----------
     C : ndarray, shape (n, matrices, d, d)
+        SPD matrices.
     alpha : float
+        Weight of the distance.
 
     Returns
     -------
-    bias : ndarray, shape (n, matrices, matrices)
-        Distances are divided by the root of the mean trace of a trial's matrices.
+    ndarray, shape (n, matrices, matrices)
+        Bias. Distances are divided by the square root of the mean trace of the trial's matrices.
     """
     w, V = np.linalg.eigh(0.5 * (C + C.swapaxes(-1, -2)))
     roots = (V * np.sqrt(np.maximum(w, 0))[..., None, :]) @ V.swapaxes(-1, -2)
@@ -375,32 +356,34 @@ def geometric_bias(C: Array, alpha: float) -> Array:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Compute the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class OnnxNetwork:
-    """The network of a model file, computed by ONNX Runtime.
+    """Network of a model file, computed by ONNX Runtime.
 
     Parameters
     ----------
     path : Path
-        What ``spdtokens export`` made of the model file.
+        ONNX file that ``spdtokens export`` wrote.
     network : Network
-        Of the model file, to compare with.
+        Network of the model file, to compare with.
     digest : str
         SHA-256 of the model file.
     classes : tuple of str
-    threads : int
-        Of one call. One trial is too little work for more than one.
+        Class labels.
+    threads : int, default=1
+        Threads per call. More than one does not help for single trials.
 
     Raises
     ------
     DecoderError
-        If ONNX Runtime is not installed or cannot read the file, or it is of another model.
+        If ONNX Runtime is not installed or cannot read the file, or the file belongs to another
+        model.
     OSError
-        If there is no such file, or it may not be read.
+        If the file does not exist or cannot be read.
     """
 
     def __init__(
@@ -415,43 +398,38 @@ class OnnxNetwork:
         about = session.get_modelmeta().custom_metadata_map
         if about.get("sha256") != digest or about.get("classes") != json.dumps(classes):
             raise DecoderError(
-                f"{path} was not made of this model file, or that was written anew since. Export "
-                "it again: spdtokens export MODEL.spdt MODEL.onnx."
+                f"{path} was not exported from this model file, or the model file has changed "
+                "since. Export it again: spdtokens export MODEL.spdt MODEL.onnx."
             )
         self.shape, self._network, self._run = network.shape, network, session.run
         self._compare(path)
 
     def probabilities(self, tokens: Array, C: Array) -> Array:
-        """Class probabilities (n, classes) of tokens (n, tokens, features)."""
-        bias = self._network.bias(C) if isinstance(self._network, Transformers) else None
-        return self._probabilities(tokens, bias)
-
-    def _probabilities(self, tokens: Array, bias: Array | None) -> Array:
+        """Compute class probabilities (n, classes) of tokens (n, tokens, features)."""
         given = {TOKENS: tokens.astype(np.float32)}
+        bias = self._network.bias(C) if isinstance(self._network, Transformers) else None
         if bias is not None:
             given[BIAS] = bias.astype(np.float32)
         return np.asarray(self._run([PROBABILITIES], given)[0], dtype=np.float64)
 
     def _compare(self, path: Path) -> None:
-        """Refuse a graph that computes something else than the model file."""
+        """Raise DecoderError for a graph that differs from the model file."""
         rng = np.random.default_rng(0)
         T, F, _ = self.shape
-        tokens, bias = rng.standard_normal((2, T, F)), None
-        if isinstance(self._network, Transformers):
-            if self._network.members[0].needs_bias and T > 1:
-                bias = -rng.random((2, T, T))
-            wanted = self._network.mean(tokens, bias)
-        else:
-            wanted = self._network.probabilities(tokens, tokens)
+        tokens, A = rng.standard_normal((2, T, F)), rng.standard_normal((2, T, 2, 4))
+        C = A @ A.swapaxes(-1, -2)
+        wanted = self._network.probabilities(tokens, C)
         try:
-            found = self._probabilities(tokens, bias)
-        # Whatever ONNX Runtime raises, and its names are many: the file does not fit.
+            found = self.probabilities(tokens, C)
+        # ONNX Runtime raises many kinds of errors.
         except Exception as error:
-            raise DecoderError(f"{path} does not take this model's tokens: {error}") from error
+            raise DecoderError(
+                f"{path} does not accept the tokens of this model: {error}"
+            ) from error
         if found.shape != wanted.shape or not np.abs(found - wanted).max() < TOLERANCE:
             raise DecoderError(
-                f"{path} does not compute what its model file does. Export it again: spdtokens "
-                "export MODEL.spdt MODEL.onnx."
+                f"{path} does not give the probabilities of its model file. Export it again: "
+                "spdtokens export MODEL.spdt MODEL.onnx."
             )
 
 
@@ -460,16 +438,16 @@ def _session(path: Path, threads: int) -> Any:
         import onnxruntime as ort
     except ImportError as error:
         raise DecoderError(
-            f"{path} needs ONNX Runtime: pip install onnxruntime. Or leave the .onnx out; the "
+            f"{path} needs ONNX Runtime: pip install onnxruntime. Or omit the .onnx file: the "
             "model file gives the same decisions with NumPy alone."
         ) from error
     options = ort.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
     options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
-    options.log_severity_level = 4  # it raises, too; once is enough
+    options.log_severity_level = 4  # errors are raised anyway
     contents = path.read_bytes()
     try:
         return ort.InferenceSession(contents, options, providers=["CPUExecutionProvider"])
     except Exception as error:
-        raise DecoderError(f"{path} is no ONNX file that can be used: {error}") from error
+        raise DecoderError(f"{path} cannot be read as an ONNX file: {error}") from error

@@ -12,24 +12,26 @@ from torch import nn
 from spdtokens.classifiers.nn import convolutional
 from tests.classifiers.nn.test_networks import SHAPES
 
-#: For each network: braindecode's name of it, its options, and our options that match.
-THEIRS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    # braindecode does not constrain this classifier.
-    "EEGNet": ("EEGNetv4", {}, {"max_norm": 1e6}),
-    "ShallowNet": ("ShallowFBCSPNet", {"final_conv_length": "auto"}, {}),
-    "DeepNet": ("Deep4Net", {"final_conv_length": "auto"}, {}),
+#: For each network: braindecode's name of it, and its options.
+THEIRS: dict[str, tuple[str, dict[str, Any]]] = {
+    "EEGNet": ("EEGNetv4", {}),
+    "ShallowNet": ("ShallowFBCSPNet", {"final_conv_length": "auto"}),
+    "DeepNet": ("Deep4Net", {"final_conv_length": "auto"}),
     # braindecode constrains the weights of an input rather than of a class, and shrinks them a
     # little at every call.
-    "ATCNet": ("ATCNet", {"max_norm_const": 1e6}, {"max_norm": 1e6}),
-    "EEGConformer": ("EEGConformer", {"final_fc_length": "auto"}, {}),
+    "ATCNet": ("ATCNet", {"max_norm_const": 1e6}),
+    "EEGConformer": ("EEGConformer", {"final_fc_length": "auto"}),
 }
 
 
 def build(models: Any, name: str, shape: tuple[int, int, int, int]) -> tuple[nn.Module, nn.Module]:
     """Our network and theirs, without the log-softmax that theirs ends with."""
     n_chans, n_outputs, n_times, sfreq = shape
-    theirs, options, our_options = THEIRS[name]
-    ours = getattr(convolutional, name)(*shape, **our_options)
+    theirs, options = THEIRS[name]
+    ours = getattr(convolutional, name)(*shape)
+    for layer in ours.modules():  # braindecode does not constrain the classifier of EEGNet
+        if isinstance(layer, convolutional.MaxNormLinear):
+            layer.max_norm = 1e6
     if name == "ATCNet":  # it takes seconds
         options = {**options, "input_window_seconds": n_times / sfreq}
     if name == "DeepNet":

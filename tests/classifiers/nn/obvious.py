@@ -120,7 +120,7 @@ def train_obviously(
     recipe: Recipe,
     *,
     heads: int,
-    mask_entries: Callable[[int], int],
+    masked: int,
     dropout: float,
     bias: Tensor | None = None,
 ) -> list[float]:
@@ -138,7 +138,7 @@ def train_obviously(
             n, T = len(index), tokens.shape[1]
             feed: Callable[[Tensor], Tensor] = torch.ones_like
             if dropout:
-                masks = dropout_masks([streams], mask_entries(aligned(n)), dropout, "cpu")[0]
+                masks = dropout_masks([streams], masked * aligned(n), dropout, "cpu")[0]
                 feed = MaskFeed(masks, T, n, heads)
             with masks_from(feed):
                 extra = () if bias is None else (bias[index],)

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 
 from spdtokens.classifiers.networks import train_module
 from spdtokens.classifiers.nn.engine import RunPlan
-from spdtokens.classifiers.nn.matt import MATT_BCI2A, MATT_BCICHA, MATT_MAMEM
 from spdtokens.classifiers.nn.networks import NETWORKS, TrialShape
 from spdtokens.classifiers.nn.recipe import COMMON, PUBLISHED, Recipe, published_recipe
 
@@ -17,18 +16,18 @@ def test_every_recipe_is_of_a_network() -> None:
 
 
 @pytest.mark.parametrize(
-    ("n_chans", "config", "rate", "batch_size", "epochs"),
+    ("n_chans", "kernel", "rate", "batch_size", "epochs"),
     [
-        (22, MATT_BCI2A, 5e-4, 128, 350),
-        (56, MATT_BCICHA, 1e-2, 64, 130),
-        (8, MATT_MAMEM, 5e-3, 64, 180),
-        (17, MATT_BCI2A, 5e-4, 128, 350),
+        (22, 12, 5e-4, 128, 350),
+        (56, 64, 1e-2, 64, 130),
+        (8, 36, 5e-3, 64, 180),
+        (17, 12, 5e-4, 128, 350),
     ],
 )
 def test_network_and_recipe_of_matt_go_together(
-    n_chans: int, config: object, rate: float, batch_size: int, epochs: int
+    n_chans: int, kernel: int, rate: float, batch_size: int, epochs: int
 ) -> None:
-    assert NETWORKS["matt"].build(TrialShape(n_chans, 2, 160, 128.0)).config == config
+    assert NETWORKS["matt"].build(TrialShape(n_chans, 2, 160, 128.0)).config.kernel == kernel
     recipe = published_recipe("matt", n_chans)
     assert (recipe.learning_rate, recipe.batch_size, recipe.epochs) == (rate, batch_size, epochs)
     assert (recipe.weight_decay, recipe.decoupled, recipe.keep) == (0.1, False, "best")

@@ -1,4 +1,4 @@
-"""The torch modules: token networks, networks to compare with, and the batched engine."""
+"""Torch modules: token networks, networks to compare with, and the batched engine."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         train_runs,
     )
     from spdtokens.classifiers.nn.recipe import SEEDS, STABILITY_SEEDS, Recipe  # noqa: F401
+    from spdtokens.classifiers.nn.saliency import channel_saliency  # noqa: F401
     from spdtokens.classifiers.nn.transformer import (  # noqa: F401
         SMALL,
         STANDARD,
@@ -24,21 +25,20 @@ if TYPE_CHECKING:
         geometric_bias,
         matching_width,
     )
-    from spdtokens.classifiers.nn.trial import TrialTransformer, channel_saliency  # noqa: F401
 
 _NAMES = {
     "engine": "Pool RunPlan TrainedRun Training train_runs",
     "recipe": "Recipe SEEDS STABILITY_SEEDS",
+    "saliency": "channel_saliency",
     "transformer": "SMALL STANDARD SPDTokenMLP SPDTokenTransformer TransformerConfig folded "
     "geometric_bias matching_width",
-    "trial": "TrialTransformer channel_saliency",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when first used: the names of networks and their recipes need not wait for torch.
+    # Imported on first use, so that names of networks and recipes do not import torch.
     if name in _HOMES:
         return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,15 +1,16 @@
-"""Networks on raw EEG, to compare with: trials (n, n_chans, n_times) in, logits out.
+"""Networks on raw EEG to compare with: trials (n, n_chans, n_times) to class scores.
 
-They are written from their papers, with the vocabulary of braindecode (``n_chans, n_outputs,
-n_times, sfreq``), and checked against its release 0.8.1 where that can build them. Unlike the
-networks on SPD tokens they depend on the unit of the signal: standardise trials before training.
-In volts none of them learns, because the constants of their batch norms, or the positions of
-their tokens, drown the signal.
+They are written from their papers, with the parameter names of braindecode (``n_chans, n_outputs,
+n_times, sfreq``), and tested against its release 0.8.1 where that can build them. Unlike networks
+on SPD tokens they depend on the unit of the signal: standardise trials before training. In volts
+they do not learn, because the constants of batch norms and the positions of tokens are larger than
+the signal.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,19 +22,20 @@ from spdtokens.errors import ModelError
 
 
 class RawNet(nn.Module):
-    """A network from raw trials (n, n_chans, n_times), float32, to logits (n, n_outputs).
+    """Base class of networks on raw trials (n, n_chans, n_times) in float32.
 
     Parameters
     ----------
     n_chans, n_outputs, n_times : int
+        Number of channels, classes and samples.
     sfreq : float
-        Sampling frequency in Hz.
+        Sampling rate in Hz.
     shortest : int
-        The smallest ``n_times`` that leaves something after all pooling.
+        Smallest ``n_times`` that leaves a sample after all pooling.
 
     Notes
     -----
-    Trials are expected in a unit in which they vary by about 1, as after standardisation.
+    Trials should have a standard deviation of about 1, as after standardisation.
     """
 
     def __init__(
@@ -42,17 +44,17 @@ class RawNet(nn.Module):
         super().__init__()
         check_sizes(n_chans=n_chans, n_outputs=n_outputs)
         if not sfreq > 0:
-            raise ModelError(f"sfreq must be a rate above 0 Hz, got {sfreq}.")
+            raise ModelError(f"sfreq must be > 0, got {sfreq}.")
         if n_times < shortest:
             raise ModelError(
-                f"{type(self).__name__} needs trials of at least n_times={shortest} samples, got "
-                f"{n_times}. Use longer trials."
+                f"{type(self).__name__} needs at least n_times={shortest} samples, got {n_times}. "
+                "Use longer trials."
             )
         self.n_chans, self.n_outputs, self.n_times = n_chans, n_outputs, n_times
         self.sfreq = sfreq
 
     def checked(self, trials: Tensor) -> Tensor:
-        """The trials, if their shape is (n, n_chans, n_times)."""
+        """Raise ModelError for trials of another shape than (n, n_chans, n_times)."""
         if trials.ndim != 3 or trials.shape[1:] != (self.n_chans, self.n_times):
             raise ModelError(
                 f"Expected trials of shape (n, {self.n_chans}, {self.n_times}), got "
@@ -62,52 +64,49 @@ class RawNet(nn.Module):
 
 
 class MaxNormConv2d(nn.Conv2d):
-    """A convolution whose filters are shrunk to a norm of at most ``max_norm`` before use."""
+    """Convolution whose filters are scaled to a norm of at most ``max_norm`` before use."""
 
-    max_norm: float = 1.0
+    max_norm = 1.0
 
     def forward(self, x: Tensor) -> Tensor:
-        """Images (n, in, height, width) to images (n, out, height, width)."""
+        """Map images (n, in, height, width) to images (n, out, height, width)."""
         shrink_rows(self.weight, self.max_norm)
         return super().forward(x)
 
 
 class MaxNormLinear(nn.Linear):
-    """A linear layer whose output units keep weights of a norm of at most ``max_norm``."""
+    """Linear layer whose weights per output have a norm of at most ``max_norm``."""
 
-    def __init__(self, in_features: int, out_features: int, max_norm: float) -> None:
-        super().__init__(in_features, out_features)
-        self.max_norm = max_norm
+    max_norm = 0.25
 
     def forward(self, x: Tensor) -> Tensor:
-        """Features (n, in) to (n, out)."""
+        """Map features (n, in) to (n, out)."""
         shrink_rows(self.weight, self.max_norm)
         return super().forward(x)
 
 
 def shrink_rows(weight: Tensor, max_norm: float) -> None:
-    """Shrink, in place, what belongs to one output to a norm of at most ``max_norm``.
+    """Scale the weights of each output to a norm of at most ``max_norm``, in place.
 
-    Before each use is after each optimiser step, where Keras does it. Through ``data``, because a
-    second forward pass before a backward pass is no error: it changes nothing any more.
+    Keras does this after each optimiser step, which is equivalent to before each use. It works on
+    ``data``, so that autograd allows a second forward pass before the backward pass.
     """
     weight.data.copy_(torch.renorm(weight.data, p=2, dim=0, maxnorm=max_norm))
 
 
 class TimeSpaceConv(nn.Module):
-    """Temporal filters on each channel, then spatial filters over all of them.
+    """Temporal filters on each channel, then spatial filters over all channels.
 
-    With nothing between the two, they are one convolution, and run as one: the same result for a
-    fraction of the work.
+    Both are linear, so they run as one convolution: the same result with much less work.
 
     Parameters
     ----------
     n_chans, n_time, n_space : int
-        Channels, temporal filters, spatial filters.
+        Number of channels, temporal filters and spatial filters.
     length : int
-        Of the temporal filters, in samples.
+        Length of the temporal filters in samples.
     bias : bool
-        Of the spatial filters; superfluous before a batch norm.
+        Whether the spatial filters have a bias; not needed before a batch norm.
     """
 
     def __init__(self, n_chans: int, n_time: int, n_space: int, length: int, bias: bool) -> None:
@@ -116,7 +115,7 @@ class TimeSpaceConv(nn.Module):
         self.space = nn.Conv2d(n_time, n_space, (n_chans, 1), bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Trials (n, n_chans, times) to (n, n_space, times - length + 1)."""
+        """Map trials (n, n_chans, times) to (n, n_space, times - length + 1)."""
         assert self.time.bias is not None
         space = self.space.weight[..., 0]
         weight = torch.einsum("fk,sfc->sck", self.time.weight[:, 0, 0], space)
@@ -127,34 +126,34 @@ class TimeSpaceConv(nn.Module):
 
 
 class Dropout(nn.Dropout):
-    """Dropout that decides by 16 random bits an entry.
+    """Dropout that draws 16 random bits per entry.
 
-    torch draws a whole random float for each, on one thread: ten times slower on a processor, and
+    torch draws a random float per entry on one thread, which is ten times slower on a CPU and takes
     nearly half of the training time of a network with attention dropout.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Of any shape."""
+        """Drop entries of a tensor of any shape."""
         if not self.training or not self.p:
             return x
         words = torch.empty(-(-x.numel() // 4), dtype=torch.int64, device=x.device)
         bits = words.random_(-(2**63), None).view(torch.int16)[: x.numel()].view(x.shape)
-        # p is rounded to a multiple of 1 / 65536; scaling by the rounded one keeps the mean exact.
+        # Scaling by p rounded to a multiple of 1 / 65536 keeps the mean exact.
         dropped = min(round(self.p * 65536), 65535)
         return x * (bits >= dropped - 32768).to(x.dtype).mul_(65536 / (65536 - dropped))
 
 
 class MultiHead(nn.Module):
-    """Multi-head self-attention whose inner width and scale are free.
+    """Multi-head self-attention with free inner width and scale.
 
     Parameters
     ----------
     width, inner, n_heads : int
-        Width of the tokens, of all heads together, and the number of heads.
+        Width of the tokens, total width of all heads, and number of heads.
     scale : float
-        Multiplies the scores.
+        Factor of the attention scores.
     dropout : float
-        Of the attention weights.
+        Dropout probability of the attention weights.
     """
 
     def __init__(
@@ -169,7 +168,7 @@ class MultiHead(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Tokens (n, tokens, width) to tokens of the same shape."""
+        """Map tokens (n, tokens, width) to tokens of the same shape."""
         query, key, value = (
             layer(x).unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
             for layer in (self.query, self.key, self.value)
@@ -181,7 +180,7 @@ class MultiHead(nn.Module):
 
 @torch.no_grad()
 def reset_glorot(network: nn.Module) -> None:
-    """Draw the weights of all layers as Glorot and Bengio (2010), uniform; biases start at 0."""
+    """Draw all weights uniformly as Glorot and Bengio (2010); set biases to 0."""
     for layer in network.modules():
         if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Linear):
             nn.init.xavier_uniform_(layer.weight)
@@ -190,23 +189,24 @@ def reset_glorot(network: nn.Module) -> None:
 
 
 class EEGNet(RawNet):
-    """EEGNet, version 4: temporal filters, spatial filters of each, a separable convolution.
+    """EEGNet, version 4: temporal filters, two spatial filters of each, separable convolution.
 
     Parameters
     ----------
     n_chans, n_outputs, n_times : int
+        Number of channels, classes and samples.
     sfreq : float
+        Sampling rate in Hz.
     n_filters, n_separable : int
-        F1 and F2 of the paper: temporal filters, of which each has two spatial filters, features.
+        F1 and F2 of the paper: number of temporal filters and of separable filters.
     kernel_length : int
-        Of the temporal filters, in samples: half a second at the paper's 128 Hz.
-    max_norm : float
-        Largest norm of the classifier's weights of a class; that of spatial filters is 1.
+        Length of the temporal filters in samples: half a second at the paper's 128 Hz.
 
     Notes
     -----
-    Dropout is 0.25, the paper's across subjects. Convolutions pad by half their length, as
-    braindecode's ``EEGNetv4``, which has no ``max_norm`` on its classifier; the paper has.
+    Dropout is 0.25, the paper's value across subjects. Convolutions are padded by half their
+    length, as in braindecode's ``EEGNetv4``. Unlike there, the norm of the classifier is limited,
+    as in the paper.
 
     References
     ----------
@@ -224,50 +224,48 @@ class EEGNet(RawNet):
         n_filters: int = 8,
         n_separable: int = 16,
         kernel_length: int = 64,
-        max_norm: float = 0.25,
     ) -> None:
-        gained = 1 - kernel_length % 2  # an even filter, padded by half, adds a sample
-        # Pooled by 4, one more sample of the even separable filter, pooled by 8.
+        gained = 1 - kernel_length % 2  # an even filter with this padding adds a sample
+        # Pool of 4, one more sample by the even separable filter, pool of 8.
         super().__init__(n_chans, n_outputs, n_times, sfreq, shortest=28 - gained)
         n_spatial = 2 * n_filters
         self.temporal = nn.Sequential(
             nn.Conv2d(
                 1, n_filters, (1, kernel_length), padding=(0, kernel_length // 2), bias=False
             ),
-            batch_norm(n_filters),
+            nn.BatchNorm2d(n_filters, **KERAS),
         )
         self.spatial = nn.Sequential(
             MaxNormConv2d(n_filters, n_spatial, (n_chans, 1), groups=n_filters, bias=False),
-            batch_norm(n_spatial),
-            nn.ELU(),
-            nn.AvgPool2d((1, 4)),
-            Dropout(0.25),
+            *norm_and_average(n_spatial, 4, 0.25, **KERAS),
         )
         self.separable = nn.Sequential(
             nn.Conv2d(n_spatial, n_spatial, (1, 16), padding=(0, 8), groups=n_spatial, bias=False),
             nn.Conv2d(n_spatial, n_separable, 1, bias=False),
-            batch_norm(n_separable),
-            nn.ELU(),
-            nn.AvgPool2d((1, 8)),
-            Dropout(0.25),
+            *norm_and_average(n_separable, 8, 0.25, **KERAS),
         )
         steps = ((n_times + gained) // 4 + 1) // 8
-        self.head = MaxNormLinear(n_separable * steps, n_outputs, max_norm)
+        self.head = MaxNormLinear(n_separable * steps, n_outputs)
         reset_glorot(self)
 
     def forward(self, trials: Tensor) -> Tensor:
-        """Logits (n, n_outputs) of trials (n, n_chans, n_times)."""
+        """Compute class scores (n, n_outputs) of trials (n, n_chans, n_times)."""
         x = self.temporal(self.checked(trials)[:, None])  # (n, F1, n_chans, times)
         x = self.separable(self.spatial(x))  # (n, F2, 1, steps)
         return self.head(x.flatten(1))
 
 
-def batch_norm(n_features: int) -> nn.BatchNorm2d:
-    """Batch norm as Keras has it by default: 0.99 of the past kept, 1e-3 added to variances."""
-    return nn.BatchNorm2d(n_features, eps=1e-3, momentum=0.01)
+#: Batch norm defaults of Keras: momentum 0.99 in its convention, epsilon 1e-3.
+KERAS: dict[str, Any] = {"eps": 1e-3, "momentum": 0.01}
 
 
-#: Of ShallowNet and EEGConformer, in samples.
+def norm_and_average(width: int, pool: int, dropout: float, **norm: Any) -> list[nn.Module]:
+    """Return the end of a convolutional block: batch norm, ELU, average pooling, dropout."""
+    average = nn.AvgPool2d((1, pool))
+    return [nn.BatchNorm2d(width, **norm), nn.ELU(), average, Dropout(dropout)]
+
+
+#: Filter length, pool length and stride of ShallowNet and EEGConformer in samples.
 FILTER, POOL, STRIDE = 25, 75, 15
 
 
@@ -277,9 +275,11 @@ class ShallowNet(RawNet):
     Parameters
     ----------
     n_chans, n_outputs, n_times : int
+        Number of channels, classes and samples.
     sfreq : float
-        Filters of 25 samples and averages over 75, every 15, are 0.1, 0.3 and 0.06 s at the
-        paper's 250 Hz; they stay that many samples at other frequencies, as in braindecode.
+        Sampling rate in Hz. Filters of 25 samples and pools of 75 with stride 15 are 0.1, 0.3 and
+        0.06 s at the paper's 250 Hz. They have the same number of samples at any rate, as in
+        braindecode.
 
     References
     ----------
@@ -298,31 +298,32 @@ class ShallowNet(RawNet):
         reset_glorot(self)
 
     def forward(self, trials: Tensor) -> Tensor:
-        """Logits (n, n_outputs) of trials (n, n_chans, n_times)."""
+        """Compute class scores (n, n_outputs) of trials (n, n_chans, n_times)."""
         x = self.norm(self.filters(self.checked(trials)))
         x = self.pool(x.square()).clamp(min=1e-6).log()  # (n, 40, steps)
         return self.head(self.dropout(x).flatten(1))
 
 
-#: Of DeepNet: samples of its filters and pools, and features of its blocks.
+#: Filter and pool lengths of DeepNet in samples, and widths of its blocks.
 DEEP_FILTER, DEEP_POOL = 10, 3
 WIDTHS = (25, 50, 100, 200)
 
 
 class DeepNet(RawNet):
-    """The deep ConvNet (Deep4Net): filters in time and space, then ever more features.
+    """The deep ConvNet (Deep4Net): filters in time and space, then three convolutional blocks.
 
     Parameters
     ----------
     n_chans, n_outputs, n_times : int
+        Number of channels, classes and samples.
     sfreq : float
-        Filters are 10 samples whatever the frequency, as in the paper and braindecode.
+        Sampling rate in Hz. Filters have 10 samples at any rate, as in the paper and braindecode.
 
     Notes
     -----
-    The paper pools each block by 3, which takes 441 samples. For shorter trials the filters stay
-    and the pools shrink, one step at a time: of the largest pools the last (3333, 3332, 3322, ...,
-    2222, 2221, ..., 1111), and the first that leaves a sample is taken; see :func:`pools`.
+    The paper pools each block by 3, which needs 441 samples. For shorter trials the pools are
+    reduced one by one, the last of the largest first (3333, 3332, 3322, ..., 1111), until a sample
+    is left, see :func:`pools`.
 
     References
     ----------
@@ -347,7 +348,7 @@ class DeepNet(RawNet):
         reset_glorot(self)
 
     def forward(self, trials: Tensor) -> Tensor:
-        """Logits (n, n_outputs) of trials (n, n_chans, n_times)."""
+        """Compute class scores (n, n_outputs) of trials (n, n_chans, n_times)."""
         return self.head(self.features(self.checked(trials)).flatten(1))
 
 
@@ -356,14 +357,14 @@ def _norm_and_pool(width: int, pool: int) -> list[nn.Module]:
 
 
 def steps(n_times: int, sizes: tuple[int, ...]) -> int:
-    """Samples that are left after blocks with pools of these sizes; 0 or less if none."""
+    """Return the number of samples after blocks with pools of these sizes; <= 0 if none."""
     for size in sizes:
         n_times = (n_times - DEEP_FILTER + 1) // size
     return n_times
 
 
 def pools(n_times: int) -> tuple[int, ...]:
-    """Sizes of the four pools for trials of ``n_times`` samples: the paper's 3 if they fit."""
+    """Return the sizes of the four pools for trials of ``n_times`` samples."""
     sizes = [DEEP_POOL] * len(WIDTHS)
     while steps(n_times, tuple(sizes)) < 1 and max(sizes) > 1:
         largest = max(sizes)
@@ -372,19 +373,20 @@ def pools(n_times: int) -> tuple[int, ...]:
 
 
 class EEGConformer(RawNet):
-    """EEG Conformer: tokens of a shallow ConvNet, encoder blocks, a perceptron on all tokens.
+    """EEG Conformer: tokens of a shallow ConvNet, encoder blocks, perceptron on all tokens.
 
     Parameters
     ----------
     n_chans, n_outputs, n_times : int
+        Number of channels, classes and samples.
     sfreq : float
-        Filters of 25 samples and pools of 75, every 15, stay that many samples at frequencies
-        other than the paper's 250 Hz.
+        Sampling rate in Hz. Filters of 25 samples and pools of 75 with stride 15, the paper's at
+        250 Hz, have the same number of samples at any rate.
 
     Notes
     -----
-    As in the authors' code, attention scores are divided by the root of the whole width rather
-    than of a head's, and tokens have no positions: convolution and the last layers know the order.
+    As in the authors' code, attention scores are divided by the square root of the full width, not
+    of the width of a head, and tokens have no positions.
 
     References
     ----------
@@ -416,13 +418,13 @@ class EEGConformer(RawNet):
         )
 
     def forward(self, trials: Tensor) -> Tensor:
-        """Logits (n, n_outputs) of trials (n, n_chans, n_times)."""
+        """Compute class scores (n, n_outputs) of trials (n, n_chans, n_times)."""
         tokens = self.tokens(self.checked(trials)).mT  # (n, tokens, width)
         return self.head(self.blocks(tokens).flatten(1))
 
 
 class ConformerBlock(nn.Module):
-    """Pre-norm encoder block: attention, then a GELU feed-forward part of 4 times the width."""
+    """Pre-norm encoder block: attention, then a GELU feed-forward network of 4 times the width."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -441,31 +443,29 @@ class ConformerBlock(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Tokens (n, tokens, width) to tokens of the same shape."""
+        """Map tokens (n, tokens, width) to tokens of the same shape."""
         x = x + self.attention(x)
         return x + self.feed_forward(x)
 
 
 class ATCNet(RawNet):
-    """ATCNet: an EEGNet-like block, windows of its output, attention and a TCN on each.
+    """ATCNet: an EEGNet-like block, windows of its output, attention and a TCN on each window.
 
     Parameters
     ----------
     n_chans, n_outputs, n_times : int
+        Number of channels, classes and samples.
     sfreq : float
-        Filters and pools stay the paper's number of samples, whatever the frequency.
-    max_norm : float
-        Largest norm of the classifiers' weights of a class; that of spatial filters is 1.
+        Sampling rate in Hz. Filters and pools have the paper's number of samples at any rate.
 
     Notes
     -----
-    The paper's pools, 8 and 7, leave ``n_times // 56`` steps. Where that gives windows of fewer
-    than 2 steps, on which attention has nothing to choose from, the second pool is the largest
-    that gives windows of 2.
+    The paper's pools, 8 and 7, leave ``n_times // 56`` steps. Where windows would have fewer than 2
+    steps, the second pool is the largest that gives windows of 2 steps.
 
-    As in the authors' code, each window has its own classifier and logits are averaged; the
-    paper's text joins the windows instead. Attention weights are dropped, as in their code;
-    braindecode 0.8 drops its output. Constants of batch norm are braindecode's.
+    As in the authors' code, each window has its own classifier and the scores are averaged; the
+    paper's text concatenates the windows instead. Dropout applies to the attention weights, as in
+    their code; in braindecode 0.8 it applies to the output. Batch norm constants are braindecode's.
 
     References
     ----------
@@ -473,9 +473,7 @@ class ATCNet(RawNet):
     motor imagery classification, IEEE Trans. Ind. Informatics 19, 2249-2258.
     """
 
-    def __init__(
-        self, n_chans: int, n_outputs: int, n_times: int, sfreq: float, *, max_norm: float = 0.25
-    ) -> None:
+    def __init__(self, n_chans: int, n_outputs: int, n_times: int, sfreq: float) -> None:
         n_windows, n_filters, width, dropout = 5, 16, 32, 0.3
         least = n_windows + 1  # steps for windows of 2
         super().__init__(n_chans, n_outputs, n_times, sfreq, shortest=8 * least)
@@ -485,28 +483,20 @@ class ATCNet(RawNet):
             nn.Conv2d(1, n_filters, (1, 64), bias=False),
             nn.BatchNorm2d(n_filters, eps=1e-4),
             MaxNormConv2d(n_filters, width, (n_chans, 1), groups=n_filters, bias=False),
-            nn.BatchNorm2d(width, eps=1e-4),
-            nn.ELU(),
-            nn.AvgPool2d((1, 8)),
-            Dropout(dropout),
+            *norm_and_average(width, 8, dropout, eps=1e-4),
         )
         self.temporal = nn.Sequential(
             same_padding(16),
             nn.Conv2d(width, width, (1, 16), bias=False),
-            nn.BatchNorm2d(width, eps=1e-4),
-            nn.ELU(),
-            nn.AvgPool2d((1, self.second_pool)),
-            Dropout(dropout),
+            *norm_and_average(width, self.second_pool, dropout, eps=1e-4),
         )
-        self.attentions = nn.ModuleList([WindowAttention(width, dropout) for _ in range(n_windows)])
-        self.tcns = nn.ModuleList(
-            [
-                nn.Sequential(*[CausalBlock(width, 2**i, dropout) for i in range(2)])
-                for _ in range(n_windows)
-            ]
-        )
-        self.heads = nn.ModuleList(
-            [MaxNormLinear(width, n_outputs, max_norm) for _ in range(n_windows)]
+        self.attentions, self.tcns, self.heads = (
+            nn.ModuleList([make() for _ in range(n_windows)])
+            for make in (
+                lambda: WindowAttention(width, dropout),
+                lambda: nn.Sequential(*[CausalBlock(width, 2**i, dropout) for i in range(2)]),
+                lambda: MaxNormLinear(width, n_outputs),
+            )
         )
         reset_glorot(self)
         for block in self.modules():
@@ -515,7 +505,7 @@ class ATCNet(RawNet):
                 nn.init.kaiming_uniform_(block.second.weight)
 
     def forward(self, trials: Tensor) -> Tensor:
-        """Logits (n, n_outputs) of trials (n, n_chans, n_times)."""
+        """Compute class scores (n, n_outputs) of trials (n, n_chans, n_times)."""
         x = self.temporal(self.spatial(self.checked(trials)[:, None]))[:, :, 0]  # (n, width, steps)
         windows = x.unfold(-1, x.shape[-1] - len(self.heads) + 1, 1).unbind(2)
         logits = [
@@ -528,7 +518,7 @@ class ATCNet(RawNet):
 
 
 class WindowAttention(nn.Module):
-    """Self-attention over the steps of a window, added to it."""
+    """Self-attention over the steps of a window, with a residual."""
 
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
@@ -537,12 +527,12 @@ class WindowAttention(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, window: Tensor) -> Tensor:
-        """Windows (n, width, steps) to windows of the same shape."""
+        """Map windows (n, width, steps) to windows of the same shape."""
         return window + self.dropout(self.attention(self.norm(window.mT))).mT
 
 
 class CausalBlock(nn.Module):
-    """Residual block of a TCN: two dilated convolutions that see no later step."""
+    """Residual block of a TCN: two causal dilated convolutions."""
 
     def __init__(self, width: int, dilation: int, dropout: float) -> None:
         super().__init__()
@@ -555,33 +545,35 @@ class CausalBlock(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Steps (n, width, steps) to steps of the same shape."""
+        """Map steps (n, width, steps) to steps of the same shape."""
         y = self.dropout(self.activation(self.first_norm(self.first(self.pad(x)))))
         y = self.dropout(self.activation(self.second_norm(self.second(self.pad(y)))))
         return self.activation(x + y)
 
 
 def same_padding(length: int) -> nn.ZeroPad2d:
-    """Zeros in time that keep the number of samples; an even filter takes one more at the end."""
+    """Pad time with zeros to keep the number of samples; one more at the end for even filters."""
     return nn.ZeroPad2d(((length - 1) // 2, length // 2, 0, 0))
 
 
 class RawTransformer(RawNet):
-    """The paper's transformer on raw time series, as in its input ablation.
+    """The paper's transformer on raw time series, for its input ablation.
 
-    A token is a patch: all channels of a short stretch of time, side by side. Everything after
-    that is :class:`spdtokens.classifiers.nn.SPDTokenTransformer`, so that the input alone differs.
+    A token is a patch: all channels of a short time segment, concatenated. The rest is
+    :class:`spdtokens.SPDTokenTransformer`, so that only the input differs.
 
     Parameters
     ----------
     n_chans, n_outputs, n_times : int
+        Number of channels, classes and samples.
     sfreq : float
+        Sampling rate in Hz.
 
     Notes
     -----
-    The paper does not say what a token of raw time series is; patches of 0.2 s are our choice. A
-    trial is cut into equal patches of about that length, and the fewer than ``n_tokens`` samples
-    left over at its end are not used.
+    The paper does not define the tokens of raw time series; patches of 0.2 s are our choice. A
+    trial is cut into equal patches of about that length. The remaining samples at its end, fewer
+    than ``n_tokens``, are not used.
     """
 
     def __init__(self, n_chans: int, n_outputs: int, n_times: int, sfreq: float) -> None:
@@ -592,7 +584,7 @@ class RawTransformer(RawNet):
         self.transformer = SPDTokenTransformer(n_chans * self.patch, self.n_tokens, n_outputs)
 
     def forward(self, trials: Tensor) -> Tensor:
-        """Logits (n, n_outputs) of trials (n, n_chans, n_times)."""
+        """Compute class scores (n, n_outputs) of trials (n, n_chans, n_times)."""
         used = self.checked(trials)[..., : self.n_tokens * self.patch]
         patches = used.unflatten(-1, (self.n_tokens, self.patch))  # (n, chans, tokens, patch)
         return self.transformer(patches.transpose(1, 2).flatten(2))

@@ -1,23 +1,20 @@
 """Train many runs of one architecture as one batched network.
 
-Small networks on small data spend their time on everything but arithmetic. So runs (seeds x
-subjects x folds) share every operation: weights have a leading axis of runs. Each run has its own
-trials, order, dropout and step count, and its result does not depend on its neighbours, bit by
-bit. Groups of runs are trained side by side, one thread each: no thread ever waits for another in
-the middle of a step, and every operation is done by one thread, whatever the number of runs.
+Small networks on small data spend most of their time on overhead, not on arithmetic. Runs (seeds x
+subjects x folds) therefore share every operation: all weights have a leading axis of runs. Each run
+has its own trials, trial order, dropout and step count, and its result does not depend on the other
+runs, bit for bit. Groups of runs are trained in parallel, one thread per group. Every operation
+uses one thread, whatever the number of runs.
 """
 
 from __future__ import annotations
 
 import copy
-import hashlib
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -25,7 +22,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.optim.adam import adam
 
-from spdtokens._files import written_whole
 from spdtokens.classifiers.nn.layers import (
     BatchedNetwork,
     Step,
@@ -37,22 +33,22 @@ from spdtokens.classifiers.nn.recipe import Listener, Recipe
 from spdtokens.errors import ModelError
 from spdtokens.runtime.threads import share_out, usable_threads
 
-#: Trials of a run that are evaluated at a time.
+#: Number of trials per run that are evaluated at a time.
 EVALUATED_AT_ONCE = 256
-#: Runs that share their operations: enough to hide the cost of a call, few enough that what a
-#: layer hands to the next is still in the cache.
+#: Number of runs that share their operations: enough to hide the cost of a call, few enough that
+#: the activations stay in the cache between two layers.
 GROUP_SIZE = 12
 
 Curves = dict[str, NDArray[np.float64]]
 
 
 class RunStreams:
-    """Three independent streams of a seed: initial weights, order of trials, dropout.
+    """Independent random streams of one seed: initial weights, order of trials and dropout.
 
     Parameters
     ----------
     seed : int
-        Not negative.
+        Seed >= 0.
     """
 
     def __init__(self, seed: int) -> None:
@@ -62,52 +58,50 @@ class RunStreams:
         self.dropout = np.random.Generator(np.random.SFC64(dropout))
 
     def weights(self) -> torch.Generator:
-        """A fresh generator for the initial weights."""
+        """Return a new generator for the initial weights."""
         return torch.Generator().manual_seed(self._weights_seed)
-
-    def bits(self, entries: int) -> NDArray[np.int16]:
-        """The next 16 random bits for each of so many dropout decisions."""
-        words = -(-entries // 4)
-        drawn = self.dropout.integers(0, 2**64 - 1, words, dtype=np.uint64, endpoint=True)
-        return drawn.view(np.int16)[:entries]
-
-    def state(self) -> dict[str, Any]:
-        """Where the streams are, as plain values."""
-        dropout: dict[str, Any] = dict(self.dropout.bit_generator.state)
-        dropout["state"] = {"state": dropout["state"]["state"].tolist()}
-        return {"order": self.order.bit_generator.state, "dropout": dropout}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Go on from where :meth:`state` was taken."""
-        self.order.bit_generator.state = state["order"]
-        dropout = dict(state["dropout"])
-        dropout["state"] = {"state": np.array(dropout["state"]["state"], dtype=np.uint64)}
-        self.dropout.bit_generator.state = dropout
 
 
 def dropout_masks(streams: Sequence[RunStreams], entries: int, p: float, device: Any) -> Tensor:
-    """Masks (runs, entries) that are 0 with probability ``p`` and otherwise make up for it.
+    """Draw dropout masks (runs, entries): 0 with probability ``p``, else 1 / (1 - p).
 
-    Sixteen bits decide each entry, so ``p`` is rounded to a multiple of 1 / 65536; kept entries
-    are scaled by what the rounded value demands, which leaves the mean exact.
+    Each entry takes 16 random bits, so ``p`` is rounded to a multiple of 1 / 65536. The scale of
+    the kept entries uses the rounded value, which keeps the mean exact.
     """
     dropped = max(1, round(p * 65536))
     masks = torch.empty(len(streams), entries)
     for mask, stream in zip(masks, streams, strict=True):
-        torch.ge(torch.from_numpy(stream.bits(entries)), dropped - 32768, out=mask)
+        words = stream.dropout.integers(0, 2**64 - 1, -(-entries // 4), np.uint64, endpoint=True)
+        bits = torch.from_numpy(words.view(np.int16)[:entries])
+        torch.ge(bits, dropped - 32768, out=mask)
     return masks.mul_(65536 / (65536 - dropped)).to(device)
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Trials that runs draw from.
+    """Trials that the runs of a training share.
 
-    Attributes
+    Parameters
     ----------
-    tokens : Tensor of float32, shape (n, tokens, features)
-    labels : Tensor of int64, shape (n,)
-    bias : Tensor of float32, shape (n, tokens, tokens), optional
-        Added to attention scores.
+    tokens : Tensor, shape (n, n_tokens, n_features)
+        Tokens in float32. Their device is where training happens.
+    labels : Tensor, shape (n,)
+        Class numbers from 0, in int64.
+    bias : Tensor, shape (n, n_tokens, n_tokens), default=None
+        Bias of the attention scores in float32, see :func:`geometric_bias`.
+
+    See Also
+    --------
+    RunPlan : Trials of the pool that one run is trained on.
+    train_runs : Train runs on a pool.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdtokens.classifiers.nn import Pool
+    >>> pool = Pool(torch.zeros(20, 1, 6), torch.arange(20) % 2)
+    >>> pool.tokens.shape
+    torch.Size([20, 1, 6])
     """
 
     tokens: Tensor
@@ -117,18 +111,32 @@ class Pool:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """What one run trains on.
+    """Seed and trials of one run.
 
-    Attributes
+    Parameters
     ----------
     seed : int
+        Seed of initial weights, order of trials and dropout.
     train : ndarray of int, shape (n,)
-        Indices into the pool of trials.
-    validation : ndarray of int, optional
-        Trials to choose the epoch by, or only to draw a curve; never trained on.
-    watched : mapping of str to ndarray of int
-        Trials scored after every epoch for plots only, by name (``'test'``). Nothing is ever
-        chosen by them.
+        Training trials, as indices into the pool.
+    validation : ndarray of int, shape (n_validation,), default=None
+        Trials that choose the epoch (``keep='best'``, ``patience``). Otherwise they only add a
+        curve. They are never trained on.
+    watched : mapping of str to ndarray of int, default={}
+        More trials to score after every epoch, by name (``'test'``). They only add curves: no
+        epoch is chosen by them.
+
+    See Also
+    --------
+    train_runs : Train runs together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.classifiers.nn import RunPlan
+    >>> plan = RunPlan(42, np.arange(60), watched={"test": np.arange(60, 90)})
+    >>> list(plan.parts())
+    ['train', 'test']
     """
 
     seed: int
@@ -137,12 +145,29 @@ class RunPlan:
     watched: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
 
     def parts(self) -> dict[str, NDArray[np.int64]]:
-        """All parts by name, those to train on first."""
+        """Return all parts by name.
+
+        Returns
+        -------
+        dict of str to ndarray of int
+            Training trials first, then watched trials, then validation trials.
+        """
         parts = {"train": self.train, **self.watched}
         return parts if self.validation is None else parts | {"validation": self.validation}
 
     def moved(self, by: int) -> RunPlan:
-        """The same trials where all lie so many places further on in the pool."""
+        """Shift all indices.
+
+        Parameters
+        ----------
+        by : int
+            Number that is added to every index.
+
+        Returns
+        -------
+        RunPlan
+            Plan for a pool in which the trials begin ``by`` places later.
+        """
         validation = None if self.validation is None else by + self.validation
         watched = {name: by + index for name, index in self.watched.items()}
         return RunPlan(self.seed, by + self.train, validation, watched)
@@ -150,17 +175,33 @@ class RunPlan:
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """What became of a run.
+    """Result of a run.
 
-    Attributes
+    Parameters
     ----------
     model : SPDTokenTransformer or SPDTokenMLP
-        In eval mode, on the processor.
-    curves : dict of str to ndarray, shape (epochs,)
-        ``'train loss'`` and ``'train accuracy'`` (of the batches as they were trained on, with
-        dropout), and the same of every other part, scored after the epoch. Shorter if stopped.
+        Trained network, in evaluation mode and on the CPU.
+    curves : dict of str to ndarray, shape (n_epochs,)
+        ``'train loss'`` and ``'train accuracy'`` of the batches as they were trained on, with
+        dropout, and the same for every other part, scored after the epoch. Shorter than the
+        recipe's epochs if training was stopped early.
     epoch : int
-        From 1: the epoch whose weights were kept.
+        Epoch whose weights were kept, counted from 1.
+
+    See Also
+    --------
+    train_runs : Train runs together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import torch
+    >>> from spdtokens.classifiers.nn import Pool, Recipe, RunPlan, SPDTokenMLP, train_runs
+    >>> pool = Pool(torch.randn(20, 1, 6), torch.arange(20) % 2)
+    >>> network = SPDTokenMLP(6, 1, 2, width=8)
+    >>> (run,) = train_runs(network, pool, [RunPlan(0, np.arange(20))], Recipe(epochs=3))
+    >>> run.epoch, run.curves["train loss"].shape
+    (3, (3,))
     """
 
     model: TokenModel
@@ -169,38 +210,43 @@ class TrainedRun:
 
 
 class Training:
-    """Runs under way.
+    """Runs that are being trained.
 
     Parameters
     ----------
     model : SPDTokenTransformer or SPDTokenMLP
-        The architecture. Its own weights do not matter: every run draws its own from its seed.
+        Architecture. Its weights are not used: every run draws its own from its seed.
     pool : Pool
-        All trials. Its device is where training happens.
+        All trials. Their device is where training happens.
     plans : sequence of RunPlan
+        Seed and trials of each run.
     recipe : Recipe
+        Optimiser, number of epochs and choice of the epoch.
 
     Attributes
     ----------
     epochs : int
-        Done so far.
+        Number of epochs done so far.
+    state : dict of str to Tensor, shape (n_runs, ...)
+        Weights and running moments of batch norms, Adam's moments, and its number of updates per
+        layer.
     """
 
     def __init__(
         self, model: TokenModel, pool: Pool, plans: Sequence[RunPlan], recipe: Recipe
     ) -> None:
-        check_plans(plans, pool, recipe, model.n_classes)
+        check_plans(plans, pool.labels, recipe, model.n_classes)
         self.pool, self.recipe, self.epochs = pool, recipe, 0
         self.network = network = BatchedNetwork(model)
-        if recipe.batch_size * network.tokens == 1 and network.needs_variance:
+        if recipe.batch_size < network.least_batch:
             raise ModelError(
-                "Batches of one trial with one token have no variance, so BN-Embed cannot train "
-                "on them. Use a larger batch_size, or bn_embed=False."
+                "A batch of one trial with one token has no variance, so a batch norm cannot train "
+                f"on it: batch_size must be >= 2, got {recipe.batch_size}."
             )
         self._model = copy.deepcopy(model)
-        # Runs step together as long as their batches have equal size. Sorted by the size of their
-        # training sets, such runs are neighbours, so that every step works on slices and copies
-        # nothing; a run that has no batch left in an epoch, or has stopped, is left out.
+        # Runs step together as long as their batches have equal size. After sorting by the number
+        # of training trials, such runs are neighbours: a step works on slices and copies nothing. A
+        # run that has stopped, or has no batch left in an epoch, is left out.
         self._order = sorted(range(len(plans)), key=lambda i: -len(plans[i].train))
         runs, n = [plans[i] for i in self._order], len(plans)
         self.parts = [run.parts() for run in runs]
@@ -210,74 +256,84 @@ class Training:
             for what in ("loss", "accuracy")
         }
         self.streams = [RunStreams(run.seed) for run in runs]
-        weights = torch.zeros(n, network.parameters.size)
-        buffers = torch.zeros(n, network.buffers.size)
+        weights = torch.zeros(n, network.layout.size)
         for row, stream in enumerate(self.streams):
             self._model.reset_parameters(stream.weights())
-            network.parameters.copy_from(self._model, weights[row])
-            network.buffers.copy_from(self._model, buffers[row])
+            network.layout.copy_from(self._model, weights[row])
         device = pool.tokens.device
-        weights, buffers = weights.to(device), buffers.to(device)
-        kept = slice(None) if recipe.keep == "best" else slice(0)
-        #: A row per run: weights, Adam's moments and its updates of each layer, running statistics
-        #: of batch norms, what to keep of the best epoch, and whether the run goes on.
         self.state = {
-            "weights": weights,
-            "first": torch.zeros(n, network.live, device=device),
-            "second": torch.zeros(n, network.live, device=device),
+            "weights": weights.to(device),
+            "first": torch.zeros(n, network.learnt, device=device),
+            "second": torch.zeros(n, network.learnt, device=device),
             "steps": torch.zeros(n, len(network.layers), device=device),
-            "buffers": buffers,
-            "best_weights": weights[:, kept].clone(),
-            "best_buffers": buffers[:, kept].clone(),
-            "best_loss": torch.full((n,), float("inf")),
-            "best_epoch": torch.zeros(n, dtype=torch.int64),
-            "active": torch.ones(n, dtype=torch.bool),
         }
+        self._adam = partial(
+            adam,
+            lr=recipe.learning_rate,
+            beta1=recipe.betas[0],
+            beta2=recipe.betas[1],
+            eps=1e-8,
+            weight_decay=recipe.weight_decay,
+            decoupled_weight_decay=recipe.decoupled,
+            fused=True,
+            amsgrad=False,
+            maximize=False,
+        )
+        self._active = np.ones(n, dtype=bool)
+        self._best_loss = np.full(n, np.inf, dtype=np.float32)
+        self._best_epoch = np.zeros(n, dtype=int)
+        self._kept: dict[int, Tensor] = {}  # weights of the best epoch
         self._views: dict[tuple[int, int], _Views] = {}
 
     def __len__(self) -> int:
         return len(self.streams)
 
     def advance(self, epochs: int, listener: Listener | None = None) -> None:
-        """Train all runs for so many more epochs, or until the recipe's last."""
+        """Train all runs for more epochs, at most until the last of the recipe.
+
+        Parameters
+        ----------
+        epochs : int
+            Number of epochs.
+        listener : callable, default=None
+            Called with the number of run-epochs that were done.
+        """
         numbers = range(self.epochs, min(self.epochs + epochs, self.recipe.epochs))
 
         def train(group: slice) -> None:
             for number in numbers:
-                if self.state["active"][group].any():
+                if self._active[group].any():
                     self._epoch(group, number)
                 if listener:
                     listener(group.stop - group.start)
 
         share_out(train, _groups(len(self), self.pool.tokens.device))
-        self._views.clear()  # memory that only training needs
+        self._views.clear()  # frees memory that only training needs
         self.epochs = numbers.stop
 
     def results(self) -> list[TrainedRun]:
-        """Trained runs, in the order of the plans."""
+        """Return the trained runs.
+
+        Returns
+        -------
+        list of TrainedRun
+            In the order of the plans.
+        """
         runs = []
         for row in np.argsort(self._order):
             lasted = int(np.isfinite(self.curves["train loss"][row]).sum())
-            best = int(self.state["best_epoch"][row]) if self.recipe.keep == "best" else 0
-            prefix = "best_" if best else ""
-            state = {
-                name: view[0].cpu()
-                for layout, of in (
-                    (self.network.parameters, "weights"),
-                    (self.network.buffers, "buffers"),
-                )
-                for name, view in layout.views(self.state[prefix + of][row][None]).items()
-            }
+            weights = self._kept.get(row, self.state["weights"][row])
+            views = self.network.layout.views(weights[None])
             model = copy.deepcopy(self._model)
-            model.load_state_dict(state, strict=False)
+            model.load_state_dict({name: v[0].cpu() for name, v in views.items()}, strict=False)
+            epoch = int(self._best_epoch[row]) if row in self._kept else lasted
             curves = {name: curve[row, :lasted].copy() for name, curve in self.curves.items()}
-            runs.append(TrainedRun(model.eval(), curves, best or lasted))
+            runs.append(TrainedRun(model.eval(), curves, epoch))
         return runs
 
     def _epoch(self, group: slice, number: int) -> None:
-        """Train every active run of a group for an epoch (numbered from 0), then score it."""
-        active = self.state["active"].numpy()
-        ran = np.flatnonzero(active[group]) + group.start
+        """Train the active runs of a group for one epoch (numbered from 0), then score them."""
+        ran = np.flatnonzero(self._active[group]) + group.start
         for part in self.parts[0]:
             loss, correct, seen = np.zeros((3, len(self)))
             index_of = [self.parts[row][part] for row in range(group.start, group.stop)]
@@ -285,7 +341,7 @@ class Training:
             if part == "train":
                 size = self.recipe.batch_size
                 index_of = [
-                    self.streams[row].order.permutation(index) if active[row] else index[:0]
+                    self.streams[row].order.permutation(index) if self._active[row] else index[:0]
                     for row, index in enumerate(index_of, group.start)
                 ]
             seen[group] = [max(len(index), 1) for index in index_of]
@@ -304,14 +360,13 @@ class Training:
                 )
         if self.recipe.needs_validation:
             for row in ran:
-                self._select(int(row), number)
+                self._select(row, number)
 
     def _equal_neighbours(
         self, first: int, batches: Sequence[NDArray[np.int64]], training: bool
     ) -> Iterator[tuple[slice, Tensor]]:
-        """Slices of neighbouring runs whose batches have equal size, and those batches stacked."""
-        # One trial with one token has no variance: a batch norm cannot train on it.
-        least = 2 if training and self.network.needs_variance and self.network.tokens == 1 else 1
+        """Yield slices of neighbouring runs with batches of equal size, and the stacked batches."""
+        least = self.network.least_batch if training else 1
         for size, some in itertools.groupby(enumerate(batches, first), lambda b: len(b[1])):
             rows, equal = zip(*some, strict=True)
             if size >= least:
@@ -320,27 +375,22 @@ class Training:
     def _step(
         self, runs: slice, index: Tensor, *, training: bool
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Losses and hits of some runs on batches (runs, trials); in training one update, too."""
+        """Return loss and number of hits of runs on batches (runs, trials); update if training."""
         network, recipe = self.network, self.recipe
-        weights, buffers, updates = self._views_of(runs)
-        valid = index.shape[1]
-        step = Step(weights, {}, buffers, network.tokens, aligned(valid), valid, training)
-        device = self.pool.tokens.device
+        weights, updates = self._views_of(runs)
+        valid, device = index.shape[1], self.pool.tokens.device
+        inputs, labels, bias = self._gather(index.to(device))
+        step = Step(weights, {}, network.tokens, labels.shape[1], valid, training, bias)
         if training and network.dropout:
-            entries = network.mask_entries(step.trials)
+            entries = network.dropped * step.trials
             step.masks = dropout_masks(self.streams[runs], entries, network.dropout, device)
-        pool = self.pool
-        inputs, labels, step.bias = network.gather(
-            pool.tokens, pool.labels, pool.bias, index.to(device)
-        )
         scores = network.forward(step, inputs)
         smoothing = recipe.label_smoothing if training else 0.0
         loss, d_scores = cross_entropy(scores, labels, valid, smoothing)
         right = (scores[..., :valid].argmax(1) == labels[:, :valid]).sum(1)
         if training:
-            # Each layer is updated as soon as its gradient is known. So all layers share one piece
-            # of memory for their gradients, small enough to stay in the cache until the optimizer
-            # has read it.
+            # Each layer is updated as soon as its gradient is known. All layers therefore share one
+            # buffer for gradients, which is small enough to stay in the cache.
             for layer, (grads, tensors) in zip(
                 reversed(network.layers), reversed(updates), strict=True
             ):
@@ -348,100 +398,54 @@ class Training:
                 d_scores = layer.backward(step, d_scores)
                 if grads:
                     of_weights, of_grads, first, second, steps = tensors
-                    adam(
-                        of_weights,
-                        of_grads,
-                        first,
-                        second,
-                        [],
-                        steps,
-                        fused=True,
-                        decoupled_weight_decay=recipe.decoupled,
-                        amsgrad=False,
-                        beta1=recipe.betas[0],
-                        beta2=recipe.betas[1],
-                        lr=recipe.learning_rate,
-                        weight_decay=recipe.weight_decay,
-                        eps=1e-8,
-                        maximize=False,
-                    )
+                    self._adam(of_weights, of_grads, first, second, [], steps)
         return loss.numpy(force=True), right.numpy(force=True)
 
+    def _gather(self, index: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return inputs, labels and bias of trials (runs, valid), padded to an aligned number."""
+        pool, tokens = self.pool, self.network.tokens
+        runs, valid = index.shape
+        trials = aligned(valid)
+        index = torch.cat([index, index[:, :1].expand(-1, trials - valid)], 1)
+        if tokens == 1:
+            rows = pool.tokens.flatten(1)[index]
+        else:
+            which = index.unsqueeze(1) * tokens + torch.arange(tokens, device=index.device)[:, None]
+            rows = pool.tokens.flatten(0, 1)[which.flatten(1)]
+        bias = pool.bias
+        if bias is not None:
+            bias = bias[index].permute(0, 2, 3, 1).unsqueeze(1).contiguous()
+        return rows.mT, pool.labels[index.flatten()].view(runs, trials), bias
+
     def _views_of(self, runs: slice) -> _Views:
-        """Weights and buffers of runs by name; for each layer its gradients, and Adam's tensors."""
+        """Return the weights of runs by name, and gradients and Adam's tensors of each layer."""
         key = (runs.start, runs.stop)
         if key not in self._views:
-            network = self.network
-            rows = {name: tensor[runs] for name, tensor in self.state.items()}
-            largest = max(layout.size for layout in network.layouts)
-            scratch = torch.zeros(len(rows["weights"]), largest, device=rows["weights"].device)
+            weights, first, second, steps = (tensor[runs] for tensor in self.state.values())
+            layouts = self.network.layouts
+            scratch = torch.zeros(len(weights), max(of.size for of in layouts)).to(weights)
             updates, start = [], 0
-            for i, layout in enumerate(network.layouts):
+            for i, layout in enumerate(layouts):
                 part = slice(start, start + layout.size)
                 grads, start = scratch[:, : layout.size], part.stop
-                of_adam = (rows["weights"], grads, rows["first"], rows["second"])
-                tensors = [t if t is grads else t[:, part] for t in of_adam]
-                updates.append(
-                    (layout.views(grads), [list(t) for t in (*tensors, rows["steps"][:, i])])
-                )
-            weights = network.parameters.views(rows["weights"])
-            self._views[key] = (weights, network.buffers.views(rows["buffers"]), updates)
+                tensors = (weights[:, part], grads, first[:, part], second[:, part], steps[:, i])
+                updates.append((layout.views(grads), [list(tensor) for tensor in tensors]))
+            self._views[key] = (self.network.layout.views(weights), updates)
         return self._views[key]
 
     def _select(self, row: int, number: int) -> None:
-        """Keep the best weights of a run, stop it when it no longer improves."""
-        state = self.state
-        loss = torch.tensor(self.curves["validation loss"][row, number]).to(state["best_loss"])
-        if loss < state["best_loss"][row]:
-            state["best_loss"][row] = loss
-            state["best_epoch"][row] = number + 1
+        """Keep the weights of the best epoch, and stop a run that no longer improves."""
+        loss = np.float32(self.curves["validation loss"][row, number])
+        if loss < self._best_loss[row]:
+            self._best_loss[row], self._best_epoch[row] = loss, number + 1
             if self.recipe.keep == "best":
-                state["best_weights"][row] = state["weights"][row]
-                state["best_buffers"][row] = state["buffers"][row]
+                self._kept[row] = self.state["weights"][row].clone()
         if self.recipe.patience is not None:
-            since = number + 1 - int(state["best_epoch"][row])
-            state["active"][row] = since < self.recipe.patience
-
-    def save(self, path: Path, fingerprint: str) -> None:
-        """Write the state as arrays and JSON; the file before stays until this one is whole."""
-        about = {
-            "fingerprint": fingerprint,
-            "epochs": self.epochs,
-            "streams": [stream.state() for stream in self.streams],
-        }
-        arrays = {name: tensor.cpu().numpy() for name, tensor in self.state.items()}
-        arrays |= {f"curve {name}": curve for name, curve in self.curves.items()}
-        with written_whole(path) as temporary:
-            np.savez(temporary, allow_pickle=False, about=np.array(json.dumps(about)), **arrays)
-
-    def load(self, path: Path, fingerprint: str) -> None:
-        """Take over a saved state, which must be of the same training."""
-        try:
-            with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-            about: dict[str, Any] = json.loads(str(arrays.pop("about")))
-        except (ValueError, KeyError, BadZipFile, OSError, EOFError) as error:
-            raise ModelError(
-                f"{path} cannot be read as a checkpoint ({error}). Remove it to start anew."
-            ) from error
-        if about.get("fingerprint") != fingerprint:
-            raise ModelError(
-                f"{path} belongs to another training: other trials, seeds, network or recipe. "
-                "Remove it, or give another file."
-            )
-        for name, curve in self.curves.items():
-            curve[:] = arrays[f"curve {name}"]
-        for name, tensor in self.state.items():
-            tensor.copy_(torch.from_numpy(np.asarray(arrays[name])))
-        for stream, saved in zip(self.streams, about["streams"], strict=True):
-            stream.restore(saved)
-        self.epochs = int(about["epochs"])
+            self._active[row] = number + 1 - self._best_epoch[row] < self.recipe.patience
 
 
-#: Weights and buffers by name; for each layer its gradients by name, and what Adam works on.
-_Views = tuple[
-    dict[str, Tensor], dict[str, Tensor], list[tuple[dict[str, Tensor], list[list[Tensor]]]]
-]
+#: Weights by name; for each layer its gradients by name and the tensors of Adam.
+_Views = tuple[dict[str, Tensor], list[tuple[dict[str, Tensor], list[list[Tensor]]]]]
 
 
 def train_runs(
@@ -451,45 +455,57 @@ def train_runs(
     recipe: Recipe,
     *,
     listener: Listener | None = None,
-    checkpoint: Path | None = None,
-    checkpoint_every: int = 10,
 ) -> list[TrainedRun]:
-    """Train runs together, each as if it were alone.
+    """Train runs together, each as if it were trained alone.
 
     Parameters
     ----------
-    model, pool, plans, recipe
-        As in :class:`Training`.
-    listener : callable, optional
-        For progress bars; called from the threads that train.
-    checkpoint : Path, optional
-        File to save to every ``checkpoint_every`` epochs, and to go on from if it exists. It stays
-        when training is done; a checkpoint of another training is refused.
+    model : SPDTokenTransformer or SPDTokenMLP
+        Architecture. Its weights are not used: every run draws its own from its seed.
+    pool : Pool
+        All trials. Their device is where training happens.
+    plans : sequence of RunPlan
+        Seed and trials of each run.
+    recipe : Recipe
+        Optimiser, number of epochs and choice of the epoch.
+    listener : callable, default=None
+        Called with the number of run-epochs that were just done, from the threads that train.
 
     Returns
     -------
     list of TrainedRun
         In the order of ``plans``.
+
+    Raises
+    ------
+    ModelError
+        If a run cannot be trained: a class without training trials, validation trials among the
+        training trials or missing, or a loss that is not finite.
+
+    See Also
+    --------
+    spdtokens.fit_together : Fit scikit-learn estimators together.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import torch
+    >>> from spdtokens import SPDTokenTransformer
+    >>> from spdtokens.classifiers.nn import Pool, Recipe, RunPlan, train_runs
+    >>> pool = Pool(torch.randn(30, 2, 6), torch.arange(30) % 3)
+    >>> network = SPDTokenTransformer(6, 2, 3, d_model=8, n_layers=1, n_heads=2)
+    >>> plans = [RunPlan(seed, np.arange(20), np.arange(20, 30)) for seed in range(4)]
+    >>> runs = train_runs(network, pool, plans, Recipe(epochs=2, keep="best"))
+    >>> runs[0].model(pool.tokens).shape
+    torch.Size([30, 3])
     """
     training = Training(model, pool, plans, recipe)
-    if checkpoint is None:
-        training.advance(recipe.epochs, listener)
-        return training.results()
-    if checkpoint.suffix != ".npz" or not checkpoint.parent.is_dir():
-        raise ModelError(f"A checkpoint is a .npz file in a folder that exists, got {checkpoint}.")
-    fingerprint = _fingerprint(training.network, pool, plans, recipe)
-    if checkpoint.exists():
-        training.load(checkpoint, fingerprint)
-    if listener:
-        listener(training.epochs * len(plans))
-    while training.epochs < recipe.epochs:
-        training.advance(checkpoint_every, listener)
-        training.save(checkpoint, fingerprint)
+    training.advance(recipe.epochs, listener)
     return training.results()
 
 
 def _groups(runs: int, device: torch.device) -> list[slice]:
-    """Runs shared out evenly, as many groups as keep every thread busy."""
+    """Split runs evenly into as many groups as keep every thread busy."""
     if device.type != "cpu":
         return [slice(0, runs)]  # one graphics card does everything at once
     threads = usable_threads()
@@ -499,55 +515,30 @@ def _groups(runs: int, device: torch.device) -> list[slice]:
     return [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
 
 
-def check_plans(plans: Sequence[RunPlan], pool: Pool, recipe: Recipe, n_classes: int) -> None:
-    """Refuse runs that cannot be trained, before any work is done.
-
-    Raises
-    ------
-    ModelError
-    """
+def check_plans(plans: Sequence[RunPlan], labels: Tensor, recipe: Recipe, n_classes: int) -> None:
+    """Raise ModelError for runs that cannot be trained, before any work is done."""
     if not plans:
-        raise ModelError("There are no runs to train.")
-    names, labels = sorted(plans[0].parts()), pool.labels.numpy(force=True)
+        raise ModelError("plans is empty: there are no runs to train.")
+    names, classes = sorted(plans[0].parts()), labels.numpy(force=True)
     for number, plan in enumerate(plans):
         parts = plan.parts()
         empty = [name for name, index in parts.items() if not len(index)]
-        missing = np.setdiff1d(np.arange(n_classes), labels[plan.train]).tolist()
+        missing = np.setdiff1d(np.arange(n_classes), classes[plan.train]).tolist()
         shared = np.intersect1d(plan.train, parts.get("validation", [])).tolist()
         for wrong, what in (
-            (sorted(parts) != names, f"has the parts {sorted(parts)}, the first run {names}"),
+            (sorted(parts) != names, f"must have the parts {names}, got {sorted(parts)}"),
             (empty, f"has no {', '.join(empty)} trials"),
             (
                 recipe.needs_validation and plan.validation is None,
-                "has no validation trials, by which keep='best' and patience choose: hold some "
-                "training trials back",
+                "has no validation trials, which keep='best' and patience need: pass validation, "
+                "the share of training trials to hold out, such as 0.2",
             ),
-            (shared, f"validates on trials it trains on: {shared[:5]}"),
+            (shared, f"has validation trials among its training trials: {shared[:5]}"),
             (
                 missing,
-                f"has no training trials of class {', '.join(map(str, missing))}, which the "
-                "network could never learn: train on trials of every class, or leave it out",
+                f"has no training trials of class {', '.join(map(str, missing))}: train on trials "
+                "of every class, or remove the class",
             ),
         ):
             if wrong:
                 raise ModelError(f"Run {number} (seed {plan.seed}) {what}.")
-
-
-def _fingerprint(
-    network: BatchedNetwork, pool: Pool, plans: Sequence[RunPlan], recipe: Recipe
-) -> str:
-    """A hash of all that the result depends on."""
-    digest = hashlib.sha256()
-    shape = {
-        "network": network.about,
-        "recipe": asdict(recipe),
-        "seeds": [plan.seed for plan in plans],
-    }
-    digest.update(json.dumps(shape, sort_keys=True).encode())
-    arrays = [pool.tokens, pool.labels, *([] if pool.bias is None else [pool.bias])]
-    for tensor in arrays:
-        digest.update(np.ascontiguousarray(tensor.numpy(force=True)).tobytes())
-    for plan in plans:
-        for name, index in plan.parts().items():
-            digest.update(name.encode() + np.ascontiguousarray(index).tobytes())
-    return digest.hexdigest()

@@ -1,8 +1,8 @@
 """Layers of many networks at once, forward and backward.
 
-Every weight has a leading axis of runs. Backward passes are written out: they are short, and they
-put each gradient where the optimizer wants it, without a graph to build and walk. Tests compare
-them with torch's own differentiation.
+Every weight has a leading axis of runs. Backward passes are written by hand: they are short, and
+they write each gradient where the optimiser reads it, without an autograd graph. Tests compare them
+with torch's autograd.
 """
 
 from __future__ import annotations
@@ -17,76 +17,72 @@ from torch import Tensor, nn
 
 from spdtokens.classifiers.nn.transformer import SPDTokenMLP, SPDTokenTransformer
 
-# What one training step of a group of runs works with.
-
 Views = Mapping[str, Tensor]
 
-#: Every matrix of every run begins at a multiple of so many numbers (64 bytes). BLAS rounds by
-#: where in memory a matrix lies: only so does a run's result not depend on its neighbours.
+#: Every matrix of every run begins at a multiple of this many floats (64 bytes). The rounding of
+#: BLAS depends on the alignment of a matrix; with equal alignment the result of a run does not
+#: depend on its neighbours.
 ALIGNED = 16
 
 
 def aligned(count: int) -> int:
-    """The next multiple of ``ALIGNED``."""
+    """Round up to a multiple of ``ALIGNED``."""
     return -(-count // ALIGNED) * ALIGNED
 
 
 @dataclass
 class Step:
-    """Weights, gradients and notes of one pass of ``runs`` networks over a batch each.
+    """One pass of ``runs`` networks over one batch each.
 
-    Activations lie feature by feature, (runs, features, tokens * trials) with trials innermost:
-    then a linear layer is one batched matrix product, and norms and attention work on long rows.
+    Activations are stored feature by feature, (runs, features, tokens * trials) with trials
+    innermost: a linear layer is then one batched matrix product, and norms and attention work on
+    long rows.
 
-    Attributes
+    Parameters
     ----------
-    weights, grads, buffers : mapping of str to Tensor, shape (runs, ...)
-        Views into the state of all runs. Layers write ``grads`` and update ``buffers``.
+    weights : mapping of str to Tensor, shape (runs, ...)
+        Weights, and the running moments of batch norms, which layers update.
+    grads : mapping of str to Tensor, shape (runs, ...)
+        Where layers write the gradients of their weights.
     tokens, trials : int
-        Shape of the batch, the same for all runs; trials are filled up to a multiple of
-        ``ALIGNED``.
+        Shape of the batch, the same for all runs. Trials are padded to a multiple of ``ALIGNED``.
     valid : int
-        Trials that count, the first ones. The rest is there for the sake of its place in memory:
-        no gradient comes from it, and batch norms do not look at it.
+        Number of trials before the padding. The padding has no gradient, and batch norms ignore
+        it.
     training : bool
+        Whether a backward pass follows.
+    bias : Tensor, shape (runs, 1, tokens, tokens, trials), optional
+        Added to the attention scores.
     masks : Tensor, shape (runs, entries), optional
         Dropout masks of the whole pass: 0, or 1 / (1 - p). Layers take theirs in turn.
-    bias : Tensor, shape (runs, 1, tokens, tokens, trials), optional
-        Added to attention scores.
     """
 
     weights: Views
     grads: Views
-    buffers: Views
     tokens: int
     trials: int
     valid: int
     training: bool
-    masks: Tensor | None = None
     bias: Tensor | None = None
+    masks: Tensor | None = None
     _saved: list[tuple[Any, ...]] = field(default_factory=list)
     _used: int = 0
 
     def save(self, *tensors: Tensor | None) -> None:
-        """Keep tensors for the backward pass, which takes them in reverse order."""
+        """Keep tensors for the backward pass, which reads them in reverse order."""
         if self.training:
             self._saved.append(tensors)
 
     def saved(self) -> tuple[Any, ...]:
-        """What the last layer not yet asked for has saved."""
+        """Return the tensors saved last, and forget them."""
         return self._saved.pop()
 
     def counting(self, x: Tensor) -> Tensor:
-        """The part (runs, features, tokens, valid trials) of activations that counts."""
+        """Return activations without the padding: (runs, features, tokens, valid trials)."""
         return x.view(*x.shape[:2], -1, self.trials)[..., : self.valid]
 
-    def clear_filling(self, x: Tensor) -> Tensor:
-        """Set what does not count to zero, in place."""
-        x.view(*x.shape[:2], -1, self.trials)[..., self.valid :] = 0
-        return x
-
     def mask(self, *shape: int) -> Tensor | None:
-        """The next dropout mask (runs, *shape), or None where nothing is dropped."""
+        """Return the next dropout mask (runs, *shape), or None without dropout."""
         if self.masks is None:
             return None
         entries = math.prod(shape)
@@ -96,70 +92,26 @@ class Step:
 
 
 def multiplied(x: Tensor, mask: Tensor | None) -> Tensor:
-    """``x * mask`` in place; ``x`` itself without a mask."""
+    """Multiply ``x`` by a mask in place; leave it as it is without one."""
     return x if mask is None else x.mul_(mask)
 
 
 def row(x: Tensor) -> Tensor:
-    """A per-feature vector (runs, features) as (runs, features, 1)."""
+    """View a vector per feature (runs, features) as (runs, features, 1)."""
     return x.unsqueeze(-1)
 
 
-# The heart of attention: scores, softmax, weighted sum; forward and backward.
-#
-# Queries, keys and values are (runs, heads, head width, tokens, trials). With few tokens, as EEG
-# has, every pair of tokens is a row of trials, and all is done on such rows; with many tokens the
-# matrices of each trial are multiplied instead, which needs them reordered first.
+# Attention. Queries, keys and values are (runs, heads, head width, tokens, trials). With few
+# tokens, which is usual for EEG, every pair of tokens is a row of trials, and all operations run on
+# such rows. With many tokens the matrices of each trial are multiplied, which needs a reordered
+# copy.
 
-#: Tokens from which matrix products, reordering included, beat products of rows.
+#: Number of tokens from which matrix products, including the copy, are faster.
 MANY_TOKENS = 8
 
 
-def mix(
-    query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, mask: Tensor | None
-) -> tuple[Tensor, tuple[Tensor | None, ...]]:
-    """Attend: (runs, heads, width, tokens, trials), and what the backward pass needs.
-
-    Parameters
-    ----------
-    query, key, value : Tensor, shape (runs, heads, width, tokens, trials)
-    bias : Tensor, shape (runs, 1, tokens, tokens, trials), optional
-        Added to the scores.
-    mask : Tensor, shape (runs, heads, tokens, tokens, trials), optional
-        Multiplied with the weights; rows attend to columns.
-    """
-    scores = _contract_width(query, key).mul_(1 / math.sqrt(query.shape[2]))
-    if bias is not None:
-        scores.add_(bias)
-    weights = scores.softmax(3)
-    dropped = weights if mask is None else weights * mask
-    return _weigh(dropped, value), (query, key, value, weights, dropped, mask)
-
-
-def mix_backward(
-    d_mixed: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    weights: Tensor,
-    dropped: Tensor,
-    mask: Tensor | None,
-) -> tuple[Tensor, Tensor]:
-    """Gradients of queries and keys, stacked (runs, 2, heads, width, ...), and of values."""
-    d_value = _weigh(dropped.transpose(2, 3), d_mixed)
-    d_weights = _contract_width(d_mixed, value)
-    if mask is not None:
-        d_weights.mul_(mask)
-    d_weights.mul_(weights)
-    d_scores = d_weights.sub_(weights * d_weights.sum(3, keepdim=True))
-    d_scores.mul_(1 / math.sqrt(query.shape[2]))
-    d_query = _weigh(d_scores, key)
-    d_key = _weigh(d_scores.transpose(2, 3), query)
-    return torch.stack([d_query, d_key], 1), d_value
-
-
 def _contract_width(a: Tensor, b: Tensor) -> Tensor:
-    """Products of token i of ``a`` with token j of ``b``: (runs, heads, i, j, trials)."""
+    """Multiply token i of ``a`` with token j of ``b``: (runs, heads, i, j, trials)."""
     if a.shape[3] >= MANY_TOKENS:
         pairs = a.permute(0, 1, 4, 3, 2) @ b.permute(0, 1, 4, 2, 3)
         return pairs.permute(0, 1, 3, 4, 2).contiguous()
@@ -167,7 +119,7 @@ def _contract_width(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _weigh(weights: Tensor, x: Tensor) -> Tensor:
-    """Sums over tokens j of ``weights[i, j] x[j]``: (runs, heads, width, i, trials)."""
+    """Sum ``weights[i, j] x[j]`` over tokens j: (runs, heads, width, i, trials)."""
     if x.shape[3] >= MANY_TOKENS:
         mixed = x.permute(0, 1, 4, 2, 3) @ weights.permute(0, 1, 4, 3, 2)
         return mixed.permute(0, 1, 3, 4, 2).contiguous()
@@ -175,38 +127,34 @@ def _weigh(weights: Tensor, x: Tensor) -> Tensor:
 
 
 class Layer:
-    """One step of a network; ``backward`` undoes the last ``forward`` of the same step.
+    """Layer of a batched network.
 
     Attributes
     ----------
     names : tuple of str
-        Its weights, as the module calls them.
+        Names of its weights in the torch module.
     """
 
     names: tuple[str, ...] = ()
 
     def forward(self, step: Step, x: Tensor) -> Tensor:
-        """Activations (runs, features, columns) to activations."""
+        """Map activations (runs, features, columns) to activations."""
         raise NotImplementedError
 
     def backward(self, step: Step, dy: Tensor) -> Tensor:
-        """Gradient after the layer to gradient before it; writes those of the weights."""
+        """Map the gradient after the layer to that before it; write those of the weights."""
         raise NotImplementedError
-
-    def mask_entries(self, tokens: int, trials: int) -> int:  # noqa: ARG002
-        """Entries of the dropout masks this layer takes in a step."""
-        return 0
 
 
 class Linear(Layer):
-    """``W x + b``.
+    """Linear layer ``W x + b``.
 
     Parameters
     ----------
     name : str
-        Of the layer in the module, before ``.weight`` and ``.bias``.
+        Name of the layer in the torch module, without ``.weight`` and ``.bias``.
     first : bool
-        Nothing lies before this layer: its input needs no gradient.
+        Whether this is the first layer, whose input needs no gradient.
     """
 
     def __init__(self, name: str, *, first: bool = False) -> None:
@@ -220,7 +168,7 @@ class Linear(Layer):
     def backward(self, step: Step, dy: Tensor) -> Tensor:
         (x,) = step.saved()
         torch.bmm(dy, x.mT, out=step.grads[self.weight])
-        if self.bias in step.grads:  # before a batch norm it is not learnt
+        if self.bias in step.grads:  # not learnt before a batch norm
             torch.sum(dy, -1, out=step.grads[self.bias])
         return dy if self.first else torch.bmm(step.weights[self.weight].mT, dy)
 
@@ -244,7 +192,7 @@ class Positions(Layer):
 
 
 class BatchNorm(Layer):
-    """Normalise each feature over tokens and trials of the batch; learn its running moments."""
+    """Normalise each feature over the tokens and trials of the batch; track running moments."""
 
     eps, momentum = 1e-5, 0.1
 
@@ -254,7 +202,7 @@ class BatchNorm(Layer):
 
     def forward(self, step: Step, x: Tensor) -> Tensor:
         weight, bias = (row(step.weights[f"{self.name}.{part}"]) for part in ("weight", "bias"))
-        mean, var = (step.buffers[f"{self.name}.running_{part}"] for part in ("mean", "var"))
+        mean, var = (step.weights[f"{self.name}.running_{part}"] for part in ("mean", "var"))
         if not step.training:
             scale = weight * row(var + self.eps).rsqrt()
             return torch.addcmul(bias - row(mean) * scale, x, scale)
@@ -278,7 +226,8 @@ class BatchNorm(Layer):
         count = step.counting(x)[0, 0].numel()
         centred = dy - row(d_bias) / count
         dx = centred.addcmul_(x, row(d_weight) / -count).mul_(weight * inverse)
-        return step.clear_filling(dx)
+        dx.view(*dx.shape[:2], -1, step.trials)[..., step.valid :] = 0
+        return dx
 
 
 class LayerNorm(Layer):
@@ -318,23 +267,25 @@ class SelfAttention(Layer):
         self.out = Linear(f"{name}.out")
         self.names = (*self.query_key.names, *self.value.names, *self.out.names)
 
-    def mask_entries(self, tokens: int, trials: int) -> int:
-        return self.heads * tokens * tokens * trials
-
     def forward(self, step: Step, x: Tensor) -> Tensor:
         tokens, trials = step.tokens, step.trials
         mask = step.mask(self.heads, tokens, tokens, trials)
         by_head = (len(x), self.heads, -1, tokens, trials)
-        if tokens == 1:  # the weight is 1, whatever queries and keys are
+        if tokens == 1:  # the only weight is 1 for any query and key
             mixed = self.value.forward(step, x)
             step.save(mask)
             multiplied(mixed.view(by_head), mask)
             return self.out.forward(step, mixed)
         value = self.value.forward(step, x).view(by_head)
         query, key = self.query_key.forward(step, x).chunk(2, 1)
-        mixed, notes = mix(query.view(by_head), key.view(by_head), value, step.bias, mask)
-        step.save(*notes)
-        return self.out.forward(step, mixed.view_as(x))
+        query, key = query.view(by_head), key.view(by_head)
+        scores = _contract_width(query, key).mul_(1 / math.sqrt(query.shape[2]))
+        if step.bias is not None:
+            scores.add_(step.bias)
+        weights = scores.softmax(3)
+        dropped = weights if mask is None else weights * mask
+        step.save(query, key, value, weights, dropped, mask)
+        return self.out.forward(step, _weigh(dropped, value).view_as(x))
 
     def backward(self, step: Step, dy: Tensor) -> Tensor:
         tokens, trials = step.tokens, step.trials
@@ -343,16 +294,23 @@ class SelfAttention(Layer):
         if tokens == 1:
             multiplied(d_mixed.view(by_head), *step.saved())
             return self.value.backward(step, d_mixed)
-        d_query_key, d_value = mix_backward(d_mixed.view(by_head), *step.saved())
+        query, key, value, weights, dropped, mask = step.saved()
+        d_mixed = d_mixed.view(by_head)
+        d_value = _weigh(dropped.transpose(2, 3), d_mixed)
+        d_weights = multiplied(_contract_width(d_mixed, value), mask).mul_(weights)
+        d_scores = d_weights.sub_(weights * d_weights.sum(3, keepdim=True))
+        d_scores.mul_(1 / math.sqrt(query.shape[2]))
+        d_query = _weigh(d_scores, key)
+        d_key = _weigh(d_scores.transpose(2, 3), query)
+        d_query_key = torch.stack([d_query, d_key], 1)
         dx = self.query_key.backward(step, d_query_key.flatten(-2).flatten(1, -2))
         return dx.add_(self.value.backward(step, d_value.view_as(dy)))
 
 
 class EncoderBlock(Layer):
-    """Attention and a ReLU feed-forward part, each with dropout, residual and layer norm."""
+    """Attention and a ReLU feed-forward network, each with dropout, residual and layer norm."""
 
-    def __init__(self, name: str, d_model: int, d_ff: int, heads: int) -> None:
-        self.d_model, self.d_ff = d_model, d_ff
+    def __init__(self, name: str, heads: int) -> None:
         self.attention = SelfAttention(f"{name}.attention", heads)
         self.norm1 = LayerNorm(f"{name}.norm1")
         self.expand = Linear(f"{name}.expand")
@@ -361,20 +319,14 @@ class EncoderBlock(Layer):
         parts = (self.attention, self.norm1, self.expand, self.contract, self.norm2)
         self.names = tuple(weight for part in parts for weight in part.names)
 
-    def mask_entries(self, tokens: int, trials: int) -> int:
-        columns = tokens * trials
-        attention = self.attention.mask_entries(tokens, trials)
-        return attention + (2 * self.d_model + self.d_ff) * columns
-
     def forward(self, step: Step, x: Tensor) -> Tensor:
-        columns = x.shape[-1]
         attended = self.attention.forward(step, x)
-        mask1 = step.mask(self.d_model, columns)
+        mask1 = step.mask(*x.shape[1:])
         x = self.norm1.forward(step, multiplied(attended, mask1).add_(x))
         hidden = self.expand.forward(step, x).relu_()
-        mask2 = step.mask(self.d_ff, columns)
+        mask2 = step.mask(*hidden.shape[1:])
         contracted = self.contract.forward(step, multiplied(hidden, mask2))
-        mask3 = step.mask(self.d_model, columns)
+        mask3 = step.mask(*x.shape[1:])
         step.save(hidden, mask1, mask2, mask3)
         return self.norm2.forward(step, multiplied(contracted, mask3).add_(x))
 
@@ -382,7 +334,7 @@ class EncoderBlock(Layer):
         d_sum = self.norm2.backward(step, dy)
         hidden, mask1, mask2, mask3 = step.saved()
         d_hidden = self.contract.backward(step, d_sum if mask3 is None else d_sum * mask3)
-        # Where an entry was dropped or negative, hidden is 0 and nothing flows back.
+        # Where an entry was dropped or negative, hidden is 0 and the gradient is 0.
         d_hidden = torch.ops.aten.threshold_backward(d_hidden, hidden, 0)
         d_sum.add_(self.expand.backward(step, multiplied(d_hidden, mask2)))
         d_sum = self.norm1.backward(step, d_sum)
@@ -391,18 +343,16 @@ class EncoderBlock(Layer):
 
 
 class HiddenLayer(Layer):
-    """Linear, batch norm, ReLU, dropout: a layer of the token MLP."""
+    """Hidden layer of the token MLP: linear, batch norm, ReLU, dropout."""
 
-    def __init__(self, linear: str, norm: str, width: int, *, first: bool) -> None:
-        self.width, self.linear, self.norm = width, Linear(linear, first=first), BatchNorm(norm)
+    def __init__(self, number: int) -> None:
+        self.linear = Linear(f"hidden.{number}", first=number == 0)
+        self.norm = BatchNorm(f"norms.{number}")
         self.names = (*self.linear.names, *self.norm.names)
-
-    def mask_entries(self, tokens: int, trials: int) -> int:  # noqa: ARG002
-        return self.width * trials
 
     def forward(self, step: Step, x: Tensor) -> Tensor:
         x = self.norm.forward(step, self.linear.forward(step, x))
-        mask = step.mask(self.width, x.shape[-1])
+        mask = step.mask(*x.shape[1:])
         x = multiplied(x.relu_(), mask)
         step.save(x, mask)
         return x
@@ -424,17 +374,16 @@ class MeanOverTokens(Layer):
         return dy.expand(-1, -1, step.tokens, -1).reshape(*dy.shape[:2], -1)
 
 
-# Many networks of one architecture as one batched network.
-
 TokenModel = SPDTokenTransformer | SPDTokenMLP
 
 
 class Layout:
-    """Where each named tensor of a network lies, aligned, in a flat row of numbers.
+    """Aligned positions of named tensors in a flat row.
 
     Parameters
     ----------
     shapes : mapping of str to torch.Size
+        Shapes of the tensors by name.
     """
 
     def __init__(self, shapes: Mapping[str, torch.Size]) -> None:
@@ -445,45 +394,60 @@ class Layout:
             self.size += aligned(shape.numel())
 
     def views(self, rows: Tensor) -> dict[str, Tensor]:
-        """The tensors (runs, *shape) inside flat rows (runs, size), by name."""
+        """Return views (runs, *shape) into flat rows (runs, size), by name."""
         return {
             name: rows[:, self.starts[name] : self.starts[name] + shape.numel()].unflatten(1, shape)
             for name, shape in self.shapes.items()
         }
 
     def copy_from(self, model: nn.Module, row: Tensor) -> None:
-        """Write the tensors of a module into a flat row (size,)."""
+        """Copy the tensors of a module into a flat row (size,)."""
         source = model.state_dict()
         for name, view in self.views(row[None]).items():
             view[0].copy_(source[name])
 
 
 class BatchedNetwork:
-    """The layers of a model with a leading axis of runs on every weight.
+    """Many networks of one architecture, with a leading axis of runs on every weight.
 
     Parameters
     ----------
     model : SPDTokenTransformer or SPDTokenMLP
-        Gives the architecture; its weights are not used.
+        Architecture; its weights are not used.
 
     Attributes
     ----------
     layers : list of Layer
+        Layers in the order of the forward pass.
+    tokens : int
+        Columns per trial: the number of tokens, or 1 for an MLP, which concatenates them.
+    dropped : int
+        Entries of all dropout masks per run and trial.
+    layout : Layout
+        Row of a run: the learnt weights (``requires_grad``) layer by layer, then the other weights
+        and the running moments of batch norms.
     layouts : list of Layout
-        Of the weights of each layer that are learnt (``requires_grad``). They follow one another
-        in a run's row of weights; all others lie at the end.
-    about : str
-        All there is to say of the architecture.
-    parameters, buffers : Layout
-        Of all weights of a run, and of the running moments of its batch norms.
+        Learnt weights of each layer.
+    learnt : int
+        Length of their part of the row.
+    least_batch : int
+        Smallest batch that can be trained on: a batch norm needs two columns.
     """
 
     def __init__(self, model: TokenModel) -> None:
-        self.tokens = model.n_tokens
-        self.layers = _layers_of(model)
-        self.flat_tokens = isinstance(model, SPDTokenMLP)  # those of a trial enter side by side
         self.dropout = model.dropout
-        self.about = repr(model) + repr(getattr(model, "config", ""))
+        if isinstance(model, SPDTokenMLP):
+            n_hidden = len(model.hidden)
+            self.layers = [*map(HiddenLayer, range(n_hidden)), Linear("head")]
+            self.tokens, self.dropped = 1, n_hidden * model.width
+        else:
+            config, self.tokens = model.config, model.n_tokens
+            blocks = [EncoderBlock(f"blocks.{i}", config.n_heads) for i in range(config.n_layers)]
+            norm = [BatchNorm("bn_embed")] if config.bn_embed else []
+            first, last = [Linear("project", first=True), Positions()], [MeanOverTokens()]
+            self.layers = [*first, *norm, *blocks, *last, Linear("head")]
+            per_token = config.n_heads * self.tokens + 2 * config.d_model + config.d_ff
+            self.dropped = config.n_layers * self.tokens * per_token
         weights = dict(model.named_parameters())
         shapes = {name: weight.shape for name, weight in weights.items()}
         self.layouts = []
@@ -491,69 +455,33 @@ class BatchedNetwork:
             live = [name for name in layer.names if weights[name].requires_grad]
             self.layouts.append(Layout({name: shapes.pop(name) for name in live}))
         learnt = {n: shape for layout in self.layouts for n, shape in layout.shapes.items()}
-        self.parameters = Layout(learnt | shapes)
-        self.live = sum(layout.size for layout in self.layouts)
-        self.buffers = Layout({n: b.shape for n, b in model.named_buffers() if b.ndim})
-        self.needs_variance = self.buffers.size > 0
-
-    def mask_entries(self, trials: int) -> int:
-        """Entries of all dropout masks of a run in one step."""
-        return sum(layer.mask_entries(self.tokens, trials) for layer in self.layers)
-
-    def gather(
-        self, pool: Tensor, labels: Tensor, bias: Tensor | None, index: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Inputs, labels and bias of the trials ``index`` (runs, valid) of a pool, filled up."""
-        runs, valid = index.shape
-        trials = aligned(valid)
-        index = torch.cat([index, index[:, :1].expand(-1, trials - valid)], 1)
-        if self.flat_tokens or self.tokens == 1:
-            rows = pool.flatten(1)[index]
-        else:
-            offsets = torch.arange(self.tokens, device=index.device)
-            which = index.unsqueeze(1) * self.tokens + offsets[:, None]
-            rows = pool.flatten(0, 1)[which.flatten(1)]
-        if bias is not None:
-            bias = bias[index].permute(0, 2, 3, 1).unsqueeze(1).contiguous()
-        return rows.mT, labels[index.flatten()].view(runs, trials), bias
+        moments = {n: b.shape for n, b in model.named_buffers() if b.ndim}
+        self.layout = Layout(learnt | shapes | moments)
+        self.learnt = sum(layout.size for layout in self.layouts)
+        self.least_batch = 2 if moments and self.tokens == 1 else 1
 
     def forward(self, step: Step, inputs: Tensor) -> Tensor:
-        """Class scores (runs, classes, trials)."""
+        """Compute class scores (runs, classes, trials)."""
         for layer in self.layers:
             inputs = layer.forward(step, inputs)
         return inputs
 
 
-def _layers_of(model: TokenModel) -> list[Layer]:
-    if isinstance(model, SPDTokenMLP):
-        names = [(f"hidden.{i}", f"norms.{i}") for i in range(len(model.hidden))]
-        hidden = [HiddenLayer(*pair, model.width, first=i == 0) for i, pair in enumerate(names)]
-        return [*hidden, Linear("head")]
-    config = model.config
-    sizes = config.d_model, config.d_ff, config.n_heads
-    return [
-        Linear("project", first=True),
-        Positions(),
-        *([BatchNorm("bn_embed")] if config.bn_embed else []),
-        *(EncoderBlock(f"blocks.{i}", *sizes) for i in range(config.n_layers)),
-        MeanOverTokens(),
-        Linear("head"),
-    ]
-
-
 def cross_entropy(
     scores: Tensor, labels: Tensor, valid: int, smoothing: float = 0.0
 ) -> tuple[Tensor, Tensor]:
-    """Mean cross-entropy of each run (runs,), and its gradient (runs, classes, trials).
+    """Compute the mean cross-entropy (runs,) and its gradient (runs, classes, trials).
 
     Parameters
     ----------
     scores : Tensor, shape (runs, classes, trials)
+        Class scores.
     labels : Tensor, shape (runs, trials)
+        Class numbers.
     valid : int
-        So many first trials count; the gradient of the others is zero.
+        Number of trials before the padding, whose gradient is zero.
     smoothing : float
-        So much of the target is spread evenly over all classes.
+        Share of the target that is spread evenly over all classes.
     """
     classes = scores.shape[1]
     target = torch.full_like(scores, smoothing / classes)

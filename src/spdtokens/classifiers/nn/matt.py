@@ -1,4 +1,4 @@
-r"""MAtt: attention among the covariances of a trial's parts, after learned filters.
+r"""MAtt: attention between covariances of parts of a trial, after learnt filters.
 
 References
 ----------
@@ -8,28 +8,24 @@ NeurIPS 2022.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spdtokens.classifiers.nn.recipe import check_config, check_sizes
+from spdtokens.classifiers.nn.convolutional import RawNet
 from spdtokens.classifiers.nn.spdnet import RECTIFIED, BiMap, Unit
-from spdtokens.classifiers.nn.transformer import UndrawnLinear, reset_linear
-from spdtokens.errors import ModelError
 from spdtokens.geometry import expm, logm, token_dim, vech
 
 #: Added to the diagonal of covariances of trace 1.
 _RIDGE = 1e-5
 
 
-@dataclass(frozen=True)
-class MAttConfig:
-    """Everything about MAtt but the shape of its data.
+class MAttConfig(NamedTuple):
+    """Sizes of MAtt; the defaults are the original's for BCI2a.
 
-    Attributes
+    Parameters
     ----------
     n_spatial : int
         Spatial filters (convolution 1).
@@ -38,44 +34,22 @@ class MAttConfig:
     n_mapped : int
         Size of queries, keys and values; at most ``n_temporal``.
     n_tokens : int
-        Parts into which a trial is cut.
+        Number of parts that a trial is cut into.
     """
 
-    n_spatial: int
-    n_temporal: int
-    kernel: int
-    n_mapped: int
-    n_tokens: int
-
-    def __post_init__(self) -> None:
-        check_config(self)
-        if self.n_mapped > self.n_temporal:
-            raise ModelError(
-                f"n_mapped={self.n_mapped} exceeds n_temporal={self.n_temporal}: queries, keys and "
-                "values are projections of the covariance of the temporal filters."
-            )
+    n_spatial: int = 22
+    n_temporal: int = 20
+    kernel: int = 12
+    n_mapped: int = 18
+    n_tokens: int = 3
 
 
-#: The original's networks: for 22 channels and 4 classes, 56 and 2, 8 and 5.
-MATT_BCI2A = MAttConfig(n_spatial=22, n_temporal=20, kernel=12, n_mapped=18, n_tokens=3)
-MATT_BCICHA = MAttConfig(n_spatial=22, n_temporal=16, kernel=64, n_mapped=8, n_tokens=3)
-MATT_MAMEM = MAttConfig(n_spatial=125, n_temporal=15, kernel=36, n_mapped=12, n_tokens=7)
-
-
-def original_config(n_chans: int) -> MAttConfig:
-    """The original's network for the data set that has so many channels, else that for BCI2a."""
-    return {56: MATT_BCICHA, 8: MATT_MAMEM}.get(n_chans, MATT_BCI2A)
-
-
-class UndrawnConv1d(nn.Conv1d):
-    """A convolution that leaves its weights to the network: drawn once, from its generator."""
-
-    def reset_parameters(self) -> None:
-        """Nothing: torch would draw from its global generator here."""
+#: Sizes in the original for other numbers of channels: BCIcha (56) and MAMEM (8).
+ORIGINAL = {56: MAttConfig(22, 16, 64, 8, 3), 8: MAttConfig(125, 15, 36, 12, 7)}
 
 
 class ManifoldAttention(nn.Module):
-    r"""Self-attention among SPD matrices in the log-Euclidean geometry.
+    r"""Self-attention between SPD matrices in the log-Euclidean geometry.
 
     .. math::
 
@@ -89,30 +63,27 @@ class ManifoldAttention(nn.Module):
     ----------
     d_in, d_out : int
         Sizes of the matrices before and after.
-    generator : torch.Generator, optional
     """
 
-    def __init__(self, d_in: int, d_out: int, *, generator: torch.Generator | None = None) -> None:
+    def __init__(self, d_in: int, d_out: int) -> None:
         super().__init__()
-        self.query = BiMap(d_in, d_out, generator=generator)
-        self.key = BiMap(d_in, d_out, generator=generator)
-        self.value = BiMap(d_in, d_out, generator=generator)
+        self.query, self.key, self.value = (BiMap(d_in, d_out) for _ in range(3))
 
     def weights(self, C: Tensor) -> Tensor:
-        """Attention weights (n, tokens, tokens): rows attend to columns."""
+        """Compute attention weights (n, tokens, tokens); rows attend to columns."""
         gap = logm(self.query(C)).unsqueeze(2) - logm(self.key(C)).unsqueeze(1)
-        # The distance itself would have no gradient where two tokens are equal; its square has.
+        # Unlike the distance, its square has a gradient where two tokens are equal.
         squared = gap.square().sum((-2, -1))
         return (1 / (1 + squared.log1p())).softmax(-1)
 
     def forward(self, C: Tensor) -> Tensor:
-        """SPD tokens (n, tokens, d_in, d_in) to (n, tokens, d_out, d_out)."""
+        """Map SPD tokens (n, tokens, d_in, d_in) to (n, tokens, d_out, d_out)."""
         values = logm(self.value(C))
         return expm(torch.einsum("nij,njab->niab", self.weights(C), values))
 
 
-class MAtt(nn.Module):
-    """Raw trials in, class scores out.
+class MAtt(RawNet):
+    """MAtt on raw trials.
 
     Spatial and temporal convolution, each with bias and batch norm; the trial cut into tokens;
     their covariances with trace 1, plus 1e-5 on the diagonal; manifold attention; ReEig at 1e-4;
@@ -120,88 +91,74 @@ class MAtt(nn.Module):
 
     Parameters
     ----------
-    n_chans, n_times, n_outputs : int
-        Channels and samples of a trial, classes.
-    config : MAttConfig
-        :data:`MATT_BCI2A` by default; the others are :data:`MATT_BCICHA`, :data:`MATT_MAMEM`.
-    generator : torch.Generator, optional
-        Draws the initial weights; torch's global one by default.
+    n_chans, n_outputs, n_times : int
+        Number of channels, classes and samples.
+    sfreq : float
+        Sampling rate in Hz. Filters have the same number of samples at any rate.
+    config : MAttConfig, optional
+        Sizes. By default the original's for this number of channels, or those for BCI2a.
 
     Notes
     -----
-    Parameters at the original's shapes: 9,026 (22 channels, 4 classes), 24,476 (56, 2) and 72,195
-    (8, 5), which takes a bias in every layer but BiMap and an affine batch norm after both
+    The number of parameters is that of the original, 9,026 (22 channels, 4 classes), 24,476 (56, 2)
+    and 72,195 (8, 5), with a bias in every layer but BiMap and an affine batch norm after both
     convolutions.
 
-    Padding keeps the length of a trial, with the odd zero of an even kernel at the end. Samples
-    that do not divide into tokens go one each to the first tokens. The upper triangle is the plain
-    one, without sqrt 2 off the diagonal.
+    Padding keeps the length of a trial; an even kernel has one more zero at the end. If the samples
+    do not divide evenly, the first tokens have one more. Off-diagonal entries of the upper triangle
+    are not multiplied by sqrt 2.
 
-    Trials are first divided by the standard deviation of the first training batch
-    (:class:`~spdtokens.classifiers.nn.spdnet.Unit`): batch norm adds 1e-5 to a variance, which
-    would swamp signals in volts.
+    Trials are first divided by the standard deviation of the training trials
+    (:class:`~spdtokens.classifiers.nn.spdnet.Unit`): batch norm adds 1e-5 to a variance, which is
+    larger than that of signals in volts.
     """
 
     def __init__(
         self,
         n_chans: int,
-        n_times: int,
         n_outputs: int,
-        config: MAttConfig = MATT_BCI2A,
-        *,
-        generator: torch.Generator | None = None,
+        n_times: int,
+        sfreq: float,
+        config: MAttConfig | None = None,
     ) -> None:
-        super().__init__()
-        check_sizes(n_chans=n_chans, n_outputs=n_outputs)
-        if n_times < 2 * config.n_tokens:
-            raise ModelError(
-                f"Trials of {n_times} samples cannot be cut into {config.n_tokens} tokens with a "
-                f"covariance each: that takes 2 samples a token. Use n_tokens <= {n_times // 2}."
-            )
-        self.n_chans, self.n_times, self.n_outputs = n_chans, n_times, n_outputs
+        config = config or ORIGINAL.get(n_chans, MAttConfig())
+        super().__init__(n_chans, n_outputs, n_times, sfreq, shortest=2 * config.n_tokens)
         self.config = config
         self.unit = Unit("signals")
-        self.spatial = UndrawnConv1d(n_chans, config.n_spatial, 1)
+        self.attention = ManifoldAttention(config.n_temporal, config.n_mapped)
+        self.spatial = nn.Conv1d(n_chans, config.n_spatial, 1)
         self.norm1 = nn.BatchNorm1d(config.n_spatial)
-        self.temporal = UndrawnConv1d(config.n_spatial, config.n_temporal, config.kernel)
+        self.temporal = nn.Conv1d(config.n_spatial, config.n_temporal, config.kernel)
         self.norm2 = nn.BatchNorm1d(config.n_temporal)
-        self.attention = ManifoldAttention(config.n_temporal, config.n_mapped, generator=generator)
-        self.head = UndrawnLinear(config.n_tokens * token_dim(config.n_mapped), n_outputs)
-        with torch.no_grad():
-            for layer in (self.spatial, self.temporal, self.head):
-                reset_linear(layer, generator)
+        self.head = nn.Linear(config.n_tokens * token_dim(config.n_mapped), n_outputs)
 
     def tokens(self, X: Tensor) -> Tensor:
-        """Covariances (n, tokens, n_temporal, n_temporal) of trials (n, channels, samples)."""
-        if X.shape[1:] != (self.n_chans, self.n_times):
-            raise ModelError(
-                f"Expected trials (n, {self.n_chans}, {self.n_times}), got a tensor of shape "
-                f"{tuple(X.shape)}. MAtt takes raw trials, and one length of them."
-            )
+        """Compute covariances (n, tokens, n_temporal, n_temporal) of trials."""
+        X = self.checked(X)
         x = self.norm2(self._filtered(self.unit(X.to(self.head.weight.dtype))))
         each, more = divmod(self.n_times, self.config.n_tokens)
-        # tensor_split would fill zeros around the gradient of every part; this joins them.
+        # split concatenates the gradients of the parts; tensor_split would pad each with zeros.
         parts = x.split([each + (i < more) for i in range(self.config.n_tokens)], -1)
         return torch.stack([_unit_trace_covariance(part) for part in parts], 1)
 
     def _filtered(self, x: Tensor) -> Tensor:
-        """Trials (n, channels, samples) through both convolutions and the norm between them.
+        """Apply both convolutions and the norm between them to trials (n, channels, samples).
 
-        All three are linear in the channels and a constant 1, and run as one convolution of those:
-        the original's 125 spatial filters of 8 channels train 8 times faster.
+        All three are linear in the channels and a constant 1, and run as one convolution of those.
+        The original's 125 spatial filters of 8 channels train 8 times faster this way.
         """
         scale, shift = self._first_norm(x)
         first = torch.cat([scale[:, None] * self.spatial.weight[..., 0], shift[:, None]], 1)
         weight = torch.einsum("tsk,sc->tck", self.temporal.weight, first)
         k = self.config.kernel
-        # Zeros go around the norm's output: the 1 ends with the trial. torch's padding='same'
-        # warns of even kernels.
+        # The output of the norm is padded with zeros, so the constant 1 ends with the trial.
+        # torch's padding='same' warns about even kernels.
         padded = F.pad(F.pad(x, (0, 0, 0, 1), value=1.0), ((k - 1) // 2, k // 2))
         return F.conv1d(padded, weight, self.temporal.bias)
 
     def _first_norm(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Factor and constant (n_spatial,) of the norm of ``weight @ x``, the bias included."""
-        norm: Any = self.norm1  # of whose statistics torch says that they may be None
+        """Return scale and shift (n_spatial,) of the first norm, including the spatial bias."""
+        norm: Any = self.norm1  # torch types its statistics as optional
         weight, bias = self.spatial.weight[..., 0], cast("Tensor", self.spatial.bias)
         if self.training:
             n = x.shape[0] * x.shape[2]
@@ -220,14 +177,14 @@ class MAtt(nn.Module):
         return scale, norm.bias + scale * (bias - mean)
 
     def forward(self, X: Tensor) -> Tensor:
-        """Class scores (n, classes) of trials (n, channels, samples)."""
+        """Compute class scores (n, n_outputs) of trials (n, n_chans, n_times)."""
         attended = self.attention(self.tokens(X))
         # ReEig and LogEig share an eigendecomposition.
         return self.head(vech(logm(attended, floor=RECTIFIED)).flatten(1))
 
 
 def _unit_trace_covariance(x: Tensor) -> Tensor:
-    """Covariances (n, d, d) of signals (n, d, samples), of trace 1, plus a ridge."""
+    """Compute covariances (n, d, d) of signals (n, d, samples), with trace 1 plus a ridge."""
     x = x - x.mean(-1, keepdim=True)
     C = x @ x.mT
     trace = C.diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None]

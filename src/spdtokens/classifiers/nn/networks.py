@@ -1,6 +1,6 @@
-"""Networks to compare with, by name: what they take, how they are built, where they come from.
+"""Registry of the networks to compare with.
 
-Nothing here waits for torch: a network's module is imported when it is built.
+Importing this does not import torch: the module of a network is imported when it is built.
 """
 
 from __future__ import annotations
@@ -18,18 +18,31 @@ Input = Literal["raw", "covariance", "tokens"]
 
 @dataclass(frozen=True)
 class TrialShape:
-    """What a network must know of its trials.
+    """Shape of the trials that a network is built for.
 
-    Attributes
+    Parameters
     ----------
-    n_chans, n_outputs : int
-        Channels and classes.
-    n_times : int
-        Samples; 0 where there are only covariances.
-    sfreq : float
-        Samples a second; 0 where there are only covariances.
-    n_tokens : int
-        Covariance matrices of a trial.
+    n_chans : int
+        Number of channels, or rows of a covariance matrix.
+    n_outputs : int
+        Number of classes.
+    n_times : int, default=0
+        Samples per trial; 0 for networks on covariance matrices or tokens.
+    sfreq : float, default=0.0
+        Sampling rate in Hz; 0 for networks on covariance matrices or tokens.
+    n_tokens : int, default=1
+        Covariance matrices per trial.
+
+    See Also
+    --------
+    Network : Build a network from a shape.
+
+    Examples
+    --------
+    >>> from spdtokens.classifiers.nn.networks import NETWORKS, TrialShape
+    >>> shape = TrialShape(n_chans=22, n_outputs=4, n_times=438, sfreq=125.0)
+    >>> sum(p.numel() for p in NETWORKS["eegnet"].build(shape).parameters())
+    2292
     """
 
     n_chans: int
@@ -39,7 +52,7 @@ class TrialShape:
     n_tokens: int = 1
 
 
-#: The paper's data sets as networks see them.
+#: Trial shapes of the paper's data sets.
 SHAPES = {
     "BCI2a": TrialShape(22, 4, 438, 125.0),
     "BCIcha": TrialShape(56, 2, 160, 128.0),
@@ -49,20 +62,41 @@ SHAPES = {
 
 @dataclass(frozen=True)
 class Network:
-    """A network by name.
+    """Network that :class:`spdtokens.NetworkClassifier` trains by name.
 
-    Attributes
+    Parameters
     ----------
-    name, family, reference : str
+    name : str
+        Name in ``NETWORKS``.
+    family : str
+        ``'SPD network'`` or ``'raw network'``, for tables.
+    reference : str
+        Publication, for tables.
     input : {'raw', 'covariance', 'tokens'}
+        Input of the network: trials (n, n_channels, n_times), matrices (n, n_matrices, d, d) or
+        tokens (n, n_tokens, n_features).
     build : callable
-        From a :class:`TrialShape` to a module.
-    embedding : str
-        Of tokens.
-    extra : str, optional
-        Ours, without which it cannot be built.
-    counts : tuple of int, optional
-        Parameters at each of ``SHAPES``, for tables.
+        Function from a :class:`TrialShape` to a torch module.
+    embedding : str, default='log_euclidean'
+        Embedding of the matrices, if the input is tokens.
+    extra : str, default=None
+        Optional dependency of spdtokens that the network needs.
+    counts : tuple of int, default=None
+        Number of parameters at each of ``SHAPES``, for tables.
+
+    See Also
+    --------
+    spdtokens.NetworkClassifier : Train a network.
+
+    Examples
+    --------
+    >>> from torch import nn
+    >>> from spdtokens.classifiers.nn.networks import Network, TrialShape
+    >>> def linear(shape):
+    ...     return nn.Sequential(nn.Flatten(), nn.LazyLinear(shape.n_outputs))
+    >>> network = Network("linear", "SPD network", "here", "tokens", linear)
+    >>> type(network.build(TrialShape(4, 2))).__name__
+    'Sequential'
     """
 
     name: str
@@ -75,82 +109,77 @@ class Network:
     counts: tuple[int, ...] | None = None
 
 
-def _from(module: str, make: Callable[[Any, TrialShape], Any]) -> Callable[[TrialShape], Any]:
-    return lambda shape: make(import_module(f"spdtokens.classifiers.nn.{module}"), shape)
-
-
-def _raw(name: str, module: str = "convolutional") -> Callable[[TrialShape], Any]:
-    return _from(module, lambda m, s: getattr(m, name)(s.n_chans, s.n_outputs, s.n_times, s.sfreq))
+#: Arguments of the constructors, by the input of the network.
+_ARGUMENTS: dict[Input, Callable[[TrialShape], tuple[Any, ...]]] = {
+    "raw": lambda s: (s.n_chans, s.n_outputs, s.n_times, s.sfreq),
+    "covariance": lambda s: (s.n_chans, s.n_outputs),
+    "tokens": lambda s: (s.n_chans * (s.n_chans + 1) // 2, s.n_tokens, s.n_outputs),
+}
 
 
 SPD, RAW = "SPD network", "raw network"
+
+
+def _ours(
+    name: str,
+    taken: Input,
+    where: str,
+    reference: str,
+    counts: tuple[int, ...],
+    *more: Any,
+    **options: Any,
+) -> Network:
+    """Register a class of this package, ``module.Class``, with ``more`` arguments."""
+    module, kind = where.split(".")
+
+    def build(shape: TrialShape) -> nn.Module:
+        home = import_module(f"spdtokens.classifiers.nn.{module}")
+        return getattr(home, kind)(*_ARGUMENTS[taken](shape), *more)
+
+    family = RAW if module == "convolutional" else SPD
+    return Network(name, family, reference, taken, build, counts=counts, **options)
+
+
+_HUANG, _SCHIRRMEISTER = "Huang and Van Gool 2017", "Schirrmeister et al. 2017"
+_ABLATION = "the paper's ablation"
 NETWORKS = {
     network.name: network
     for network in (
-        Network(
-            "spdnet",
-            SPD,
-            "Huang and Van Gool 2017",
-            "covariance",
-            _from("spdnet", lambda m, s: m.SPDNet(s.n_chans, s.n_outputs)),
-            counts=(829, 4342, 127),
-        ),
-        Network(
+        _ours("spdnet", "covariance", "spdnet.SPDNet", _HUANG, (829, 4342, 127)),
+        _ours(
             "spdnet-paper",
-            SPD,
-            "Huang and Van Gool 2017, at the size of the paper's table",
             "covariance",
-            _from("spdnet", lambda m, s: m.SPDNet.paper(s.n_chans, s.n_outputs)),
-            counts=(1016, 3194, 185),
+            "spdnet.SPDNet",
+            f"{_HUANG}, at the size of the paper's table",
+            (1016, 3194, 185),
+            (),  # no BiMap
         ),
-        Network(
+        _ours(
             "spdtransnet",
-            SPD,
-            "Seraphim et al. 2024, single trials",
             "tokens",
-            _from(
-                "spdtransnet",
-                lambda m, s: m.SPDTransNet(m.token_dim(s.n_chans), s.n_tokens, s.n_outputs),
-            ),
+            "spdtransnet.SPDTransNet",
+            "Seraphim et al. 2024, single trials",
+            (199000, 360030, 173025),
             embedding="affine_invariant",  # whitened by the training mean, then the logarithm
-            counts=(199000, 360030, 173025),
         ),
-        Network(
-            "matt",
-            SPD,
-            "Pan et al. 2022",
-            "raw",
-            _from(
-                "matt",
-                lambda m, s: m.MAtt(
-                    s.n_chans, s.n_times, s.n_outputs, m.original_config(s.n_chans)
-                ),
-            ),
-            counts=(9026, 24476, 72195),
-        ),
-        Network(
+        _ours("matt", "raw", "matt.MAtt", "Pan et al. 2022", (9026, 24476, 72195)),
+        _ours(
             "tsmnet",
-            SPD,
-            "Kobler et al. 2022",
             "raw",
-            _raw("TSMNet", "spdnet"),
+            "spdnet.TSMNet",
+            "Kobler et al. 2022",
+            (5309, 10327, 3280),
             extra="baselines",
-            counts=(5309, 10327, 3280),
         ),
         *(
-            Network(name, RAW, reference, "raw", _raw(kind), counts=counts)
+            _ours(name, "raw", f"convolutional.{kind}", reference, counts)
             for name, reference, kind, counts in (
                 ("eegnet", "Lawhern et al. 2018", "EEGNet", (2292, 2162, 1557)),
-                ("shallownet", "Schirrmeister et al. 2017", "ShallowNet", (40004, 91122, 14325)),
-                ("deepnet", "Schirrmeister et al. 2017", "DeepNet", (278079, 298927, 274530)),
+                ("shallownet", _SCHIRRMEISTER, "ShallowNet", (40004, 91122, 14325)),
+                ("deepnet", _SCHIRRMEISTER, "DeepNet", (278079, 298927, 274530)),
                 ("atcnet", "Altaheri et al. 2022", "ATCNet", (113732, 114490, 113449)),
                 ("eeg-conformer", "Song et al. 2022", "EEGConformer", (400452, 270466, 163045)),
-                (
-                    "raw-transformer",
-                    "the paper's ablation",
-                    "RawTransformer",
-                    (865668, 982658, 822149),
-                ),
+                ("raw-transformer", _ABLATION, "RawTransformer", (865668, 982658, 822149)),
             )
         ),
     )

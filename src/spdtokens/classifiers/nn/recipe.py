@@ -1,47 +1,69 @@
-"""How networks are trained: recipe, device and progress. Nothing here waits for torch."""
+"""Training recipes, devices and progress bars. Importing this does not import torch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from spdtokens.errors import ModelError
 
 if TYPE_CHECKING:
     import torch
-    from rich.progress import Task
-    from rich.text import Text
+    from rich.progress import Progress
 
-#: Told how many run-epochs, or runs, were just done.
+#: Called with the number of run-epochs, or runs, that were just done.
 Listener = Callable[[float], None]
 
-#: The paper's seeds, and those it adds for its stability experiments.
+#: Seeds of the paper, and with those of its stability experiments.
 SEEDS = (42, 123, 456, 789, 1024)
 STABILITY_SEEDS = (*SEEDS, 2048, 3096, 4096, 5000, 6000)
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """Adam on the mean cross-entropy of shuffled batches. The defaults are the paper's.
+    """Settings of a training: Adam on the mean cross-entropy of shuffled batches.
 
-    Attributes
+    The defaults are the paper's.
+
+    Parameters
     ----------
-    epochs, batch_size : int
-    learning_rate : float
-    weight_decay : float
-    decoupled : bool
-        Whether weights decay apart from the gradient (AdamW) or as part of it (plain Adam).
-    betas : tuple of float
-        Memory of Adam's two moments.
-    label_smoothing : float
+    epochs : int, default=50
+        Number of epochs.
+    batch_size : int, default=64
+        Trials per batch.
+    learning_rate : float, default=1e-3
+        Learning rate of Adam.
+    weight_decay : float, default=0.0
+        Weight decay.
+    decoupled : bool, default=True
+        Whether the weight decay is decoupled from the gradient (AdamW) or part of it (Adam with L2
+        penalty).
+    betas : tuple of float, default=(0.9, 0.999)
+        Decay rates of Adam's two moments.
+    label_smoothing : float, default=0.0
         Share of the target that is spread evenly over the classes.
-    keep : {'last', 'best'}
-        Which weights to keep: those after the last epoch, or those of the epoch with the lowest
-        loss on validation trials.
-    patience : int, optional
-        Stop a run whose validation loss has not fallen for so many epochs.
+    keep : {'last', 'best'}, default='last'
+        Weights to keep: those of the last epoch, or those of the epoch with the lowest validation
+        loss.
+    patience : int, default=None
+        Stop a run when its validation loss has not decreased for this many epochs.
+
+    Raises
+    ------
+    ModelError
+        If a value is out of range.
+
+    See Also
+    --------
+    train_runs : Train runs by a recipe.
+
+    Examples
+    --------
+    >>> from spdtokens.classifiers.nn import Recipe
+    >>> Recipe(epochs=100, keep="best").needs_validation
+    True
     """
 
     epochs: int = 50
@@ -55,59 +77,47 @@ class Recipe:
     patience: int | None = None
 
     def __post_init__(self) -> None:
-        check_config(self)
-        for name, fine, rule in (
-            ("learning_rate", self.learning_rate > 0, "> 0"),
-            ("weight_decay", self.weight_decay >= 0, ">= 0"),
-            ("label_smoothing", 0 <= self.label_smoothing < 1, "in [0, 1)"),
-            (
-                "betas",
-                len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas),
-                "two numbers in [0, 1)",
-            ),
-            ("keep", self.keep in ("last", "best"), "'last' or 'best'"),
-        ):
-            if not fine:
-                raise ModelError(f"{name} must be {rule}, got {getattr(self, name)!r}.")
+        patience = {} if self.patience is None else {"patience": self.patience}
+        check_sizes(epochs=self.epochs, batch_size=self.batch_size, **patience)
+        betas = len(self.betas) == 2 and all(0 <= beta < 1 for beta in self.betas)
+        check_values(
+            self,
+            learning_rate=(self.learning_rate > 0, "> 0"),
+            weight_decay=(self.weight_decay >= 0, ">= 0"),
+            label_smoothing=(0 <= self.label_smoothing < 1, "in [0, 1)"),
+            betas=(betas, "two numbers in [0, 1)"),
+            keep=(self.keep in ("last", "best"), "'last' or 'best'"),
+        )
 
     @property
     def needs_validation(self) -> bool:
-        """Whether some trials must be held back from training."""
+        """Whether training needs validation trials."""
         return self.keep == "best" or self.patience is not None
 
 
 def check_sizes(**sizes: int) -> None:
-    """Refuse sizes that are not whole numbers >= 1, or numbers of classes below 2."""
+    """Raise ModelError for sizes that are not integers >= 1, or fewer than 2 classes."""
     for name, value in sizes.items():
         least = 2 if name in ("n_classes", "n_outputs") else 1
         if not isinstance(value, int) or value < least:
-            raise ModelError(f"{name} must be a whole number >= {least}, got {value!r}.")
+            raise ModelError(f"{name} must be an integer >= {least}, got {value!r}.")
 
 
-def check_config(config: Any) -> None:
-    """Refuse sizes that are no sizes, heads that do not divide the width, and odd dropout."""
-    values = {field.name: getattr(config, field.name) for field in fields(config)}
-    whole = {field.name for field in fields(config) if "int" in str(field.type)}
-    check_sizes(**{name: v for name, v in values.items() if name in whole and v is not None})
-    d_model, n_heads = values.get("d_model", 1), values.get("n_heads", 1)
-    if d_model % n_heads:
-        fitting = [str(h) for h in range(1, d_model + 1) if d_model % h == 0]
-        raise ModelError(
-            f"n_heads={n_heads} does not divide d_model={d_model}: every head gets an equal part "
-            f"of the width. Heads that fit: {', '.join(fitting)}."
-        )
-    if not 0 <= values.get("dropout", 0) < 1:
-        raise ModelError(f"dropout must be in [0, 1), got {values['dropout']!r}.")
+def check_values(config: Any, **rules: tuple[bool, str]) -> None:
+    """Raise ModelError for the first value of a configuration that breaks its rule."""
+    for name, (fine, rule) in rules.items():
+        if not fine:
+            raise ModelError(f"{name} must be {rule}, got {getattr(config, name)!r}.")
 
 
-# The recipe published with each network of the comparison. Epochs, rates and batches are those of
-# the publication or its code; where these retrain on training and validation trials together, or
-# augment, we do not, and say so. ``COMMON`` is the paper's, the same for all.
+# Published recipes. Epochs, learning rates and batch sizes are those of the publication or its
+# code. Where these retrain on training and validation trials together, or augment the data, we do
+# not. ``COMMON`` is the recipe of the paper, the same for all networks.
 
 COMMON = Recipe()
 
-# Weight decay as part of the gradient, lowest validation loss; the rest is another for every data
-# set, known by its channels, like the network itself.
+# Weight decay as part of the gradient, lowest validation loss. The other values depend on the data
+# set, which is recognised by its number of channels, like the network itself.
 _MATT = Recipe(
     epochs=350,
     batch_size=128,
@@ -123,35 +133,38 @@ MATT = {
 
 PUBLISHED = {
     # From the configuration files of its code: Adam 1e-3, weight decay 1e-4 as part of the gradient
-    # (none for the BiMap), batches of 50, 50 epochs, lowest validation loss. Their Adam moves the
-    # BiMap along the Stiefel manifold; here it moves the coordinates of a Cayley map, with other
-    # steps for the same rate. They hold back a fifth of the trials, draw batches stratified by
-    # domain and refit the statistics of the batch norm afterwards; we do not.
+    # (none for the BiMap), batches of 50, 50 epochs, lowest validation loss. Its Adam moves the
+    # BiMap along the Stiefel manifold; here Adam moves the coordinates of a Cayley map, whose steps
+    # differ at the same rate. Not done here: a fifth of the trials for validation, batches
+    # stratified by domain, and a final refit of the batch norm statistics.
     "tsmnet": Recipe(batch_size=50, weight_decay=1e-4, decoupled=False, keep="best"),
     # 500 epochs, lowest validation loss.
     "eegnet": Recipe(epochs=500, keep="best"),
-    # Early stopping on validation trials; the second phase, on all trials, is left out.
+    # Early stopping on validation trials, without the second phase on all trials.
     "shallownet": Recipe(epochs=800, keep="best", patience=80),
     "deepnet": Recipe(epochs=800, keep="best", patience=80),
     "atcnet": Recipe(epochs=1000, learning_rate=9e-4, keep="best", patience=300),
-    # 2000 epochs, last one; the segmentation-and-recombination augmentation is left out.
+    # 2000 epochs, last one, without segmentation-and-recombination augmentation.
     "eeg-conformer": Recipe(epochs=2000, batch_size=72, learning_rate=2e-4, betas=(0.5, 0.999)),
 }
-# Networks that are not listed have the common recipe: they come from this paper, or other data.
+# Other networks use the common recipe: they are from this paper, or were published for other data.
 
 
 def published_recipe(
     name: str, n_chans: int, *, common: bool = False, epochs: int | None = None
 ) -> Recipe:
-    """The recipe of a network, or the common one, perhaps of another length.
+    """Return the recipe of a network.
 
     Parameters
     ----------
     name : str
+        Name of the network.
     n_chans : int
-        MAtt's recipe goes with its configuration, which goes by the number of channels.
+        Number of channels, which decides the configuration and recipe of MAtt.
     common : bool
+        Whether to use the common recipe instead of the published one.
     epochs : int, optional
+        Number of epochs instead of the recipe's.
     """
     if common:
         recipe = COMMON
@@ -163,7 +176,7 @@ def published_recipe(
 
 
 def resolve_device(name: str) -> torch.device:
-    """The device of a name; ``'auto'`` is the graphics card if there is one.
+    """Return the device of a name; ``'auto'`` is CUDA where available, else the CPU.
 
     Raises
     ------
@@ -178,68 +191,49 @@ def resolve_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise ModelError(f"There is no device {name!r}: use 'auto', 'cpu' or 'cuda'.") from error
+        raise ModelError(f"device must be 'auto', 'cpu' or 'cuda', got {name!r}.") from error
     if device.type not in ("cpu", "cuda") or (device.type == "cuda" and not found):
-        raise ModelError(
-            f"Training runs on 'cpu', or on 'cuda' where torch sees a graphics card, which it "
-            f"{'does' if found else 'does not'} here; got device={name!r}."
+        available = (
+            "'auto', 'cpu' or 'cuda'" if found else "'auto' or 'cpu' (CUDA is not available)"
         )
+        raise ModelError(f"device must be {available}, got {name!r}.")
     return device
 
 
 def check_unused_device(name: str, what: str) -> None:
-    """Refuse to compute ``what``, which is always done on the processor, elsewhere."""
+    """Raise ModelError if a device other than the CPU is asked of a method that has no network."""
     if name not in ("auto", "cpu") and resolve_device(name).type != "cpu":
         raise ModelError(
-            f"device={name!r} is for networks, and {what} is computed on the CPU. Leave device out."
+            f"device={name!r} is for networks only: {what} runs on the CPU. Remove device."
         )
 
 
 class TrainingBars:
-    """Progress bars on standard error, one a training, while the context lasts."""
+    """Context manager of progress bars on standard error, one per training."""
 
-    def __init__(self) -> None:
-        from rich import progress
-        from rich.console import Console
-        from rich.text import Text
-
-        class Rate(progress.ProgressColumn):
-            """Steps a second: epochs of runs, or runs."""
-
-            def render(self, task: Task) -> Text:
-                speed = task.finished_speed or task.speed
-                return Text("" if speed is None else f"{speed:.0f}/s", style="progress.data.speed")
-
-        self._progress = progress.Progress(
-            progress.TextColumn("{task.description}"),
-            progress.BarColumn(),
-            progress.TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-            Rate(),
-            progress.TimeElapsedColumn(),
-            progress.TextColumn("left"),
-            progress.TimeRemainingColumn(),
-            console=Console(stderr=True),
-        )
+    _progress: Progress | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._progress.tasks:
+        if self._progress is not None:
             self._progress.stop()
 
     def add(self, text: str, total: int) -> Listener:
-        """Begin a bar over ``total`` run-epochs; returns what to call with each advance."""
-        self._progress.start()  # with the first bar: nothing is shown before
-        task = self._progress.add_task(text, total=total)
-        return lambda done: self._progress.advance(task, done)
+        """Start a bar over ``total`` steps; return a function to call with each advance."""
+        from rich import progress
+        from rich.console import Console
 
-
-@contextmanager
-def training_bar(text: str, total: int, *, enabled: bool) -> Iterator[Listener | None]:
-    """A single bar, or none."""
-    if not enabled:
-        yield None
-        return
-    with TrainingBars() as bars:
-        yield bars.add(text, total)
+        if self._progress is None:  # nothing is shown before the first bar
+            columns = (
+                progress.TextColumn("{task.description}"),
+                progress.BarColumn(),
+                progress.MofNCompleteColumn(),
+                progress.TimeElapsedColumn(),
+                progress.TextColumn("left"),
+                progress.TimeRemainingColumn(),
+            )
+            self._progress = progress.Progress(*columns, console=Console(stderr=True))
+            self._progress.start()
+        return partial(self._progress.advance, self._progress.add_task(text, total=total))

@@ -1,4 +1,4 @@
-r"""SPDTransNet: a transformer whose tokens remain symmetric matrices between layers.
+r"""SPDTransNet: a transformer whose tokens stay symmetric matrices in all layers.
 
 References
 ----------
@@ -9,63 +9,36 @@ sequences of SPD matrices", EUSIPCO 2024.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from spdtokens.classifiers.nn.recipe import check_config, check_sizes
-from spdtokens.classifiers.nn.transformer import EncoderBlock, UndrawnLinear, reset_linear
+from spdtokens.classifiers.nn.recipe import check_sizes
+from spdtokens.classifiers.nn.transformer import EncoderBlock, UndrawnLinear, reset_layers
 from spdtokens.errors import ModelError
 from spdtokens.geometry import token_dim
 
 
-@dataclass(frozen=True)
-class SPDTransNetConfig:
-    """Everything about SPDTransNet but the shape of its data.
-
-    Attributes
-    ----------
-    d_model : int
-        Width of the tokens inside, a triangular number m (m + 1) / 2: that of matrices m x m.
-    n_layers, n_heads, d_ff : int
-        Encoder blocks, attention heads of each, width of their feed-forward parts.
-    d_hidden : int
-        Width between the two fully connected layers at the end.
-    dropout : float
-        Probability of dropping an entry, in [0, 1).
-    """
-
-    d_model: int = 120
-    n_layers: int = 2
-    n_heads: int = 8
-    d_ff: int = 210
-    d_hidden: int = 64
-    dropout: float = 0.1
-
-    def __post_init__(self) -> None:
-        check_config(self)
-        _refuse_unless_triangular("d_model", self.d_model)
-
-
 class StructurePreservingAttention(nn.Module):
-    r"""Attention that only ever takes linear combinations of whole tokens.
+    r"""Attention that takes linear combinations of whole tokens only.
 
     .. math::
 
         Y = \Big(\sum_h m_h \operatorname{softmax}
             \frac{Q_h K_h^\top}{\sqrt{d_h}}\Big) X
 
-    The maps of the heads are merged by one bias-free linear map h -> 1 and applied to the tokens
-    as they are: no projection of values, none of the output. A combination of upper triangles is
-    the upper triangle of the combination, so that tokens remain symmetric matrices.
+    The attention maps of the heads are merged by one linear map h -> 1 without bias and applied to
+    the tokens, without projections of values or output. A combination of upper triangles is the
+    upper triangle of the combination, so tokens stay symmetric matrices.
 
     Parameters
     ----------
-    d_model, n_heads : int
+    d_model : int
+        Width of the tokens.
+    n_heads : int
+        Number of heads.
     dropout : float
-        Applied to the attention maps of the heads.
+        Dropout probability of the attention maps.
     """
 
     def __init__(self, d_model: int, n_heads: int, dropout: float) -> None:
@@ -74,9 +47,11 @@ class StructurePreservingAttention(nn.Module):
         self.query = UndrawnLinear(d_model, d_model)
         self.key = UndrawnLinear(d_model, d_model)
         self.merge = UndrawnLinear(n_heads, 1, bias=False)
+        # Starts as the mean of the heads: random signs would cancel the attention.
+        nn.init.constant_(self.merge.weight, 1 / n_heads)
 
     def weights(self, x: Tensor) -> Tensor:
-        """The merged map (n, tokens, tokens): rows attend to columns. Rows need not sum to 1."""
+        """Compute the merged map (n, tokens, tokens); rows attend to columns."""
         n, tokens, d_model = x.shape
         query, key = (
             layer(x).view(n, tokens, self.n_heads, -1).transpose(1, 2)
@@ -87,39 +62,45 @@ class StructurePreservingAttention(nn.Module):
         return self.merge(maps.movedim(1, -1)).squeeze(-1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Tokens (n, tokens, d_model) to tokens of the same shape."""
+        """Map tokens (n, tokens, d_model) to tokens of the same shape."""
         return self.weights(x) @ x
 
 
 class SPDTransNet(nn.Module):
-    """Tokens of whitened covariances in, class scores out.
+    """SPDTransNet on tokens of whitened covariances.
 
-    Tokens are upper triangles of matrix logarithms. A linear map takes them to a triangular
-    width, encoder blocks with :class:`StructurePreservingAttention` mix them, and two fully
-    connected layers read all of them side by side.
+    Tokens are upper triangles of matrix logarithms. A linear map to a triangular width, encoder
+    blocks with :class:`StructurePreservingAttention`, and two fully connected layers on the
+    concatenated tokens.
 
     Parameters
     ----------
     n_features : int
-        Length of a token: d (d + 1) / 2 for matrices d x d.
+        Length of a token: d (d + 1) / 2 for d x d matrices.
     n_tokens : int
-        Tokens of a trial: bands times windows.
+        Tokens per trial: bands times windows.
     n_outputs : int
-        Classes.
-    config : SPDTransNetConfig
-    generator : torch.Generator, optional
-        Draws the initial weights; torch's global one by default.
+        Number of classes.
+    d_model : int
+        Width of the tokens inside, a triangular number m (m + 1) / 2, as for m x m matrices.
+    n_layers, n_heads, d_ff : int
+        Number of encoder blocks, attention heads per block, hidden width of the feed-forward
+        networks.
+    d_hidden : int
+        Width between the two fully connected layers at the end.
+    dropout : float
+        Dropout probability, in [0, 1).
 
     Notes
     -----
-    The original scores one epoch of sleep from a sequence of epochs. For single trials its second
-    encoder, which runs over epochs, is dropped: a trial is one epoch.
+    The original scores one epoch of sleep from a sequence of epochs. Here a trial is one epoch, and
+    the second encoder, which runs over epochs, is left out.
 
-    Covariances are whitened by a mean of the recording first, which rids them of their unit: the
+    Covariances are first whitened by a mean of the recording, which removes their unit. The
     embedding ``'affine_invariant'`` does that.
 
-    Chosen here, not taken from the publication: the sizes; no positions, because the last layers
-    read all tokens side by side and know each by its place; heads that begin merged by their mean.
+    Not from the publication: the sizes; no positions, because the last layers see all tokens in
+    order; heads that are initially merged by their mean.
     """
 
     def __init__(
@@ -127,53 +108,40 @@ class SPDTransNet(nn.Module):
         n_features: int,
         n_tokens: int,
         n_outputs: int,
-        config: SPDTransNetConfig | None = None,
         *,
-        generator: torch.Generator | None = None,
+        d_model: int = 120,
+        n_layers: int = 2,
+        n_heads: int = 8,
+        d_ff: int = 210,
+        d_hidden: int = 64,
+        dropout: float = 0.1,
     ) -> None:
         super().__init__()
         check_sizes(n_features=n_features, n_tokens=n_tokens, n_outputs=n_outputs)
-        _refuse_unless_triangular("n_features", n_features)
-        self.config = config = config or SPDTransNetConfig()
-        self.n_features, self.n_tokens, self.n_outputs = n_features, n_tokens, n_outputs
-        self.project = UndrawnLinear(n_features, config.d_model)
-        d_model, dropout = config.d_model, config.dropout
+        for name, value in (("n_features", n_features), ("d_model", d_model)):
+            m = (math.isqrt(8 * value + 1) - 1) // 2
+            if token_dim(m) != value:
+                raise ModelError(
+                    f"{name} must be a triangular number, such as {token_dim(m)} or "
+                    f"{token_dim(m + 1)}, got {value}."
+                )
+        self.n_features, self.n_tokens, self.dropout = n_features, n_tokens, dropout
+        self.project = UndrawnLinear(n_features, d_model)
         self.blocks = nn.Sequential()
-        for _ in range(config.n_layers):
-            attention = StructurePreservingAttention(d_model, config.n_heads, dropout)
-            self.blocks.append(EncoderBlock(attention, d_model, config.d_ff, dropout))
-        self.hidden = UndrawnLinear(n_tokens * config.d_model, config.d_hidden)
-        self.head = UndrawnLinear(config.d_hidden, n_outputs)
-        self.reset_parameters(generator)
-
-    @torch.no_grad()
-    def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw all weights anew."""
-        for module in self.modules():
-            if isinstance(module, StructurePreservingAttention):
-                # The mean of the heads; signs drawn at random would turn attention into a guess.
-                nn.init.constant_(module.merge.weight, 1 / module.n_heads)
-            elif isinstance(module, nn.Linear) and module.bias is not None:
-                reset_linear(module, generator)
-            elif isinstance(module, nn.LayerNorm):
-                module.reset_parameters()
+        for _ in range(n_layers):
+            attention = StructurePreservingAttention(d_model, n_heads, dropout)
+            self.blocks.append(EncoderBlock(attention, d_model, d_ff, dropout))
+        self.hidden = UndrawnLinear(n_tokens * d_model, d_hidden)
+        self.head = UndrawnLinear(d_hidden, n_outputs)
+        reset_layers(self)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Class scores (n, classes) of tokens (n, tokens, features)."""
+        """Compute class scores (n, n_outputs) of tokens (n, n_tokens, n_features)."""
         if tokens.shape[1:] != (self.n_tokens, self.n_features):
             raise ModelError(
-                f"Expected tokens (n, {self.n_tokens}, {self.n_features}), got a tensor of shape "
+                f"Expected tokens (n, {self.n_tokens}, {self.n_features}), got shape "
                 f"{tuple(tokens.shape)}."
             )
         x = self.blocks(self.project(tokens.to(self.project.weight.dtype)))
         hidden = F.relu(self.hidden(x.flatten(1)))
-        return self.head(F.dropout(hidden, self.config.dropout, self.training))
-
-
-def _refuse_unless_triangular(name: str, value: int) -> None:
-    m = (math.isqrt(8 * value + 1) - 1) // 2
-    if token_dim(m) != value:
-        raise ModelError(
-            f"{name}={value} is not the length of the upper triangle of a matrix: the nearest "
-            f"are {token_dim(m)} ({m} x {m}) and {token_dim(m + 1)} ({m + 1} x {m + 1})."
-        )
+        return self.head(F.dropout(hidden, self.dropout, self.training))
