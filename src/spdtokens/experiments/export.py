@@ -17,8 +17,10 @@ from spdtokens.evaluation.runs import RunResult, RunSpec, as_text
 if TYPE_CHECKING:
     import pandas as pd
 
-_SPEC = [field.name for field in fields(RunSpec)]
-#: Of what determined a run, what a row of a trial repeats; ``key`` leads to the rest.
+#: Of what determined a run, the types of columns, so that an empty one has it too.
+_SPEC = dict.fromkeys(["key", *(field.name for field in fields(RunSpec))], "string")
+_SPEC["seed"] = "Int64"
+#: Of it, what a row of a trial repeats; ``key`` leads to the rest.
 _RUN_OF_TRIAL = (
     *("key", "dataset", "protocol", "access", "alignment"),
     *("method", "subject", "fold", "seed"),
@@ -89,61 +91,40 @@ def runs_frame(results: Sequence[RunResult]) -> pd.DataFrame:
     ``train_``, ``validation_`` and ``test_`` stand before the names of metrics, ``n_`` before those
     of parts, ``origin_`` before those of origins.
     """
-    rows = []
-    for result in results:
-        values = {"key": result.spec.key} | {name: getattr(result.spec, name) for name in _SPEC}
-        rows.append(
-            {
-                name: as_text(value) if isinstance(value, Mapping | tuple) else value
-                for name, value in values.items()
-            }
-            | {f"train_{name}": value for name, value in result.train.items()}
-            | {f"validation_{name}": value for name, value in result.validation.items()}
-            | {f"test_{name}": value for name, value in result.test.items()}
-            | {f"n_{name}": n for name, n in result.sizes.items()}
-            | {name: getattr(result, name) for name in ("epoch", "leaky", "seconds", "memory")}
-            | {f"origin_{name}": value for name, value in result.origin.items()}
-        )
-    # Columns that only some runs have would else come last, far from those of their kind.
-    order = ("train_", "validation_", "test_", "n_", "epoch", "leaky", "seconds", "memory")
+    import pandas as pd  # takes half a second: not before there is a table
 
-    def place(name: str) -> int:
-        if name in ("key", *_SPEC):
-            return -1
-        return next((i for i, start in enumerate(order) if name.startswith(start)), len(order))
+    def frame(part: str, prefix: str, kind: str) -> pd.DataFrame:
+        rows = [dict(getattr(result, part)) for result in results]
+        return pd.DataFrame(rows).add_prefix(prefix).astype(kind)
 
-    return _typed(rows, sorted(dict.fromkeys(name for row in rows for name in row), key=place))
+    specs = pd.DataFrame([{name: getattr(r.spec, name) for name in _SPEC} for r in results])
+    cost = {"epoch": "Int64", "leaky": "string", "seconds": "float64", "memory": "float64"}
+    parts = [
+        specs.map(lambda v: as_text(v) if isinstance(v, Mapping | tuple) else v).astype(_SPEC),
+        *(frame(part, f"{part}_", "float64") for part in ("train", "validation", "test")),
+        frame("sizes", "n_", "Int64"),
+        pd.DataFrame([{name: getattr(r, name) for name in cost} for r in results]).astype(cost),
+        frame("origin", "origin_", "string"),
+    ]
+    return pd.concat(parts, axis=1)
 
 
 def trials_frame(results: Sequence[RunResult]) -> pd.DataFrame:
     """One row a test trial: which, its label, what was predicted, and the probabilities."""
-    sizes = [len(result.ids) for result in results]
-    found = {
-        name: np.repeat(np.array([getattr(r.spec, name) for r in results], dtype=object), sizes)
-        for name in _RUN_OF_TRIAL
-    }
-    found["id"] = np.concatenate([result.ids for result in results])
-    found["y"] = np.concatenate([result.y for result in results])
-    found["predicted"] = np.concatenate([result.probabilities.argmax(1) for result in results])
-    p = np.full((sum(sizes), max(r.probabilities.shape[1] for r in results)), np.nan)
-    for result, end in zip(results, np.cumsum(sizes), strict=True):
-        mine = result.probabilities
-        p[end - len(mine) : end, : mine.shape[1]] = mine
-    found |= {f"p_{i}": column for i, column in enumerate(p.T)}
-    return _typed(found, list(found))
+    import pandas as pd
 
-
-def _typed(rows: Any, names: Sequence[str]) -> pd.DataFrame:
-    """A frame whose columns have the types of their names, so that an empty one has it too."""
-    import pandas as pd  # takes half a second: not before there is a table
-
-    frame = pd.DataFrame(rows, columns=names)
-    whole = ("seed", "epoch", "y", "predicted")
-    text = ("key", *_SPEC, "leaky", "id")
-    for name in names:
-        if name in whole or name.startswith("n_"):
-            kind = "Int64"
-        else:
-            kind = "string" if name in text or name.startswith("origin_") else "float64"
-        frame[name] = frame[name].astype(kind)
-    return frame
+    kinds = {name: _SPEC[name] for name in _RUN_OF_TRIAL}
+    parts = [
+        pd.DataFrame(
+            {
+                "id": result.ids,
+                "y": result.y,
+                "predicted": result.probabilities.argmax(1),
+                **{f"p_{i}": p for i, p in enumerate(result.probabilities.T.astype(float))},
+            }
+        ).astype({"id": "string", "y": "Int64", "predicted": "Int64"})
+        for result in results
+    ]
+    runs = pd.DataFrame([{name: getattr(r.spec, name) for name in kinds} for r in results])
+    repeated = runs.astype(kinds).loc[np.repeat(runs.index, [len(part) for part in parts])]
+    return pd.concat([repeated.reset_index(drop=True), pd.concat(parts, ignore_index=True)], axis=1)

@@ -64,11 +64,19 @@ class RunStore:
     ------
     StudyError
         If the file is anything but a sound store, which is then left as it is.
+    OSError
+        If the file cannot be written.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        _check_place(self.path)
+        output_file(self.path)  # a store needs a log beside it even to be read
+        if self.path.exists():
+            with self.path.open("rb") as file:
+                head = file.read(16)
+            # An empty file is what is left of a process that was killed as it made the store.
+            if head not in (b"", b"SQLite format 3\0"):
+                raise StudyError(f"{path} is not a store of runs. Choose another name for it.")
         with _told(self.path):
             # Transactions are begun and ended here, and not as Python guesses.
             self._connection = sqlite3.connect(self.path, PATIENCE, isolation_level=None)
@@ -90,12 +98,10 @@ class RunStore:
                 if _is_new(self._connection, self.path):  # else another process was faster
                     self._connection.execute(_TABLE)
                     self._connection.execute(f"PRAGMA application_id = {APPLICATION}")
+                    self._connection.execute(f"PRAGMA user_version = {SCHEMA}")
         (said,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
         if said != "ok":
             raise _damaged(self.path, said)
-        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-        if version != SCHEMA:  # new
-            self._connection.execute(f"PRAGMA user_version = {SCHEMA}")
 
     def add(self, results: Iterable[RunResult]) -> int:
         """Store results, all or none; those already there are left as they are.
@@ -106,7 +112,7 @@ class RunStore:
             How many were new.
         """
         # All packed before the transaction begins, so that others do not wait for it.
-        rows = [(result.spec.key, _code(result), *pack(result)) for result in results]
+        rows = [(result.spec.key, result.origin["code"], *pack(result)) for result in results]
         with _told(self.path), self._transaction():
             before = self._connection.total_changes
             self._connection.executemany(
@@ -166,9 +172,7 @@ class RunStore:
 
     def __len__(self) -> int:
         """Number of results; a run that two codes made counts twice."""
-        with _told(self.path):
-            (n,) = self._connection.execute("SELECT count(*) FROM runs").fetchone()
-            return int(n)
+        return sum(self.codes().values())
 
     def close(self) -> None:
         """Give the file back. The log is merged into it if nobody else has it open."""
@@ -193,31 +197,6 @@ class RunStore:
             raise
 
 
-def _code(result: RunResult) -> str:
-    code = result.origin.get("code")
-    if not code:
-        raise StudyError(
-            f"The run {result.spec.key} ({result.spec.method}, subject {result.spec.subject}) does "
-            "not say which code made it. Give it origin=spdtokens.evaluation.runs.origin()."
-        )
-    return code
-
-
-def _check_place(path: Path) -> None:
-    """Refuse what SQLite would answer with 'unable to open' or would write into."""
-    try:
-        output_file(path)  # a store needs a log beside it even to be read
-        head = b""
-        if path.exists():
-            with path.open("rb") as file:
-                head = file.read(16)
-    except OSError as error:
-        raise StudyError(str(error)) from error
-    # An empty file is what is left of a process that was killed as it made the store.
-    if head not in (b"", b"SQLite format 3\0"):
-        raise StudyError(f"{path} is not a store of runs. Choose another name for the store.")
-
-
 def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
     """Whether nothing is in the file yet; refuses what is not a store of this version."""
     # In one statement, so that all of it is of one moment while another process makes the store.
@@ -231,7 +210,7 @@ def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
         raise StudyError(
             f"{path} is a SQLite file of another program. Choose another name for the store."
         )
-    if version not in (0, SCHEMA):  # 0: another process is making it
+    if version not in (0, SCHEMA):  # 0: an earlier 0.2 was killed as it made the store
         new = shlex.quote(str(path.with_name(f"{path.stem}-0.2{path.suffix}")))
         by = "a later spdtokens" if version > SCHEMA else "spdtokens 0.1"
         raise StudyError(
@@ -323,24 +302,16 @@ def pack(result: RunResult) -> tuple[str, str, bytes]:
     writes into JSON as such. Scores of test trials are not stored: they follow from ``y`` and the
     probabilities.
     """
-    rest: dict[str, Any] = {
-        "train": {name: float(value) for name, value in result.train.items()},
-        "validation": {name: float(value) for name, value in result.validation.items()},
-        "sizes": {name: int(n) for name, n in result.sizes.items()},
-        "curves": list(result.curves),
-        "epoch": None if result.epoch is None else int(result.epoch),
-        "leaky": result.leaky,
-        "seconds": float(result.seconds),
-        "memory": float(result.memory),
-        "origin": dict(result.origin),
-    }
+    names = ("train", "validation", "sizes", "curves", "epoch", "leaky", "seconds", "memory")
+    rest = {name: getattr(result, name) for name in (*names, "origin")}
+    rest["curves"] = list(result.curves)
     stream = io.BytesIO()
     for array in (result.ids, result.y, result.probabilities, *result.curves.values()):
         # Never a pickle: a store from somebody else must not be able to run code.
         np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
     spec, blob = as_text(result.spec.values()), zlib.compress(stream.getvalue(), LEVEL)
     rest["digest"] = _digest(spec, rest, blob)
-    return spec, json.dumps(rest), blob
+    return spec, json.dumps(rest, default=np.generic.item), blob
 
 
 def unpack(spec: str, rest: str, blob: bytes) -> RunResult:
@@ -393,5 +364,5 @@ class DerivedScores(Mapping[str, float]):
 
 
 def _digest(spec: str, rest: Mapping[str, Any], blob: bytes) -> str:
-    parts = (spec.encode(), json.dumps(rest, sort_keys=True).encode(), blob)
-    return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
+    plain = json.dumps(rest, sort_keys=True, default=np.generic.item)
+    return hashlib.blake2b(spec.encode() + plain.encode() + blob, digest_size=16).hexdigest()
