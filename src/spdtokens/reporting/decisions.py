@@ -103,11 +103,11 @@ def median_run(runs: Sequence[RunResult], metric: str) -> RunResult:
 
     Of an even number of subjects the lower of the two in the middle.
     """
-    scores: dict[str, list[float]] = {}
-    for run in runs:
-        scores.setdefault(run.spec.subject, []).append(run.test.get(metric, np.nan))
-    order = sorted(scores, key=lambda subject: float(np.mean(scores[subject])))
-    middle = order[(len(order) - 1) // 2]
+    import pandas as pd
+
+    scores = pd.Series([run.test.get(metric, np.nan) for run in runs])
+    means = scores.groupby([run.spec.subject for run in runs], sort=False).mean()
+    middle = means.sort_values(kind="stable").index[(len(means) - 1) // 2]
     return next(run for run in runs if run.spec.subject == middle)
 
 

@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 
 from spdtokens._tables import counted
 from spdtokens.classifiers.explain import electrode_info
-from spdtokens.evaluation.difference_plots import critical_difference, paired_differences
-from spdtokens.evaluation.metrics import METRICS
-from spdtokens.evaluation.runs import RunResult
-from spdtokens.evaluation.statistics import rank_methods
-from spdtokens.evaluation.summary import PERCENT
+from spdtokens.evaluation.metrics import METRICS, confusion
+from spdtokens.evaluation.summary import PERCENT, score_said
+from spdtokens.experiments.comparison import difference_figures
 from spdtokens.reporting.decisions import MOST, Decision, Unexplained, told
-from spdtokens.reporting.tables import difference_text, metric_title, said
+from spdtokens.reporting.tables import metric_title, score_text
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from spdtokens.reporting.report import Facts
 
 # Okabe and Ito's colours, distinct for colour-blind readers. Black is the page's ink.
@@ -128,31 +128,29 @@ def scores(facts: Facts) -> Group | None:
     """Subject by subject, and train against test."""
     if not np.isfinite([row.score for row in facts.rows]).any():
         return None
-    units, metric = facts.units, facts.metric
+    units, metric, title = facts.units, facts.metric, METRICS[facts.metric].title
     one = units.over.removesuffix("s")
-    means = "; ".join(f"{row.method} {said(row.score, metric)}" for row in facts.rows)
-    joined = f" Lines join the scores of each {one}." if units.paired else ""
-    title = METRICS[metric].title
-    marks = "" if len(facts.rows) <= MOST_NAMED else ", as in the dot plot"
-    apart = "; ".join(
-        f"{row.method} {said(row.train_score, metric)} and {said(row.score, metric)}"
+    means = "; ".join(
+        f"{row.method} {score_said(row.train_score, metric)} and {score_said(row.score, metric)}"
         for row in facts.rows
     )
+    joined = f" Lines join the scores of each {one}." if units.paired else ""
+    marks = "" if len(facts.rows) <= MOST_NAMED else " Marks as in the dot plot."
     return Group(
         "Scores",
         (
             Picture(
-                dots(facts),
-                f"Dot plot of test {title} for each of {counted(len(units.test), one)}. Means: "
-                f"{means}.",
-                f"One dot a {one}, the best method on top.{joined}",
+                train_against_test(facts),
+                f"Scatter plot of train against test {title}, one point per method and {one}. "
+                f"Mean train and test score: {means}.",
+                f"Train against test {title}, one mark per method and {one}. On the diagonal, test "
+                "trials are decoded as well as training trials; the distance below it is "
+                f"overfitting.{marks}",
             ),
             Picture(
-                train_against_test(facts),
-                f"Scatter of train against test {title}, a point for each method and {one}. Mean "
-                f"train and test: {apart}.",
-                f"One mark a method and {one}{marks}. On the diagonal a method scores on new "
-                "trials as on those it was trained on; the distance below it is memorised.",
+                dots(facts),
+                f"Dot plot of test {title} for {counted(len(units.test), one)}.",
+                f"Test {title}, one dot per {one}, the best method on top.{joined}",
             ),
         ),
     )
@@ -195,14 +193,12 @@ def train_against_test(facts: Facts) -> Figure:
     units, metric, row = facts.units, facts.metric, facts.rows[0]
     look = looks(units.test)
     longest = max(map(len, look))
-    one_row = sum(len(name) + 6 for name in look) < 66
-    columns = len(look) if one_row else max(1, min(3, int(70 / (longest + 6))))
+    columns = max(1, min(3, 64 // (longest + 4)))
     legend = 0.19 * -(-len(look) // columns) if len(look) <= MOST_NAMED else 0.0
     size = (max(WIDTH, 0.7 + 0.07 * longest), 0.86 * WIDTH + legend)
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
-    values = np.concatenate([units.train.to_numpy(), units.test.to_numpy()], axis=None)
-    values = np.append(values, row.chance)
+    values = np.concatenate([units.train, units.test, [[row.chance]]], axis=None)
     values = values[np.isfinite(values)]
     margin = 0.04 * (np.ptp(values) or 1.0)
     ends = (values.min() - margin, values.max() + margin)
@@ -242,33 +238,30 @@ def differences(facts: Facts) -> Group | None:
         return None
     n, over, reference = len(known), facts.units.over, facts.rows[0].method
     means = known.sub(known[reference], axis=0).mean().drop(reference)
-    told_of = "; ".join(
-        f"{name} {difference_text(mean, facts.metric)}" for name, mean in means.items()
-    )
+    told_of = "; ".join(f"{m} {score_text(mean, facts.metric, '+')}" for m, mean in means.items())
     caveat = "" if over == "subjects" else " Folds share training trials: intervals are too narrow."
-    complete = {str(name): column.to_numpy() for name, column in known.items()}
-    scale = 100 if facts.metric in PERCENT else 1
     metric = metric_title(facts.metric)
-    scaled = {name: scale * values for name, values in complete.items()}
-    figure = paired_differences(scaled, reference, metric=metric, over=over)
-    figure.set_size_inches(_width(complete), figure.get_figheight())  # of a phone, not of a paper
+    scaled = known * (100 if facts.metric in PERCENT else 1)
+    figures = difference_figures(scaled, reference, metric, over)
+    paired = figures["differences"]
+    paired.set_size_inches(_width(map(str, known)), paired.get_figheight())  # for a phone
     pictures = [
         Picture(
-            figure,
-            f"Differences of {metric} to {reference} on each of {n} {over}. Means: {told_of}.",
-            f"Difference to {reference} on each of the {over}, its mean and 95 % interval, not "
-            f"corrected for the number of methods.{caveat}",
+            paired,
+            f"Differences of {metric} to {reference} for {n} {over}. Means: {told_of}.",
+            f"Difference to {reference} for each of the {over}, mean and 95 % confidence interval, "
+            f"not corrected for the number of methods.{caveat}",
         )
     ]
-    if over == "subjects" and 2 < len(complete) <= MOST_RANKED:
-        ranking = rank_methods(complete)
-        pairs = zip(ranking.names, ranking.ranks, strict=True)
-        ranks = "; ".join(f"{name} {rank:.2f}" for name, rank in pairs)
+    if "ranks" in figures and len(known.columns) <= MOST_RANKED:
+        ranks = known.rank(axis=1, ascending=False).mean().sort_values()
+        listed = "; ".join(f"{name} {rank:.2f}" for name, rank in ranks.items())
         pictures.append(
             Picture(
-                critical_difference(complete, over=over),
-                f"Critical difference diagram. Average ranks over {n} subjects: {ranks}.",
-                "Average ranks; methods joined by a bar are not told apart (Friedman, Nemenyi).",
+                figures["ranks"],
+                f"Critical difference diagram. Average ranks over {n} subjects: {listed}.",
+                "Average ranks; a bar joins methods that do not differ significantly (Friedman and "
+                "Nemenyi tests).",
             )
         )
     return Group("Differences", tuple(pictures))
@@ -278,101 +271,123 @@ def differences(facts: Facts) -> Group | None:
 
 
 def what_decides(facts: Facts) -> Group | None:
-    """Channels and bands that decide, and attention between bands; None if no one looked."""
+    """Importance of channels and bands, and attention between bands; None if not computed."""
     if not facts.decisions:
         return None
-    pictures = []
+    pictures, notes = [], []
     for one in facts.decisions:
-        if isinstance(one, Decision):
+        if isinstance(one, Unexplained):
+            notes.append(f"{one.method} cannot be explained: {one.reason}")
+        else:
             pictures.append(_importance(one, facts))
-            if one.attention is not None:
-                pictures.append(_attention(one, one.attention))
-    note = ""
+            pictures += [] if one.attention is None else [_attention(one, one.attention)]
     if pictures:
         found = len(electrode_info(facts.ch_names)[1])
-        channels = counted(len(facts.ch_names), "channel")
-        note = (
-            "A share tells how far the score of the predicted class moves when the amplitude of a "
-            "channel within a band moves as far as it does from trial to trial (exact gradient, "
-            "mean of sizes over test trials; all shares of a model are 100 %). It tells what the "
-            "model uses, not where in the brain that comes from. "
-            f"Electrode positions are known by name for {found} of {channels}"
-            + ("." if found >= LEAST else ": too few for a map.")
-            + f" Of the best token methods, {MOST} at most, one model was trained again for this "
-            "page: that of the subject whose score is in the middle."
-        )
-        if facts.answer.question.alignment != "none":
-            note += (
-                f" Trials were aligned ({facts.answer.question.alignment}) before the model saw "
-                "them, which mixes channels a little: shares are of channels after that."
-            )
-    failed = [
-        f"{one.method} could not be looked into: {one.reason}"
-        for one in facts.decisions
-        if isinstance(one, Unexplained)
-    ]
-    return Group("What decides", tuple(pictures), " ".join([note, *failed]).strip())
+        aligned = facts.answer.question.alignment
+        notes = [
+            "Importance of a channel in a band: change of the predicted class's score for a change "
+            "of the channel's amplitude by one standard deviation over trials (exact gradient, "
+            "mean absolute value over test trials, normalised to 100 % per model). It shows what "
+            "the model uses, not the location of a source.",
+            f"Electrode positions: {found} of {counted(len(facts.ch_names), 'channel')} known by "
+            f"name{'' if found >= LEAST else ', too few for a map'}.",
+            f"Computed for the best token methods, at most {MOST}, from one refitted model each: "
+            "the first run of the subject with the median score.",
+            ""
+            if aligned == "none"
+            else f"Trials were aligned ({aligned}), which mixes channels slightly: importances are "
+            "those after alignment.",
+            *notes,
+        ]
+    return Group("Channel importance", tuple(pictures), " ".join(filter(None, notes)))
+
+
+def _ranked(values: NDArray[np.float64], names: Sequence[str], most: int = NAMED) -> str:
+    """The names of the largest shares, with these in percent."""
+    order = np.argsort(-values, kind="stable")[:most]
+    return ", ".join(f"{names[i]} {100 * values[i]:.0f} %" for i in order)
 
 
 def _importance(one: Decision, facts: Facts) -> Picture:
-    ch_names, metric, n = facts.ch_names, facts.metric, len(one.run.y)
-    total = one.importance.sum(0)
-    order = np.argsort(-total, kind="stable")[:NAMED]
-    channels = ", ".join(f"{ch_names[i]} {100 * total[i]:.0f} %" for i in order)
-    bands = ""
+    n, bands = len(one.run.y), ""
     if len(one.names) > 1:
-        pairs = zip(one.names, one.importance.sum(1), strict=True)
-        bands = " Bands: " + ", ".join(f"{name} {100 * share:.0f} %" for name, share in pairs) + "."
+        bands = f" Bands: {_ranked(one.importance.sum(1), one.names, len(one.names))}."
     if one.changed:
         same = (
-            f"Not quite the study's model: trained again, it predicts another class for "
-            f"{one.changed} of {n} test trials. The study ran on another machine or by other code."
+            f"The refitted model predicts another class for {one.changed} of {n} test trials: the "
+            "study ran on another machine or with other code."
         )
     elif one.apart > ROUNDING:
         same = (
-            f"All {n} predicted classes are those of the study, probabilities differ by up to "
-            f"{one.apart:.1g}: it ran on another machine or by other code."
+            f"The refitted model predicts the same class for all {n} test trials; probabilities "
+            f"differ by up to {one.apart:.1g} (other machine or code)."
         )
     else:
-        same = f"It is the study's model: all {n} predictions are those that are stored."
-    score = said(one.run.test.get(metric, np.nan), metric)
+        same = f"The refitted model gives the stored predictions of all {n} test trials."
+    score = score_said(one.run.test.get(facts.metric, np.nan), facts.metric)
     return Picture(
-        importance_figure(one.importance, one.names, ch_names),
-        f"Share of each channel in the decisions of {one.method}. Largest: {channels}.{bands}",
-        f"{one.method}: share of each channel, mean over {counted(n, 'test trial')} of "
-        f"{told(one.run)} (test {METRICS[metric].title} {score}). {same}",
+        importance_figure(one.importance, one.names, facts.ch_names),
+        f"Importance of each channel for {one.method}. Largest: "
+        f"{_ranked(one.importance.sum(0), facts.ch_names)}.{bands}",
+        f"{one.method}: importance of each channel, mean over {counted(n, 'test trial')} of "
+        f"{told(one.run)} (test {METRICS[facts.metric].title} {score}). {same}",
     )
 
 
 def _attention(one: Decision, weights: NDArray[np.float64]) -> Picture:
-    received = weights.mean(0)
-    order = np.argsort(-received, kind="stable")
-    most = ", ".join(f"{one.names[i]} {100 * received[i]:.0f} %" for i in order[:NAMED])
     even = 100 / len(weights)
     bands = all(name.endswith(" Hz") for name in one.names)
     unit = ", Hz" if bands else ""
     figure = heat_map(
         weights,
         [name.removesuffix(" Hz") if bands else name for name in one.names],
-        across=f"is attended to{unit}",
-        down=f"attends{unit}",
+        across=f"key{unit}",
+        down=f"query{unit}",
         full=float(weights.max()),
     )
     return Picture(
         figure,
-        f"Attention between the bands of {one.method}. Received on average: {most}; without any "
-        f"preference {even:.0f} %.",
-        f"{one.method}: attention in percent, mean over heads, layers and test trials of the same "
-        f"model. Rows attend to columns; without any preference every number would be {even:.0f}.",
+        f"Attention between the bands of {one.method}. Received on average: "
+        f"{_ranked(weights.mean(0), one.names)}; uniform attention: {even:.0f} %.",
+        f"{one.method}: attention weights in percent, mean over heads, layers and test trials. "
+        f"Rows attend to columns; uniform attention would be {even:.0f} everywhere.",
     )
 
 
 def importance_figure(
     shares: NDArray[np.float64], names: Sequence[str], ch_names: Sequence[str]
 ) -> Figure:
-    """Shares (tokens, channels): a map for each token, or bars where positions are unknown.
+    """Draw channel importance: one scalp map per band, or bars where positions are unknown.
 
-    One token has room for both.
+    A single band gets both.
+
+    Parameters
+    ----------
+    shares : ndarray, shape (n_tokens, n_channels)
+        Importance of each channel in each token, as
+        :func:`~spdtokens.classifiers.explain.channel_importance` returns it.
+    names : sequence of str
+        Names of the tokens: bands.
+    ch_names : sequence of str
+        Names of the channels. Positions are looked up in the 10-05 system.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure, not attached to pyplot.
+
+    See Also
+    --------
+    spdtokens.classifiers.explain.channel_importance : Compute the shares.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.reporting.figures import importance_figure
+    >>> shares = np.array([[0.2, 0.4, 0.1, 0.1, 0.2]])
+    >>> figure = importance_figure(shares, ["8-30 Hz"], ["Cz", "C3", "C4", "Fz", "Pz"])
+    >>> figure.axes[0].get_title()
+    '8-30 Hz'
     """
     import mne
 
@@ -437,85 +452,58 @@ def _bars(axes: Axes, share: NDArray[np.float64], ch_names: Sequence[str], top: 
 
 
 def training(facts: Facts) -> Group | None:
-    """Curves of methods that have some."""
+    """Learning curves of the networks."""
+    import pandas as pd
+
     pictures = []
-    for what in ("accuracy", "loss"):
-        tables = {
-            name: {part: curve(runs, f"{part} {what}") for part in ("train", "validation")}
-            for name, runs in facts.answer.results.items()
+    for name, runs in facts.answer.results.items():
+        # One row per run; a run that stopped early is NaN from there.
+        curves = {
+            curve: pd.DataFrame([r.curves[curve] for r in runs if curve in r.curves])
+            for curve in dict.fromkeys(curve for run in runs for curve in run.curves)
         }
-        means = [np.nanmean(t, 0) for parts in tables.values() for t in parts.values() if t.size]
-        if not means:
-            continue
-        # The same for all methods, so that they can be compared. A loss that explodes must not
-        # flatten all others.
-        limits = (0.0, 1.1 * float(np.quantile(np.concatenate(means), 0.99)))
-        if what == "accuracy":
-            limits = (min(float(mean.min()) for mean in means) - 0.05, 1.02)
-        for name, parts in tables.items():
-            known = {part: table for part, table in parts.items() if table.size}
-            if not known:
-                continue
-            runs = facts.answer.results[name]
-            ends = ", ".join(
-                f"{part} {what} ends at {np.nanmean(t[:, -1]):.3f}" for part, t in known.items()
-            )
-            label = f"Training curve of {name}, mean of {counted(len(runs), 'run')}: {ends}."
-            figure = _curves(known, what, limits, [r.epoch for r in runs if r.epoch is not None])
-            pictures.append(Picture(figure, label, f"{name}: {what}"))
+        curves = {curve: table.dropna(axis=1, how="all") for curve, table in curves.items()}
+        curves = {curve: table for curve, table in curves.items() if table.size}
+        if curves:
+            kept = [run.epoch for run in runs if run.epoch is not None]
+            ends = ", ".join(f"{c} {t.iloc[:, -1].mean():.3f}" for c, t in curves.items())
+            label = f"Learning curves of {name}, mean of {counted(len(runs), 'run')}, end: {ends}."
+            pictures.append(Picture(_curves(curves, kept), label, name))
     if not pictures:
         return None
     return Group(
         "Training curves",
         tuple(pictures),
-        "Mean over runs, with a band of one standard deviation. Train: of the batches as they were "
-        "trained on, with dropout. Dotted: the epoch whose weights were kept, median over runs.",
+        "Mean over runs and one standard deviation. Train: on the batches trained on, with "
+        "dropout. Dotted: the epoch whose weights were kept, median over runs.",
         small=True,
     )
 
 
-def curve(runs: Sequence[RunResult], name: str) -> NDArray[np.float64]:
-    """A curve of every run, shape (runs, epochs); NaN after a run has stopped."""
-    found = [np.asarray(run.curves[name]) for run in runs if name in run.curves]
-    table = np.full((len(found), max(map(len, found), default=0)), np.nan)
-    for row, values in zip(table, found, strict=True):
-        row[: len(values)] = values
-    return table[:, np.isfinite(table).any(0)]
-
-
-def _curves(
-    tables: Mapping[str, NDArray[np.float64]],
-    what: str,
-    limits: tuple[float, float],
-    kept: Sequence[int],
-) -> Figure:
-    """Mean over the runs of one method, with a band of one standard deviation, by epoch."""
-    figure = Figure(figsize=(2.7, 2.0))
+def _curves(tables: Mapping[str, pd.DataFrame], kept: Sequence[int]) -> Figure:
+    """Accuracy above loss by epoch: mean over the runs of one method, one standard deviation."""
+    figure = Figure(figsize=(2.7, 3.4))
     # Margins by hand: there are many such figures, and a layout engine takes longer than drawing.
-    axes = figure.add_axes((0.15, 0.21, 0.83, 0.75))
-    looks_of = {"train": (BLUE, "-"), "validation": (ORANGE, "--")}
-    for part, table in tables.items():
-        colour, dash = looks_of[part]
-        epochs = np.unique(np.linspace(0, table.shape[1] - 1, POINTS).round().astype(int))
-        mean, half = np.nanmean(table[:, epochs], 0), np.nanstd(table[:, epochs], 0)
-        axes.plot(epochs + 1, mean, color=colour, ls=dash, lw=1.6, label=part)
-        if len(table) > 1:
-            # No run is beyond what is possible, though the mean and a deviation may be.
-            low = np.maximum(mean - half, 0)
-            high = np.minimum(mean + half, 1 if what == "accuracy" else np.inf)
-            axes.fill_between(epochs + 1, low, high, color=colour, alpha=0.2, lw=0)
-    if kept:
-        axes.axvline(float(np.median(kept)), color=GREY, ls=":", lw=1.2, label="kept")
-    axes.set_ylim(limits)
-    axes.set_xlabel("epoch", fontsize=8)
-    in_unit(axes.yaxis, what, 5)
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes.tick_params(labelsize=8)
-    plain(axes)
-    axes.legend(
-        loc="lower center" if what == "accuracy" else "upper center",
-        frameon=False, fontsize=7.5, handlelength=1.8,
-    )  # fmt: skip
+    figure.subplots_adjust(0.17, 0.13, 0.98, 0.98, hspace=0.12)
+    every = figure.subplots(2, 1, sharex=True)
+    for axes, what in zip(every, ("accuracy", "loss"), strict=True):
+        for part, colour, dash in (("train", BLUE, "-"), ("validation", ORANGE, "--")):
+            if (table := tables.get(f"{part} {what}")) is None:
+                continue
+            at = np.unique(np.linspace(0, table.shape[1] - 1, POINTS).round().astype(int))
+            mean, half = table.iloc[:, at].mean(), table.iloc[:, at].std(ddof=0)
+            axes.plot(at + 1, mean, color=colour, ls=dash, lw=1.6, label=part)
+            axes.fill_between(at + 1, mean - half, mean + half, color=colour, alpha=0.2, lw=0)
+        if kept:
+            axes.axvline(float(np.median(kept)), color=GREY, ls=":", lw=1.2, label="kept")
+        axes.set_ylim(bottom=0, top=1.02 if what == "accuracy" else None)
+        axes.set_ylabel(metric_title(what) if what in METRICS else what, fontsize=8)
+        in_unit(axes.yaxis, what, 5)
+        axes.tick_params(labelsize=8)
+        plain(axes)
+    every[0].legend(loc="lower center", frameon=False, fontsize=7.5, handlelength=1.8)
+    every[1].set_xlabel("epoch", fontsize=8)
+    every[1].xaxis.set_major_locator(MaxNLocator(5, integer=True))
     return figure
 
 
@@ -523,35 +511,24 @@ def _curves(
 
 
 def confusions(facts: Facts) -> Group:
-    """Which class is taken for which, by method."""
+    """Confusion matrix of each method."""
     pictures = []
     for row in facts.rows:
-        shares = confusion(facts.answer.results[row.method])
-        right = "; ".join(
-            f"{name} {100 * shares[i, i]:.0f} % right" for i, name in enumerate(facts.classes)
-        )
-        label = f"Confusion matrix of {row.method}: {right}."
+        runs = facts.answer.results[row.method]
+        # A class without trials is NaN.
+        with np.errstate(invalid="ignore"):
+            counts = sum(confusion(run.y, run.probabilities) for run in runs)
+            shares = counts / counts.sum(1, keepdims=True)
+        recalls = zip(facts.classes, np.diag(shares), strict=True)
+        right = "; ".join(f"{name} {100 * share:.0f} % right" for name, share in recalls)
         figure = heat_map(shares, facts.classes, across="predicted", down="true", bold=True)
-        pictures.append(Picture(figure, label, row.method))
+        pictures.append(Picture(figure, f"Confusion matrix of {row.method}: {right}.", row.method))
     return Group(
         "Confusion matrices",
         tuple(pictures),
-        "Percent of each true class; all test trials of all folds and seeds.",
+        "Percent of each true class, over the test trials of all folds and seeds.",
         small=True,
     )
-
-
-def confusion(runs: Sequence[RunResult]) -> NDArray[np.float64]:
-    """Share of each class's test trials given to each class, shape (classes, classes).
-
-    Trials of all folds and seeds count alike; a class without trials is NaN.
-    """
-    n = runs[0].probabilities.shape[1]
-    counts = np.zeros((n, n))
-    for run in runs:
-        np.add.at(counts, (run.y, run.probabilities.argmax(1)), 1)
-    sizes = counts.sum(1, keepdims=True)
-    return np.divide(counts, sizes, out=np.full((n, n), np.nan), where=sizes > 0)
 
 
 def heat_map(
@@ -596,8 +573,7 @@ def heat_map(
     return figure
 
 
-#: In the order of a section.
-#: Those of the report, in its order; others are entered here.
+#: Figures of a section, in its order; add your own here.
 GROUPS: list[Callable[[Facts], Group | None]] = [
     scores,
     differences,
@@ -607,6 +583,8 @@ GROUPS: list[Callable[[Facts], Group | None]] = [
 ]
 
 
-def groups(facts: Facts) -> list[Group]:
-    """All figures that apply to a question."""
-    return [group for make in GROUPS if (group := make(facts)) is not None]
+def groups(facts: Facts, *, model: bool = False) -> list[Group]:
+    """Draw all figures of a section; of one about a model first what it confuses and uses."""
+    first = [confusions, what_decides] if model else []
+    made = [make(facts) for make in dict.fromkeys([*first, *GROUPS])]
+    return [group for group in made if group is not None]

@@ -24,9 +24,12 @@ from spdtokens._tables import counted
 from spdtokens.errors import ReportError
 from spdtokens.reporting import figures
 from spdtokens.reporting.report import Report
-from spdtokens.reporting.sentences import sentences
+from spdtokens.reporting.sentences import opening, sentences
 from spdtokens.reporting.tables import (
     Table,
+    method_legend,
+    origin_table,
+    overview_table,
     question_tables,
     settings_table,
     to_latex,
@@ -35,6 +38,8 @@ from spdtokens.reporting.tables import (
 
 #: A sentence that begins so must not be overlooked.
 WARNINGS = ("Leaky", "Unfinished", "No runs yet", "Not made yet", "Made by other code")
+#: Called by the template.
+TABLES = (overview_table, question_tables, method_legend, origin_table, settings_table)
 #: Drawn colours by the page's variables of the same meaning, which differ in the dark.
 COLOURS = {figures.INK: "currentColor"} | {
     getattr(figures, name.upper()): f"var(--{name})"
@@ -120,12 +125,9 @@ def _templates() -> Environment:
     made.globals |= {
         "counted": counted,
         "drawn": drawn,
-        "groups": figures.groups,
-        "question_tables": question_tables,
-        "sentences": sentences,
-        "settings_table": settings_table,
-        "warns": lambda text: text.startswith(WARNINGS),
+        **{make.__name__: make for make in (figures.groups, opening, sentences, *TABLES)},
     }
+    made.tests["warning"] = lambda text: text.startswith(WARNINGS)
     made.filters["plain_json"] = partial(json.dumps, sort_keys=True)
     return made
 

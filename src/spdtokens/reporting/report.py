@@ -208,22 +208,12 @@ class Report:
             f"{counted(len(self.runs), 'run')}. The same command today may give other numbers."
         )
 
-    @property
-    def overview(self) -> Table:
-        """One row a question."""
-        return overview_table(self.found)
-
-    @property
-    def origin(self) -> Table:
-        """Of all runs."""
-        return origin_table(self.runs)
-
     def tables(self) -> list[Table]:
         """Every table, in the order of the page."""
-        found = [self.overview] if len(self.found) > 1 else []
+        found = [overview_table(self.found)] if len(self.found) > 1 else []
         for facts in self.found:
             found += [*question_tables(facts), settings_table(facts)]
-        return [*found, self.origin]
+        return [*found, origin_table(self.runs)]
 
 
 def make_report(
