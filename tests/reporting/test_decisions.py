@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pyriemann.classification import MDM
-from pyriemann.estimation import Covariances, XdawnCovariances
+from pyriemann.estimation import Covariances
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline, make_pipeline
 from typer.testing import CliRunner
@@ -21,7 +21,6 @@ from spdtokens import (
     TokenEmbedding,
     TokenMLPClassifier,
     TokenTransformerClassifier,
-    load_dataset,
 )
 from spdtokens.classifiers.methods import METHODS, Settings
 from spdtokens.cli import app
@@ -113,7 +112,6 @@ def test_models_are_those_of_the_study_and_find_what_was_planted(report: Report)
     assert isinstance(one, Decision)
     for looked in (many, one):
         assert looked.changed == 0
-        assert looked.apart < 1e-12
     assert many.names == ("4-8 Hz", "8-13 Hz", "13-30 Hz")
     peak = np.unravel_index(many.importance.argmax(), many.importance.shape)
     assert peak == (2, CHANNEL)  # 20 Hz
@@ -138,7 +136,6 @@ def test_other_predictions_than_those_stored_are_counted(planned: Plan, report: 
     (one,) = decisions(only, planned.source, lambda _text: None)
     assert isinstance(one, Decision)
     assert one.changed == len(one.run.y)
-    assert one.apart > 0.1
 
 
 def test_the_command_shows_them_or_not(planned: Plan, tmp_path: Path) -> None:
@@ -211,29 +208,6 @@ def test_only_the_best_token_methods_are_looked_into() -> None:
 # ------------------------------------------------------------------ weights
 
 
-@pytest.mark.parametrize(
-    ("method", "settings", "weights"),
-    [
-        ("ts-lr", {}, None),
-        # 22 channels, 4 classes: what `spdtokens methods` lists for BCI2a, which has this shape.
-        ("token-log-euclidean", {}, 828_292),
-        # Two more positions of 128 numbers.
-        ("token-log-euclidean-multiband", {}, 828_292 + 2 * 128),
-        # By hand: projection, positions, BN-Embed; a block; head.
-        (
-            "token-log-euclidean",
-            {"changes": {"d_model": 8, "n_layers": 1, "n_heads": 2, "d_ff": 16}},
-            (253 * 8 + 8) + 8 + 16 + (4 * (64 + 8) + 2 * 16 + (8 * 16 + 16) + (16 * 8 + 8)) + 36,
-        ),
-        ("token-euclidean", {"estimator": "xdawn"}, None),
-    ],
-)
-def test_weights_are_those_of_the_network(method: str, settings: dict, weights: int | None) -> None:
-    dataset, source = load_dataset("sim-mi"), Source()
-    found = weights_of(METHODS[method].make(dataset, Settings(**settings)), source, dataset)
-    assert found == ({} if weights is None else {"name": weights})
-
-
 def weights_of(estimator: BaseEstimator, source: Source, dataset: Dataset) -> dict[str, int]:
     run = run_of(estimator, source)
     answer = Evaluation(Question("sim-mi", ()), {"name": [run], "none yet": []}, [], ("a", "b"))
@@ -256,6 +230,7 @@ def on_trials(classifier: BaseEstimator) -> Pipeline:
 @pytest.mark.parametrize(
     "estimator",
     [
+        METHODS["token-log-euclidean"].make(IMAGERY, Settings(epochs=1)),
         on_matrices(TokenTransformerClassifier(**TINY), delays=(0.05,)),
         on_matrices(TokenTransformerClassifier(**TINY), bands="8-13,13-30"),
         on_matrices(TokenTransformerClassifier(["log_euclidean", "cholesky"], **TINY)),
@@ -265,7 +240,17 @@ def on_trials(classifier: BaseEstimator) -> Pipeline:
         on_matrices(NetworkClassifier("spdtransnet", **SMALL), bands="paper3"),
         on_trials(NetworkClassifier("eegnet", sfreq=100, **SMALL)),
     ],
-    ids=["delays", "bands", "embeddings", "mlp", "mlp bands", "spdnet", "spdtransnet", "eegnet"],
+    ids=[
+        "paper",
+        "delays",
+        "bands",
+        "embeddings",
+        "mlp",
+        "mlp bands",
+        "spdnet",
+        "spdtransnet",
+        "eegnet",
+    ],
 )
 def test_weights_of_any_estimator_are_those_after_fitting(estimator: Pipeline) -> None:
     trials = IMAGERY.load("1", "a")
@@ -284,7 +269,7 @@ def test_weights_of_any_estimator_are_those_after_fitting(estimator: Pipeline) -
         ),
         NetworkClassifier("eegnet", sfreq=100, **SMALL),
         make_pipeline(Covariances("oas"), MDM()),
-        make_pipeline(XdawnCovariances(), TokenTransformerClassifier(**TINY)),
+        METHODS["token-euclidean"].make(IMAGERY, Settings(estimator="xdawn")),
     ],
     ids=["covariances", "tokens", "no window", "no network", "xdawn"],
 )

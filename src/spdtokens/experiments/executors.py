@@ -144,8 +144,6 @@ class Processes:
     """
 
     def __init__(self, workers: int) -> None:
-        if workers < 1:
-            raise StudyError(f"There must be at least 1 worker, not {workers}.")
         self._workers = workers
 
     def run(self, batches: Iterator[Batch], report: Report, listener: Listener | None) -> None:  # noqa: ARG002

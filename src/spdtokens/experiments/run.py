@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import Self
 
 import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, ProgressColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.table import Table
-from rich.text import Text
 
 from spdtokens._tables import counted, table
 from spdtokens.classifiers.nn.engine import Listener
@@ -213,45 +211,32 @@ def status_table(
     )
 
 
-class _RateColumn(ProgressColumn):
-    """Runs a minute, and the time left at this rate: batches come in lumps, so over all of it."""
-
-    def render(self, task: Task) -> Text:
-        """Nothing before the first run is done."""
-        fresh = task.completed - task.fields["before"]
-        if fresh <= 0 or not task.elapsed or task.total is None:
-            return Text("")
-        rate = fresh / task.elapsed
-        left = timedelta(seconds=round(max(0.0, task.total - task.completed) / rate))
-        return Text(f"{60 * rate:.1f} runs/min, {left} left")
-
-
 class StudyBar:
-    """A bar on standard error while a study runs; nothing where that is no terminal.
+    """Progress bar on standard error while a study runs; silent where that is not a terminal.
 
     Parameters
     ----------
     metric : str
-        Whose mean over the runs done now is shown.
+        Metric whose mean over the runs done now is shown.
     console : Console, optional
-        Instead of standard error.
+        Used instead of standard error.
     """
 
     def __init__(self, metric: str, console: Console | None = None) -> None:
         console = console or Console(stderr=True)
         self._metric = metric
-        self._sure = self._parts = 0.0  # runs that are stored, and parts of those under way
+        self._stored = self._parts = 0.0  # runs that are stored, and parts of those under way
         self._bars = Bars(
-            TextColumn("{task.description}"),
+            TextColumn("study"),
             BarColumn(bar_width=20),
             TextColumn("{task.completed:.0f}/{task.total:.0f} runs"),
             TimeElapsedColumn(),
-            _RateColumn(),
-            TextColumn("{task.fields[score]}"),
+            TimeRemainingColumn(),
+            TextColumn("{task.description}"),
             console=console,
             disable=not console.is_terminal,
+            speed_estimate_period=1e6,  # over all of it: batches come in lumps
         )
-        self._task = self._bars.add_task("study", total=0, visible=False, before=0, score="")
 
     def __enter__(self) -> Self:
         self._bars.start()
@@ -262,24 +247,24 @@ class StudyBar:
 
     def tell(self, progress: Progress) -> None:
         """Move the bar to where the study is."""
+        if not self._bars.tasks:  # runs that were there say nothing of the speed
+            self._bars.add_task("", total=progress.total, completed=progress.before)
         found = np.array([scores[self._metric] for scores in progress.scores])
         found = found[np.isfinite(found)]
         mean = f"mean {self._metric} {found.mean():.3f}" if len(found) else ""
         failed = f"{len(progress.failures)} failed" if progress.failures else ""
-        others = progress.before + progress.elsewhere
-        self._sure, self._parts = others + progress.done + len(progress.failures), 0.0
+        self._parts = 0.0
+        self._stored = progress.before + progress.elsewhere + progress.done + len(progress.failures)
         self._bars.update(
-            self._task,
+            self._bars.tasks[0].id,
+            completed=self._stored,
             total=progress.total,
-            completed=self._sure,
-            visible=True,
-            before=others,
-            score=", ".join(filter(None, (mean, failed))),
+            description=", ".join(filter(None, (mean, failed))),
         )
 
     def listen(self, part: float) -> None:
         """Move the bar by a part of a run that is under way."""
         self._parts += part
-        # What failed is begun again, so that parts may add up to more than there is.
-        total = self._bars.tasks[0].total or 0.0
-        self._bars.update(self._task, completed=min(self._sure + self._parts, total))
+        # Failed runs are started again: parts may add up to more than there is.
+        task = self._bars.tasks[0]
+        self._bars.update(task.id, completed=min(self._stored + self._parts, task.total or 0.0))

@@ -52,8 +52,6 @@ class Decision:
         See :func:`spdtokens.classifiers.explain.band_attention`; None for one token.
     changed : int
         Test trials that the model refitted now puts into another class than the stored one.
-    apart : float
-        The largest difference of a probability between the two.
     """
 
     method: str
@@ -62,7 +60,6 @@ class Decision:
     importance: NDArray[np.float64]
     attention: NDArray[np.float64] | None
     changed: int
-    apart: float
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,6 @@ def _decision(method: str, run: RunResult, source: Source) -> Decision:
         importance,
         band_attention(model, X) if attends else None,
         int((p.argmax(1) != run.probabilities.argmax(1)).sum()),
-        float(np.abs(p - run.probabilities).max()),
     )
 
 

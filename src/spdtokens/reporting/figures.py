@@ -50,8 +50,6 @@ MANY = 10
 LEAST = 4
 #: Maps side by side, channels of a bar chart, and channels whose shares are told in words.
 COLUMNS, BARS, NAMED = 3, 8, 5
-#: Probabilities that differ by less are the same but for rounding.
-ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -312,18 +310,12 @@ def _importance(one: Decision, facts: Facts) -> Picture:
     n, bands = len(one.run.y), ""
     if len(one.names) > 1:
         bands = f" Bands: {_ranked(one.importance.sum(1), one.names, len(one.names))}."
+    same = f"The refitted model predicts the stored class of all {n} test trials."
     if one.changed:
         same = (
             f"The refitted model predicts another class for {one.changed} of {n} test trials: the "
             "study ran on another machine or with other code."
         )
-    elif one.apart > ROUNDING:
-        same = (
-            f"The refitted model predicts the same class for all {n} test trials; probabilities "
-            f"differ by up to {one.apart:.1g} (other machine or code)."
-        )
-    else:
-        same = f"The refitted model gives the stored predictions of all {n} test trials."
     score = score_said(one.run.test.get(facts.metric, np.nan), facts.metric)
     return Picture(
         importance_figure(one.importance, one.names, facts.ch_names),
