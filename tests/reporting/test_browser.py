@@ -76,7 +76,7 @@ def test_all_figures_can_be_seen(tab: Tab, pixels: int) -> None:
         "[...document.querySelectorAll('svg')].map(s => { const b = s.getBoundingClientRect();"
         "return [b.width, b.height]; })"
     )
-    assert len(sizes) == (2 + 2 + 3 + 5 + 5) + (2 + 2 + 2 + 14)
+    assert len(sizes) == (3 + 3 + 5 + 5) + (3 + 2 + 14)
     assert min(min(size) for size in sizes) > 100
     letters = tab.run(
         "[...document.querySelectorAll('svg text')].map(t => t.getBoundingClientRect().height)"

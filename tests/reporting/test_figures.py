@@ -13,7 +13,6 @@ from spdtokens.reporting.decisions import Unexplained
 from spdtokens.reporting.figures import (
     Group,
     Picture,
-    dots,
     groups,
     importance_figure,
     looks,
@@ -39,21 +38,6 @@ def inline_svg(figure: Figure, label: str, name: str) -> str:
 
 def by_gid(figure: Figure, gid: str):
     return next(line for line in figure.axes[0].lines if line.get_gid() == gid)
-
-
-def test_dots_and_lines_are_the_scores() -> None:
-    facts = made_facts(many())
-    with drawing():
-        figure = dots(facts)
-    axes = figure.axes[0]
-    names = [label.get_text() for label in axes.get_yticklabels()]
-    assert names == [NASTY, "method-1", "method-0"]  # the best on top
-    for height, name in enumerate(names):
-        line = by_gid(figure, f"dots:{name}")
-        np.testing.assert_array_equal(line.get_xdata(), facts.units.test[name])
-        assert set(line.get_ydata()) == {height}
-    joined = axes.lines[0]
-    assert list(joined.get_xdata()) == [facts.units.test[name].iloc[0] for name in names]
 
 
 def test_the_scatter_has_train_across_and_the_diagonal() -> None:
@@ -93,11 +77,11 @@ def test_all_figures_of_a_question() -> None:
     with drawing():
         found = {group.title: group.pictures for group in groups(facts)}
     counts = {title: len(pictures) for title, pictures in found.items()}
-    assert counts == {"Scores": 2, "Differences": 2, "Training curves": 3, "Confusion matrices": 3}
+    assert counts == {"Scores": 3, "Training curves": 3, "Confusion matrices": 3}
     for pictures in found.values():
         for picture in pictures:
             assert len(picture.label) > 20
-    assert "method-1 \N{MINUS SIGN}5.0" in found["Differences"][0].label
+    assert "method-1 \N{MINUS SIGN}5.0" in found["Scores"][1].label
 
 
 @pytest.mark.parametrize("name", ["_hidden", "$\\frac", "手", "a" * 80])
@@ -115,7 +99,7 @@ def test_any_name_can_be_drawn(name: str) -> None:
 
 def test_svg_is_small_labelled_and_in_the_colours_of_the_page() -> None:
     with drawing():
-        figure = dots(made_facts(many()))
+        figure = train_against_test(made_facts(many()))
         text = inline_svg(figure, 'a "label" & more', "one")
         other = inline_svg(figure, "b", "two")
     svg = Tree(text).all("svg")[0]
@@ -137,7 +121,7 @@ def test_numbers_and_colours_within_texts_stay() -> None:
     name = "p < 0.001 #0072b2 1.23456"
     results = {name: [made_run(name, s) for s in "123"], "b": [made_run("b", s) for s in "123"]}
     with drawing():
-        text = inline_svg(dots(made_facts(results)), "alpha 0.0001", "one")
+        text = inline_svg(train_against_test(made_facts(results)), "alpha 0.0001", "one")
     tree = Tree(text)
     assert name in tree.inside("text")
     assert tree.all("svg")[0]["aria-label"] == "alpha 0.0001"

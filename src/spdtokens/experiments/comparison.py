@@ -60,18 +60,17 @@ class Comparisons:
 
     def values(self) -> dict[str, Any]:
         """As plain values; what is not known is None."""
-        rows = []
-        for name, row in self.frame.astype(object).where(np.isfinite(self.frame), None).iterrows():
-            difference, effect, *p = row
-            rows.append(
-                {
-                    "method": name,
-                    "difference": difference,
-                    "effect": effect,
-                    "p_values": dict(zip(self.frame.columns[2:], p, strict=True)),
-                    "no_p_because": self.no_p_because.get(str(name)),
-                }
-            )
+        known = self.frame.astype(object).where(np.isfinite(self.frame), None)
+        rows = [
+            {
+                "method": name,
+                "difference": row.pop("difference"),
+                "effect": row.pop("effect"),
+                "p_values": row,  # the other columns
+                "no_p_because": self.no_p_because.get(str(name)),
+            }
+            for name, row in known.to_dict("index").items()
+        ]
         about = {name: getattr(self, name) for name in ("title", "metric", "reference", "over")}
         return about | {"n": self.n, "methods": rows}
 

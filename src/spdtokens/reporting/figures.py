@@ -38,10 +38,10 @@ SKY, AMBER = "#56b4e9", "#e69f00"
 PALETTE = (BLUE, ORANGE, GREEN, PINK, AMBER, SKY, INK)
 # Seven colours and eight markers have no common divisor: 56 methods look different.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
-#: Inches: width of a figure, and height of a method's row.
-WIDTH, ROW = 4.9, 0.3
-#: Beyond so many methods names stand only beside their dots, and ranks cannot be read.
-MOST_NAMED, MOST_RANKED = 12, 20
+#: Width of a figure in inches.
+WIDTH = 4.9
+#: More ranks cannot be read.
+MOST_RANKED = 20
 #: Points of a curve: more could not be seen, and would make the page large.
 POINTS = 100
 #: Beyond so many classes a matrix is drawn without numbers and names.
@@ -114,76 +114,27 @@ def in_unit(axis: Any, metric: str, most: int = 6) -> None:
         axis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:g}"))
 
 
-def _width(names: Iterable[str]) -> float:
-    """Of a figure with a row a method, in inches: very long names must leave room for scores."""
-    return max(WIDTH, 2.4 + 0.075 * max(map(len, names)))
-
-
 # ------------------------------------------------------------------ scores
 
 
 def scores(facts: Facts) -> Group | None:
-    """Subject by subject, and train against test."""
+    """Train against test, paired differences to the reference, and ranks."""
     if not np.isfinite([row.score for row in facts.rows]).any():
         return None
-    units, metric, title = facts.units, facts.metric, METRICS[facts.metric].title
-    one = units.over.removesuffix("s")
+    metric, title = facts.metric, METRICS[facts.metric].title
+    one = facts.units.over.removesuffix("s")
     means = "; ".join(
         f"{row.method} {score_said(row.train_score, metric)} and {score_said(row.score, metric)}"
         for row in facts.rows
     )
-    joined = f" Lines join the scores of each {one}." if units.paired else ""
-    marks = "" if len(facts.rows) <= MOST_NAMED else " Marks as in the dot plot."
-    return Group(
-        "Scores",
-        (
-            Picture(
-                train_against_test(facts),
-                f"Scatter plot of train against test {title}, one point per method and {one}. "
-                f"Mean train and test score: {means}.",
-                f"Train against test {title}, one mark per method and {one}. On the diagonal, test "
-                "trials are decoded as well as training trials; the distance below it is "
-                f"overfitting.{marks}",
-            ),
-            Picture(
-                dots(facts),
-                f"Dot plot of test {title} for {counted(len(units.test), one)}.",
-                f"Test {title}, one dot per {one}, the best method on top.{joined}",
-            ),
-        ),
+    scatter = Picture(
+        train_against_test(facts),
+        f"Scatter plot of train against test {title}, one point per method and {one}. Mean train "
+        f"and test score: {means}.",
+        f"Train against test {title}, one mark per method and {one}. On the diagonal, test trials "
+        "are decoded as well as training trials; the distance below it is overfitting.",
     )
-
-
-def dots(facts: Facts) -> Figure:
-    """Every method's test scores: one dot a subject, lines joining the dots of each subject."""
-    units, metric, row = facts.units, facts.metric, facts.rows[0]
-    look = looks(units.test)
-    means = units.test.mean()
-    order = sorted(units.test, key=lambda name: means[name])
-    figure = Figure(figsize=(_width(order), 1.25 + ROW * len(order)), layout="constrained")
-    axes = figure.add_subplot()
-    if units.paired:
-        for unit in units.test[order].to_numpy():
-            axes.plot(unit, np.arange(len(order)), color=GREY, lw=0.7, alpha=0.45, zorder=1)
-    for height, name in enumerate(order):
-        axes.plot(
-            units.test[name], np.full(len(units.test), height), ls="", ms=5.5, mew=0, alpha=0.75,
-            zorder=2, **look[name], gid=f"dots:{name}",  # type: ignore[arg-type]
-        )  # fmt: skip
-        ends = [height - 0.32, height + 0.32]
-        axes.plot([means[name]] * 2, ends, color=INK, lw=2.2, zorder=3)
-    handles = [axes.plot([], [], color=INK, lw=2.2, label="mean")[0]]
-    if np.isfinite(row.chance):
-        handles.append(axes.axvline(row.chance, color=GREY, ls="--", lw=1, label="chance"))
-    axes.set_yticks(range(len(order)), order)
-    axes.set_ylim(-0.6, len(order) - 0.4)
-    axes.tick_params(axis="y", length=0)
-    in_unit(axes.xaxis, metric)
-    axes.set_xlabel(f"test {metric_title(metric)}")
-    plain(axes, grid="x")
-    axes.spines["left"].set_visible(False)
-    figure.legend(handles=handles, loc="outside upper right", ncols=2, frameon=False, fontsize=8.5)
-    return figure
+    return Group("Scores", (scatter, *_differences(facts)))
 
 
 def train_against_test(facts: Facts) -> Figure:
@@ -192,7 +143,7 @@ def train_against_test(facts: Facts) -> Figure:
     look = looks(units.test)
     longest = max(map(len, look))
     columns = max(1, min(3, 64 // (longest + 4)))
-    legend = 0.19 * -(-len(look) // columns) if len(look) <= MOST_NAMED else 0.0
+    legend = 0.19 * -(-len(look) // columns)
     size = (max(WIDTH, 0.7 + 0.07 * longest), 0.86 * WIDTH + legend)
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
@@ -221,19 +172,14 @@ def train_against_test(facts: Facts) -> Figure:
     axes.set_xlabel(f"train {metric_title(metric)}")
     axes.set_ylabel(f"test {metric_title(metric)}")
     plain(axes)
-    if legend:
-        figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
+    figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
     return figure
 
 
-# ------------------------------------------------------------------ differences
-
-
-def differences(facts: Facts) -> Group | None:
-    """Paired differences to the reference, and ranks."""
+def _differences(facts: Facts) -> list[Picture]:
     known = facts.units.complete()
     if known is None:
-        return None
+        return []
     n, over, reference = len(known), facts.units.over, facts.rows[0].method
     means = known.sub(known[reference], axis=0).mean().drop(reference)
     told_of = "; ".join(f"{m} {score_text(mean, facts.metric, '+')}" for m, mean in means.items())
@@ -242,7 +188,9 @@ def differences(facts: Facts) -> Group | None:
     scaled = known * (100 if facts.metric in PERCENT else 1)
     figures = difference_figures(scaled, reference, metric, over)
     paired = figures["differences"]
-    paired.set_size_inches(_width(map(str, known)), paired.get_figheight())  # for a phone
+    # Narrow enough for a phone, but very long names must leave room for scores.
+    width = max(WIDTH, 2.4 + 0.075 * max(map(len, known)))
+    paired.set_size_inches(width, paired.get_figheight())
     pictures = [
         Picture(
             paired,
@@ -262,7 +210,7 @@ def differences(facts: Facts) -> Group | None:
                 "Nemenyi tests).",
             )
         )
-    return Group("Differences", tuple(pictures))
+    return pictures
 
 
 # ------------------------------------------------------------------ what decides
@@ -568,7 +516,6 @@ def heat_map(
 #: Figures of a section, in its order; add your own here.
 GROUPS: list[Callable[[Facts], Group | None]] = [
     scores,
-    differences,
     what_decides,
     training,
     confusions,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -240,16 +240,14 @@ def make_report(
     path = planned.study.path
     answers = zip(planned.evaluations(store), planned.specs, strict=True)
     found = [
-        _facts(number, answer, planned.source, len({spec.key for spec in specs}))
-        for number, (answer, specs) in enumerate(answers, 1)
+        _facts(n, answer, planned.source, len(specs), tell if explain else None)
+        for n, (answer, specs) in enumerate(answers, 1)
     ]
     if not any(facts.rows for facts in found):
         others = ""
         if planned.code is not None and set(store.codes()) - {planned.code}:
             others = " It has runs by other code of spdtokens, which --any-code counts."
         raise ReportError(f"{store.path} has no run of {path}: spdtokens study run {path}.{others}")
-    if explain:
-        found = [_explained(facts, planned.source, tell) for facts in found]
     own = store.path == path.with_suffix(".sqlite")
     where = [] if own else ["--store", str(store.path)]
     end = [*where, *(["--any-code"] if planned.code is None else [])]
@@ -291,11 +289,14 @@ def report_of(
         Told, line by line, of what takes long.
     """
     runs = {run.spec.key for found in answer.results.values() for run in found}
-    facts = _explained(_facts(1, answer, source, len(runs)), source, tell)
+    facts = _facts(1, answer, source, len(runs), tell)
     return Report(name, "", list(commands), [facts], datetime.now(UTC))
 
 
-def _facts(number: int, answer: Evaluation, source: Source, planned: int) -> Facts:
+def _facts(
+    number: int, answer: Evaluation, source: Source, planned: int, tell: Tell | None
+) -> Facts:
+    """What is known of a question; models are refitted and explained if ``tell`` is given."""
     dataset = source.dataset(answer.question.dataset, answer.question.selection)
     return Facts(
         number,
@@ -305,8 +306,5 @@ def _facts(number: int, answer: Evaluation, source: Source, planned: int) -> Fac
         planned,
         dataset.ch_names,
         parameters_of(answer, source, dataset),
+        () if tell is None else tuple(decisions(answer, source, tell)),
     )
-
-
-def _explained(facts: Facts, source: Source, tell: Tell) -> Facts:
-    return replace(facts, decisions=tuple(decisions(facts.answer, source, tell)))

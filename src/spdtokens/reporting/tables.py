@@ -341,10 +341,10 @@ def settings_table(facts: Facts) -> Table:
     hashes = list(dict.fromkeys(run.spec.data_hash for run in runs))
     options = runs[0].spec.protocol_options if runs else question.protocol_options
     aligned = "" if question.alignment == "none" else f", one reference a {question.domain}"
-    sizes = []
-    for part in dict.fromkeys(part for run in runs for part in run.sizes):
-        if n := sorted({run.sizes[part] for run in runs if run.sizes.get(part)}):
-            sizes.append(f"{part} {n[0]}" + (f" to {n[-1]}" if len(n) > 1 else ""))
+    sizes = {
+        part: sorted({run.sizes[part] for run in runs if run.sizes.get(part)})
+        for part in dict.fromkeys(part for run in runs for part in run.sizes)
+    }
     said = {
         "data set": question.dataset,
         "selection": as_text(question.selection.values()) if question.selection.values() else "all",
@@ -358,7 +358,9 @@ def settings_table(facts: Facts) -> Table:
         "alignment": question.alignment + aligned,
         "subjects": f"{len(subjects)}: {listed(subjects, 20)}" if subjects else "-",
         "seeds": listed([str(seed) for seed in seeds], 12) if seeds else "none",
-        "trials of a run": "; ".join(sizes),
+        "trials per run": "; ".join(
+            f"{part} {n[0]}" + (f" to {n[-1]}" if n[1:] else "") for part, n in sizes.items() if n
+        ),
         "runs": f"{len(runs)} of {facts.planned}",
     }
     title = f"What determined the numbers of {facts.title}"
