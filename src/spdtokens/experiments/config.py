@@ -27,7 +27,7 @@ from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -104,7 +104,9 @@ def read_study(path: str | Path) -> Study:
         ) from error
     choices = tuple(method.asked() for method in file.methods)
     questions = tuple(
-        Question(**dataset.asked(), **protocol.asked(), choices=choices, seeds=file.seeds)
+        Question(
+            **dataset.asked(), **protocol.asked(), choices=choices, seeds=cast(Any, file.seeds)
+        )
         for dataset, protocol in product(file.datasets, file.protocols)
     )
     return Study(file.name or path.stem, path, questions, file.metric)
@@ -291,7 +293,7 @@ _Changes = create_model(
 class _Method(_Table):
     name: Annotated[_Text, AfterValidator(lambda name: get_method(name).name)]
     label: _Text = ""
-    bands: _Bands = "auto"  # type: ignore[assignment]
+    bands: _Bands = "auto"
     estimator: _one_of("estimator", ("auto", *ESTIMATORS, *PROTOTYPES)) = "auto"  # type: ignore[valid-type]
     preset: _one_of("preset", PRESETS) = "paper"  # type: ignore[valid-type]
     changes: _Changes = Field(default_factory=_Changes, description="a table")  # type: ignore[valid-type]
@@ -422,12 +424,12 @@ class _File(_Table):
 
 def _problems(error: ValidationError, values: Mapping[str, Any]) -> list[str]:
     """What is wrong with a file, one line a key."""
-    tables = {"datasets": _Dataset, "methods": _Method, "protocols": _Protocol}
+    tables: dict[Any, Any] = {"datasets": _Dataset, "methods": _Method, "protocols": _Protocol}
     lines: dict[tuple[str, ...], str] = {}
     # Unknown keys first: what is missing may be there in another spelling.
     for one in sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden"):
-        place, model = "The study", _File
-        where = [part for part in one["loc"] if part not in ("by name", "by class")]
+        place, model = "The study", cast(Any, _File)
+        where: list[Any] = [part for part in one["loc"] if part not in ("by name", "by class")]
         if where[0] in tables and where[1:]:
             kind, number, *where = where
             place, model = f"[[{kind}]]", tables[kind]

@@ -457,7 +457,7 @@ def confusions(facts: Facts) -> Group:
         runs = facts.answer.results[row.method]
         # A class without trials is NaN.
         with np.errstate(invalid="ignore"):
-            counts = sum(confusion(run.y, run.probabilities) for run in runs)
+            counts = np.sum([confusion(run.y, run.probabilities) for run in runs], axis=0)
             shares = counts / counts.sum(1, keepdims=True)
         recalls = zip(facts.classes, np.diag(shares), strict=True)
         right = "; ".join(f"{name} {100 * share:.0f} % right" for name, share in recalls)
