@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -82,7 +83,7 @@ def test_a_worker_process_that_dies(tmp_path: Path) -> None:
         if progress.done:
             os.kill(next(p.pid for p in active_children() if p.pid), signal.SIGKILL)
 
-    with pytest.raises(StudyError, match=r"A worker process died.* What was done is kept: run the"):
+    with pytest.raises(StudyError, match="worker process died"):
         run_with(file, Processes(2), kill)
     there = rows_in(file.with_suffix(".sqlite"))
     assert 0 < there < RUNS
@@ -259,7 +260,7 @@ def test_a_scheduler_that_goes_away_is_told(
         with Cluster(dask.address) as cluster:
             end = threading.Timer(1.0, dask.scheduler.kill)
             end.start()
-            with pytest.raises(StudyError, match=f"scheduler at {dask.address} has gone"):
+            with pytest.raises(StudyError, match=dask.address):
                 run_with(file, cluster)
     finally:
         dask.end()
@@ -269,7 +270,7 @@ def test_a_wrong_address_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr(executors, "PATIENCE", 0.3)
     for wrong in ("127.0.0.1", "http://127.0.0.1:8786", "tcp://", "tcp://host:port", "a b:1"):
-        with pytest.raises(StudyError, match="is not the address of a Dask scheduler"):
+        with pytest.raises(StudyError, match=re.escape(repr(wrong))):
             Cluster(wrong)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))  # and does not listen

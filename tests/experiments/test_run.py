@@ -308,5 +308,5 @@ def test_status_counts_and_sums() -> None:
 def test_status_tells_of_other_code() -> None:
     codes = {"old": 3, "older": 4, "c0de": 1}
     text = " ".join(printed(status_table({"mdm": 4}, {}, codes, "c0de")).split())
-    assert "has 7 runs by other code of spdtokens, not counted" in text
+    assert "has 7 runs computed by other code" in text
     assert "other code" not in printed(status_table({"mdm": 4}, {}, codes, None))

@@ -1,4 +1,4 @@
-"""Methods of a study compared with one of them, by every test there is."""
+"""Comparison of the methods of a study with a reference method."""
 
 from __future__ import annotations
 
@@ -29,18 +29,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Comparisons:
-    """Methods against a reference, on one data set under one protocol.
+    """Methods compared with a reference, on one data set under one protocol.
 
-    Attributes
+    Parameters
     ----------
     title, metric, reference : str
+        Title of the question, name of the metric, title of the reference method.
     over : str
-        What scores are paired by: ``'subjects'`` or ``'folds'``.
-    scores : DataFrame, shape (n, methods)
-        Of every method, the reference included.
+        Unit by which scores are paired: ``'subjects'`` or ``'folds'``.
+    scores : DataFrame, shape (n, n_methods)
+        Scores of every method, including the reference.
     frame : DataFrame
-        One row a method, the reference excluded: ``difference``, ``effect``, and of every test the
-        Holm-corrected p-value, NaN where it was not used.
+        One row per method other than the reference: ``difference``, ``effect``, and for each test
+        the Holm-corrected p-value, NaN where the test was not used.
     no_p_because : dict of str to str
         Why a method has no p-value.
     """
@@ -55,11 +56,11 @@ class Comparisons:
 
     @property
     def n(self) -> int:
-        """Subjects or folds."""
+        """Number of subjects or folds."""
         return len(self.scores)
 
     def values(self) -> dict[str, Any]:
-        """As plain values; what is not known is None."""
+        """Return plain values for JSON; unknown values are None."""
         known = self.frame.astype(object).where(np.isfinite(self.frame), None)
         rows = [
             {
@@ -76,21 +77,21 @@ class Comparisons:
 
 
 def comparisons(answer: Evaluation, reference: str | None = None) -> Comparisons:
-    """Compare all methods of an answer with one of them, the first by default.
+    """Compare all methods of an evaluation with one of them.
 
     Parameters
     ----------
     answer : Evaluation
-        With runs of one method at least.
-    reference : str, optional
-        As tables show it.
+        Evaluation with runs of at least one method.
+    reference : str, default=None
+        Title of the reference method. None selects the first one.
 
     Raises
     ------
     StudyError
         If there is no such method, or it has no runs yet.
     """
-    import pandas as pd  # takes half a second: not before there is a table
+    import pandas as pd  # slow to import
 
     metric = answer.rows[0].metric
     over, found = unit_scores(answer.results, metric)
@@ -98,9 +99,9 @@ def comparisons(answer: Evaluation, reference: str | None = None) -> Comparisons
     reference = reference or scores.columns[0]
     if reference not in answer.results:
         has = ", ".join(answer.results)
-        raise StudyError(f"No method of the study is called {reference!r}. It has: {has}.")
+        raise StudyError(f"reference must be a method of the study ({has}), got {reference!r}.")
     if reference not in scores:
-        raise StudyError(f"{reference} has no runs yet, so nothing can be compared with it.")
+        raise StudyError(f"The reference {reference} has no runs yet.")
     others = scores.columns.drop(reference)
     tested = [_tested(answer.results, scores[[name, reference]], over, metric) for name in others]
     columns: dict[str, Any] = {
@@ -127,9 +128,9 @@ def comparisons(answer: Evaluation, reference: str | None = None) -> Comparisons
 def _tested(
     results: Mapping[str, Sequence[RunResult]], scores: pd.DataFrame, over: str, metric: str
 ) -> list[Comparison]:
-    """A method against the reference, by every test that applies.
+    """Compare a method with the reference by every test that applies.
 
-    Folds of one subject share training trials: tests that take them as independent mislead.
+    Folds of one subject share training trials: tests that assume independence do not apply.
     """
     mine, theirs = (scores[name] for name in scores)
     if over == "subjects":
@@ -148,7 +149,7 @@ def _tested(
 
 
 def _title(question: Question) -> str:
-    """All that tells two questions of a study apart, but the selection."""
+    """Data set, protocol with options, access and alignment; not the selection."""
     options = [f"{name} {value}" for name, value in question.protocol_options.items()]
     aligned = [] if question.alignment == "none" else [f"{question.alignment} {question.domain}"]
     parts = [Path(question.dataset).name, question.protocol, *options, question.access, *aligned]
@@ -156,7 +157,7 @@ def _title(question: Question) -> str:
 
 
 def comparison_table(found: Comparisons) -> Table:
-    """One row a method: difference to the reference, and what every test says."""
+    """One row per method: difference to the reference, effect size and p-values."""
     over = found.over if found.n != 1 else found.over.removesuffix("s")
     tests = [test.replace("_", " ") for test in found.frame.columns[2:]]
     missing = "".join(f" No p for {name}: {why}." for name, why in found.no_p_because.items())
@@ -168,17 +169,17 @@ def comparison_table(found: Comparisons) -> Table:
         ],
         f"{found.title}: difference to {found.reference}",
         f"{METRICS[found.metric].title.capitalize()} over {found.n} {over}; g: Hedges' g of the "
-        "paired differences; p-value of each test, Holm-corrected over methods (permutation: sign "
-        f"flips; McNemar's exact test and trial permutation: over trials).{missing}",
+        "paired differences; p-values Holm-corrected over methods (permutation: sign flips; "
+        f"McNemar's exact test and trial permutation: over trials).{missing}",
     )
 
 
 def difference_figures(
     scores: pd.DataFrame, reference: str, metric: str, over: str
 ) -> dict[str, Figure]:
-    """Paired differences to the reference, and ranks where there are subjects and methods enough.
+    """Draw paired differences to the reference, and ranks of three or more methods over subjects.
 
-    Scores are of two units at least, of all methods.
+    Scores must be complete, of at least two units.
     """
     values = {str(name): column.to_numpy() for name, column in scores.items()}
     figures = {"differences": paired_differences(values, reference, metric=metric, over=over)}
@@ -188,7 +189,7 @@ def difference_figures(
 
 
 def write_figures(tables: Sequence[Comparisons], folder: Path) -> list[Path]:
-    """The figures of each table, as PNG files."""
+    """Write the figures of each comparison as PNG files."""
     written: list[Path] = []
     for place, found in enumerate(tables, 1):
         scores = found.scores.dropna()

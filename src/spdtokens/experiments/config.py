@@ -1,22 +1,22 @@
-"""A study as a TOML file, checked in full before anything runs.
+"""Study files: an experiment in TOML, checked in full before anything runs.
 
-The file has, at its top, ``name`` (of the file, if it has none), ``seeds`` (a list, or how many of
-the paper's; five by default) and ``metric`` (what suits the data by default); then three kinds of
-tables, every data set being combined with every protocol, and every method run on each:
+Top-level keys are ``name`` (default: the name of the file), ``seeds`` (a list, or how many of the
+paper's seeds to use, default 5) and ``metric`` (default: the one that suits the data). Every data
+set is combined with every protocol, and every method is run on each combination:
 
 ``[[datasets]]``
-    ``name`` (a name, or a path from the file's folder), ``subjects``, ``paradigm``,
-    ``stimulus_hz``, ``window``, ``classes``, ``where``, ``channels`` (names, or ``"common"``: those
-    that all recordings have), ``resample`` (a rate in Hz).
+    ``name`` (a registered name, or a path relative to the file), ``subjects``, ``paradigm``,
+    ``stimulus_hz``, ``window``, ``classes``, ``where``, ``channels`` (names, or ``"common"`` for
+    the channels that all recordings share), ``resample`` (sampling rate in Hz).
 ``[[methods]]``
-    ``name``, ``label``, ``bands``, ``estimator``, ``device``; of networks ``epochs`` and
-    ``recipe``; of token transformers ``preset`` and ``[methods.changes]``, parameters to replace.
-    Or an estimator spelled out: ``class`` (of spdtokens, or a dotted path to any scikit-learn
-    estimator) and its parameters; or ``[[methods.steps]]``, each such a table, for a pipeline.
+    ``name``, ``label``, ``bands``, ``estimator``, ``device``; for networks ``epochs`` and
+    ``recipe``; for token transformers ``preset`` and ``[methods.changes]``, parameters to replace.
+    Alternatively ``class`` (of spdtokens, or the dotted path of a scikit-learn estimator) and its
+    parameters, or ``[[methods.steps]]``, one such table per step of a pipeline.
 ``[[protocols]]``
     ``name``, the protocol's options, ``access``, ``alignment``, ``domain``.
 
-A kind of which nothing but names is said can be a list: ``methods = ["ts-lr", "mdm"]``.
+A kind of table can be a list of names where nothing else is set: ``methods = ["ts-lr", "mdm"]``.
 """
 
 from __future__ import annotations
@@ -67,17 +67,32 @@ from spdtokens.preprocessing.covariance import ESTIMATORS, PROTOTYPES
 
 @dataclass(frozen=True)
 class Study:
-    """What is to be found out.
+    """A study: the runs to do, as questions about data sets, protocols and methods.
 
-    Attributes
+    Parameters
     ----------
     name : str
+        Name of the study, the title of its report.
     path : Path
-        Of the file.
+        The study file.
     questions : tuple of Question
-        One for every data set and protocol.
-    metric : str or None
-        To look at first; None for what suits the paradigm.
+        One per combination of data set and protocol.
+    metric : str, default=None
+        Metric shown first. None selects the one that suits the paradigm.
+
+    See Also
+    --------
+    read_study : Read a study from a TOML file.
+    spdtokens.experiments.run.plan_study : List the runs of a study.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from spdtokens.evaluation.plan import Choice, Question
+    >>> from spdtokens.experiments.config import Study
+    >>> question = Question("sim-mi", (Choice("ts-lr"), Choice("mdm")), subjects=("1",))
+    >>> Study("mine", Path("mine.toml"), (question,)).questions[0].protocol
+    'session-transfer'
     """
 
     name: str
@@ -87,12 +102,45 @@ class Study:
 
 
 def read_study(path: str | Path) -> Study:
-    """The study of a file. No data set is opened; see :func:`check_study`.
+    """Read a study from a TOML file.
+
+    No data set is opened: see :func:`check_study` for what only the data can tell.
+
+    Parameters
+    ----------
+    path : str or Path
+        The study file. Paths of data sets in it are relative to its folder.
+
+    Returns
+    -------
+    Study
+        The study.
 
     Raises
     ------
     StudyError
-        With everything that is wrong with the file, one problem a line.
+        If the file cannot be used. The message lists every problem on its own line.
+
+    See Also
+    --------
+    check_study : Check a study against its data sets.
+    spdtokens.experiments.run.plan_study : List the runs of a study.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from spdtokens.experiments.config import read_study
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "mine.toml")
+    ...     _ = file.write_text('''
+    ... datasets = ["sim-mi"]
+    ... methods = ["ts-lr", "mdm"]
+    ... protocols = ["session-transfer", {name = "blocks", folds = 4}]
+    ... ''')
+    ...     study = read_study(file)
+    >>> study.name, [question.protocol for question in study.questions]
+    ('mine', ['session-transfer', 'blocks'])
     """
     path = Path(path)
     values = _parsed(path)
@@ -113,21 +161,40 @@ def read_study(path: str | Path) -> Study:
 
 
 def check_study(study: Study, source: Source | None = None) -> None:
-    """Open the data sets and refuse what does not fit them, or this machine.
+    """Check a study against its data sets and this machine.
 
     Parameters
     ----------
     study : Study
-    source : Source, optional
-        That has, or will keep, the data sets.
+        The study.
+    source : Source, default=None
+        Provides the data sets and keeps those it opens. None creates one.
 
     Raises
     ------
     StudyError
-        With everything that does not fit, one problem a line.
+        If a data set cannot be opened, or a subject, method or setting does not fit it. The
+        message lists every problem on its own line.
+
+    See Also
+    --------
+    read_study : Read a study from a TOML file.
+    spdtokens.experiments.run.plan_study : Check a study and list its runs.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from spdtokens.evaluation.plan import Choice, Question
+    >>> from spdtokens.experiments.config import Study, check_study
+    >>> question = Question("sim-mi", (Choice("xdawn-ts-lr"),))
+    >>> try:
+    ...     check_study(Study("mine", Path("mine.toml"), (question,)))
+    ... except ValueError as error:
+    ...     print(str(error).splitlines()[0])
+    mine.toml does not fit its data:
     """
     source = source or Source()
-    problems: dict[str, None] = {}  # a dict keeps the order, and a problem of two protocols once
+    problems: dict[str, None] = {}  # ordered; a problem that two protocols share is listed once
     for question in study.questions:
         try:
             dataset = source.dataset(question.dataset, question.selection)
@@ -141,28 +208,28 @@ def check_study(study: Study, source: Source | None = None) -> None:
             except UserError as error:
                 problems[f"{choice.title} on {dataset.name}: {error}"] = None
     if problems:
-        raise StudyError("\n".join([f"{study.path} does not fit:", *problems]))
+        raise StudyError("\n".join([f"{study.path} does not fit its data:", *problems]))
 
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Notepad writes a mark first
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Notepad writes a BOM
     except FileNotFoundError as error:
-        raise StudyError(f"There is no study file {path}.") from error
+        raise StudyError(f"Study file {path} does not exist.") from error
     except OSError as error:
         raise StudyError(f"{path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise StudyError(f"{path} is not text in UTF-8, as TOML must be.") from error
-    # Lists in lists in lists, and numbers of thousands of digits, are errors of Python.
+        raise StudyError(f"{path} must be UTF-8 text, as TOML requires.") from error
+    # Deeply nested lists and numbers with thousands of digits raise errors of Python.
     except (ValueError, RecursionError) as error:
-        raise StudyError(f"{path} is not TOML: {error}.") from error
+        raise StudyError(f"{path} is not valid TOML: {error}.") from error
 
 
 # ------------------------------------------------------------------ kinds of values
 
 
 def _printable(value: str) -> str:
-    # Titles are printed, and names become paths: control characters would reach the terminal.
+    # Names are printed: control characters would reach the terminal.
     if not value.strip() or not value.isprintable():
         raise PydanticCustomError("printable", "not printable")
     return value
@@ -171,7 +238,7 @@ def _printable(value: str) -> str:
 def _different(values: tuple[Any, ...]) -> tuple[Any, ...]:
     twice = [value for value in values if values.count(value) > 1]
     if twice:
-        raise ValueError(f"{twice[0]!r} is named twice. Leave one out.")
+        raise ValueError(f"{twice[0]!r} is listed twice. Remove one.")
     return values
 
 
@@ -184,12 +251,15 @@ def _one_of(what: str, known: Iterable[str]) -> Any:
 
 
 _Text = Annotated[
-    str, Strict(), Field(description="printable text in quotes"), AfterValidator(_printable)
+    str,
+    Strict(),
+    Field(description="non-empty printable text in quotes"),
+    AfterValidator(_printable),
 ]
 _Name = Annotated[_Text, BeforeValidator(lambda v: str(v) if type(v) is int else v)]
 _Number = Annotated[float, Strict(), AllowInfNan(False), Field(description="a number")]
-_Positive = Annotated[_Number, Field(gt=0, description="a number above 0")]
-_Whole = Annotated[int, Strict(), Field(ge=1, description="a whole number of at least 1")]
+_Positive = Annotated[_Number, Field(gt=0, description="a number > 0")]
+_Whole = Annotated[int, Strict(), Field(ge=1, description="an integer >= 1")]
 _Truth = Annotated[bool, Strict(), Field(description="true or false")]
 _Pair = Annotated[
     tuple[_Number, _Number], Field(description="a list of two numbers, such as [0.5, 4]")
@@ -212,8 +282,8 @@ _Seeds = Annotated[
     Annotated[int, Strict(), Field(ge=1, le=len(STABILITY_SEEDS))]
     | Annotated[tuple[_Seed, ...], Field(min_length=1), AfterValidator(_different)],
     Field(
-        description=f"how many of the paper's to take, 1 to {len(STABILITY_SEEDS)}, or a list of "
-        "different numbers from 0 to 2^32 - 1, such as [42, 123]"
+        description=f"a number of seeds from 1 to {len(STABILITY_SEEDS)}, or a list of different "
+        "seeds from 0 to 2^32 - 1, such as [42, 123]"
     ),
 ]
 
@@ -221,7 +291,7 @@ _Seeds = Annotated[
 # ------------------------------------------------------------------ tables of the file
 
 
-#: Of keys that are left out; :meth:`_Table.given` passes them over.
+#: Value of keys that are not set; :meth:`_Table.given` omits them.
 _UNSET: Any = None
 
 
@@ -238,7 +308,7 @@ class _Dataset(_Table):
     paradigm: _Text = _UNSET
     stimulus_hz: Annotated[
         tuple[_Positive, ...],
-        Field(min_length=1, description="a list of numbers above 0, such as [13, 17, 21]"),
+        Field(min_length=1, description="a list of numbers > 0, such as [13, 17, 21]"),
     ] = ()
     window: _Pair = _UNSET
     classes: _Names = ()
@@ -252,16 +322,16 @@ class _Dataset(_Table):
     @field_validator("name")
     @classmethod
     def _found(cls, name: str, info: ValidationInfo) -> str:
-        """A known name as it is; a path from the file's folder, in full."""
+        """Return a registered name as it is, and a path relative to the file as absolute path."""
         known = (*DATASETS, *OFFICIAL)
         if name in known or name.startswith("moabb:"):
             return name
         folder: Path = info.context["folder"]  # type: ignore[index]
         try:
             return str((folder / Path(name).expanduser()).resolve(strict=True))
-        except (OSError, RuntimeError) as error:  # the latter: no such user, or a loop of links
+        except (OSError, RuntimeError) as error:  # RuntimeError: unknown user, or a loop of links
             raise ValueError(
-                f"there is no data set {name!r}, and no file or folder {folder / name}."
+                f"Unknown data set {name!r}, and {folder / name} does not exist."
                 + _meant(name, known)
             ) from error
 
@@ -278,7 +348,7 @@ def _kind(default: Any) -> Any:
     return kinds.get(type(default), _Whole)
 
 
-#: Values of a preset that can be changed, of the types that they have there.
+#: Parameters of a preset that can be replaced, with the types of their defaults.
 _Changes = create_model(
     "_Changes",
     __base__=_Table,
@@ -307,25 +377,24 @@ class _Method(_Table):
         for old in set(values) & set(_deprecated.KEYS):
             new = _deprecated.KEYS[old]
             if new in values:
-                raise ValueError(f"{old} is the old name of {new}: give one of them.")
+                raise ValueError(f"{old} is the old name of {new}: set only {new}.")
             _deprecated._warn(f"{old} of a method", new)
         return {_deprecated.KEYS.get(key, key): value for key, value in values.items()}
 
     @model_validator(mode="after")
     def _works(self) -> Self:
-        """Refuse settings that would change nothing, since who gives them thinks that they do."""
+        """Refuse settings that the method would ignore."""
         method = METHODS[self.name]
         tokens = method.family == "token transformer"
         idle = {"recipe"} if tokens else {"preset", "changes"}
         idle |= set() if method.has_seed else {"recipe", "epochs"}
         if found := sorted(idle & self.model_fields_set):
             raise ValueError(
-                f"{', '.join(found)}: {method.name} has no such setting (preset and changes are "
-                "for token transformers, recipe for other networks, epochs for networks). Leave "
-                "it out."
+                f"{', '.join(found)} does not apply to {method.name} (preset and changes: token "
+                "transformers; recipe: other networks; epochs: all networks). Remove it."
             )
         if self.epochs is not None and "epochs" in self.changes.model_fields_set:  # type: ignore[attr-defined]
-            raise ValueError("epochs is given twice: leave it out of the changes.")
+            raise ValueError("epochs is set twice: remove it from the changes.")
         return self
 
     def asked(self) -> Any:
@@ -353,16 +422,16 @@ class _SpelledOut(_Table):
         tables = isinstance(steps, list) and all(isinstance(s, dict) and CLASS in s for s in steps)
         if given or not steps or not tables:
             raise ValueError(
-                "[[methods.steps]] are tables, each with a class and its parameters"
-                + (f", and there is no {', '.join(given)} beside them." if given else ".")
+                "[[methods.steps]] must be tables, each with a class and its parameters"
+                + (f"; remove {', '.join(given)} beside them." if given else ".")
             )
         *made, last = (build(step) for step in steps)
         names: list[str] = []
         for step in made:
             kind = type(step).__name__
             if not hasattr(step, "transform"):
-                raise ValueError(f"{kind} is not a transformer, so it must be the last step.")
-            # As make_decoder calls it.
+                raise ValueError(f"{kind} is not a transformer: it must be the last step.")
+            # The name that make_decoder uses.
             name = "filterbank" if isinstance(step, FilterBankCovariances) else kind.lower()
             again = sum(known.partition("-")[0] == name for known in names)
             names.append(f"{name}-{again + 1}" if again else name)
@@ -395,14 +464,14 @@ class _Protocol(_Table):
 
 
 def _tables(kind: str, table: Any, example: str) -> Any:
-    """Tables of a kind; one of which only the name is said can be that name."""
+    """Tables of a kind; an entry can be a name alone."""
 
     def named(entry: Any) -> Any:
         if not isinstance(entry, str | dict):
-            raise ValueError(f"it must be a name or a table, got {entry!r:.60}.")
+            raise ValueError(f"an entry must be a name or a table, got {entry!r:.60}.")
         return {"name": entry} if isinstance(entry, str) else entry
 
-    words = f'[[{kind}]] tables, or a list of names such as ["{example}"]'
+    words = f'[[{kind}]] tables or a list of names, such as ["{example}"]'
     entries = list[Annotated[table, BeforeValidator(named)]]
     return Annotated[entries, Field(min_length=1, description=words)]
 
@@ -423,10 +492,10 @@ class _File(_Table):
 
 
 def _problems(error: ValidationError, values: Mapping[str, Any]) -> list[str]:
-    """What is wrong with a file, one line a key."""
+    """List what is wrong with a file, one line per key."""
     tables: dict[Any, Any] = {"datasets": _Dataset, "methods": _Method, "protocols": _Protocol}
     lines: dict[tuple[str, ...], str] = {}
-    # Unknown keys first: what is missing may be there in another spelling.
+    # Unknown keys first: a missing key may be there with another spelling.
     for one in sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden"):
         place, model = "The study", cast(Any, _File)
         where: list[Any] = [part for part in one["loc"] if part not in ("by name", "by class")]
@@ -454,7 +523,7 @@ def _problems(error: ValidationError, values: Mapping[str, Any]) -> list[str]:
 
 def _unknown_key(name: str, known: Iterable[str]) -> str:
     if name in _File.model_fields:
-        return f"has no key {name!r}: it belongs at the top of the file, before the first table."
+        return f"has no key {name!r}. It belongs at the top of the file, before the first table."
     known = tuple(known)
     return f"has no key {name!r}." + (_meant(name, known) or f" It has: {', '.join(known)}.")
 

@@ -1,4 +1,4 @@
-"""Results as tables for other programs: CSV and Parquet."""
+"""Export of results to CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from spdtokens.evaluation.runs import RunResult, RunSpec, as_text
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Of what determined a run, the types of columns, so that an empty one has it too.
+#: Columns that identify a run, with their types, which empty columns have too.
 _SPEC = dict.fromkeys(["key", *(field.name for field in fields(RunSpec))], "string")
 _SPEC["seed"] = "Int64"
-#: Of it, what a row of a trial repeats; ``key`` leads to the rest.
+#: Those repeated in every row of a trial; ``key`` leads to the rest.
 _RUN_OF_TRIAL = (
     *("key", "dataset", "protocol", "access", "alignment"),
     *("method", "subject", "fold", "seed"),
@@ -28,22 +28,44 @@ _RUN_OF_TRIAL = (
 
 
 def to_csv(results: Sequence[RunResult], path: str | Path, *, predictions: bool = False) -> None:
-    """Write results as a CSV file, in UTF-8, with a line of names first.
+    """Write results to a CSV file (UTF-8, with a header).
 
-    Numbers have all their digits, so that they are read back exactly. What a run does not have,
-    and what could not be computed, is left empty.
+    Numbers are written with all digits, so that they are read back exactly. Values that a run does
+    not have, and NaN, are left empty.
 
     Parameters
     ----------
     results : sequence of RunResult
+        The results, at least one.
     path : str or Path
-    predictions : bool
-        One row a test trial instead of one a run.
+        The file to write.
+    predictions : bool, default=False
+        Write one row per test trial instead of one row per run.
 
     Raises
     ------
     StudyError
-        If there are no results, or the place cannot be written to.
+        If there are no results, or the file cannot be written.
+
+    See Also
+    --------
+    to_parquet : The same columns as a Parquet file.
+    spdtokens.experiments.run.Plan.results : Results of a study.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> import pandas as pd
+    >>> from spdtokens import evaluate
+    >>> from spdtokens.experiments.export import to_csv
+    >>> results = evaluate("sim-mi", ["mdm"], subjects=1).results["mdm"]
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "trials.csv")
+    ...     to_csv(results, file, predictions=True)
+    ...     trials = pd.read_csv(file)
+    >>> len(trials)
+    288
     """
     _write(results, path, predictions, "to_csv", encoding="utf-8")
 
@@ -51,19 +73,41 @@ def to_csv(results: Sequence[RunResult], path: str | Path, *, predictions: bool 
 def to_parquet(
     results: Sequence[RunResult], path: str | Path, *, predictions: bool = False
 ) -> None:
-    """Write results as a Parquet file, with the columns of :func:`to_csv`.
+    """Write results to a Parquet file, with the columns of :func:`to_csv`.
 
     Parameters
     ----------
     results : sequence of RunResult
+        The results, at least one.
     path : str or Path
-    predictions : bool
-        One row a test trial instead of one a run.
+        The file to write.
+    predictions : bool, default=False
+        Write one row per test trial instead of one row per run.
 
     Raises
     ------
     StudyError
-        If there are no results, pyarrow is missing, or the place cannot be written to.
+        If there are no results, pyarrow is not installed, or the file cannot be written.
+
+    See Also
+    --------
+    to_csv : The same columns as a CSV file.
+    spdtokens.experiments.run.Plan.results : Results of a study.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> import pandas as pd
+    >>> from spdtokens import evaluate
+    >>> from spdtokens.experiments.export import to_parquet
+    >>> results = evaluate("sim-mi", ["mdm"], subjects=1).results["mdm"]
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "trials.parquet")
+    ...     to_parquet(results, file, predictions=True)  # doctest: +SKIP
+    ...     trials = pd.read_parquet(file)
+    >>> len(trials)  # doctest: +SKIP
+    288
     """
     _write(results, path, predictions, "to_parquet", engine="pyarrow")
 
@@ -72,7 +116,7 @@ def _write(
     results: Sequence[RunResult], path: str | Path, predictions: bool, form: str, **options: Any
 ) -> None:
     if not results:
-        raise StudyError("There are no results to write.")
+        raise StudyError(f"There are no results to write to {path}.")
     frame = trials_frame(results) if predictions else runs_frame(results)
     try:
         with written_whole(Path(path)) as file:
@@ -86,12 +130,12 @@ def _write(
 
 
 def runs_frame(results: Sequence[RunResult]) -> pd.DataFrame:
-    """One row a run: all that determined it, mappings as JSON, its scores and its origin.
+    """One row per run: its spec (mappings as JSON), scores, sizes, cost and origin.
 
-    ``train_``, ``validation_`` and ``test_`` stand before the names of metrics, ``n_`` before those
-    of parts, ``origin_`` before those of origins.
+    Metrics are prefixed by ``train_``, ``validation_`` or ``test_``, numbers of trials by ``n_``,
+    origins by ``origin_``.
     """
-    import pandas as pd  # takes half a second: not before there is a table
+    import pandas as pd  # slow to import
 
     def frame(part: str, prefix: str, kind: str) -> pd.DataFrame:
         rows = [dict(getattr(result, part)) for result in results]
@@ -110,7 +154,7 @@ def runs_frame(results: Sequence[RunResult]) -> pd.DataFrame:
 
 
 def trials_frame(results: Sequence[RunResult]) -> pd.DataFrame:
-    """One row a test trial: which, its label, what was predicted, and the probabilities."""
+    """One row per test trial: its id, label, prediction and class probabilities."""
     import pandas as pd
 
     kinds = {name: _SPEC[name] for name in _RUN_OF_TRIAL}
