@@ -56,16 +56,19 @@ def to_csv(results: Sequence[RunResult], path: str | Path, *, predictions: bool 
     --------
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
     >>> import pandas as pd
     >>> from spdtokens import evaluate
     >>> from spdtokens.experiments.export import to_csv
-    >>> results = evaluate("sim-mi", ["mdm"], subjects=1).results["mdm"]
+    >>> X = np.random.default_rng(0).standard_normal((40, 4, 50))
+    >>> data = (X @ X.swapaxes(1, 2), np.arange(40) % 2)
+    >>> results = evaluate(data, "mdm", "k-fold").results["mdm"]
     >>> with TemporaryDirectory() as folder:
     ...     file = Path(folder, "trials.csv")
     ...     to_csv(results, file, predictions=True)
     ...     trials = pd.read_csv(file)
     >>> len(trials)
-    288
+    40
     """
     _write(results, path, predictions, "to_csv", encoding="utf-8")
 
@@ -98,16 +101,19 @@ def to_parquet(
     --------
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
     >>> import pandas as pd
     >>> from spdtokens import evaluate
     >>> from spdtokens.experiments.export import to_parquet
-    >>> results = evaluate("sim-mi", ["mdm"], subjects=1).results["mdm"]
+    >>> X = np.random.default_rng(0).standard_normal((40, 4, 50))
+    >>> data = (X @ X.swapaxes(1, 2), np.arange(40) % 2)
+    >>> results = evaluate(data, "mdm", "k-fold").results["mdm"]
     >>> with TemporaryDirectory() as folder:
     ...     file = Path(folder, "trials.parquet")
     ...     to_parquet(results, file, predictions=True)  # doctest: +SKIP
     ...     trials = pd.read_parquet(file)
     >>> len(trials)  # doctest: +SKIP
-    288
+    40
     """
     _write(results, path, predictions, "to_parquet", engine="pyarrow")
 

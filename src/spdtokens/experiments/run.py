@@ -75,13 +75,18 @@ class Plan:
     Examples
     --------
     >>> from pathlib import Path
-    >>> from spdtokens.evaluation.plan import Choice, Question
+    >>> import numpy as np
+    >>> from spdtokens.datasets import from_arrays
+    >>> from spdtokens.evaluation.plan import Choice, Question, Source
     >>> from spdtokens.experiments.config import Study
     >>> from spdtokens.experiments.run import plan_study
-    >>> question = Question("sim-mi", (Choice("ts-lr"), Choice("mdm")), subjects=("1",))
-    >>> plan = plan_study(Study("mine", Path("mine.toml"), (question,)))
+    >>> X = np.random.default_rng(0).standard_normal((40, 4, 50))
+    >>> data = from_arrays(X @ X.swapaxes(1, 2), np.arange(40) % 2)
+    >>> question = Question(data.name, (Choice("ts-lr"), Choice("mdm")), "k-fold")
+    >>> study = Study("mine", Path("mine.toml"), (question,))
+    >>> plan = plan_study(study, Source({data.name: data}))
     >>> {title: len(specs) for title, specs in plan.by_title().items()}
-    {'ts-lr': 1, 'mdm': 1}
+    {'ts-lr': 5, 'mdm': 5}
     """
 
     study: Study
@@ -225,12 +230,17 @@ def plan_study(study: Study, source: Source | None = None, *, any_code: bool = F
     Examples
     --------
     >>> from pathlib import Path
-    >>> from spdtokens.evaluation.plan import Choice, Question
+    >>> import numpy as np
+    >>> from spdtokens.datasets import from_arrays
+    >>> from spdtokens.evaluation.plan import Choice, Question, Source
     >>> from spdtokens.experiments.config import Study
     >>> from spdtokens.experiments.run import plan_study
-    >>> question = Question("sim-mi", (Choice("ts-lr"), Choice("mdm")), subjects=("1",))
-    >>> [spec.method for spec in plan_study(Study("mine", Path("mine.toml"), (question,))).once()]
-    ['ts-lr', 'mdm']
+    >>> X = np.random.default_rng(0).standard_normal((40, 4, 50))
+    >>> data = from_arrays(X @ X.swapaxes(1, 2), np.arange(40) % 2)
+    >>> question = Question(data.name, (Choice("mdm"),), "k-fold", {"folds": 2})
+    >>> study = Study("mine", Path("mine.toml"), (question,))
+    >>> len(plan_study(study, Source({data.name: data})).once())
+    2
     """
     source = source or Source()
     check_study(study, source)
@@ -286,18 +296,23 @@ def run_study(
     --------
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
-    >>> from spdtokens.evaluation.plan import Choice, Question
+    >>> import numpy as np
+    >>> from spdtokens.datasets import from_arrays
+    >>> from spdtokens.evaluation.plan import Choice, Question, Source
     >>> from spdtokens.experiments.config import Study
     >>> from spdtokens.experiments.executors import InProcess
     >>> from spdtokens.experiments.run import plan_study, run_study
     >>> from spdtokens.experiments.store import RunStore
-    >>> question = Question("sim-mi", (Choice("mdm"),), subjects=("1",))
-    >>> plan = plan_study(Study("mine", Path("mine.toml"), (question,)))
+    >>> X = np.random.default_rng(0).standard_normal((40, 4, 50))
+    >>> data = from_arrays(X @ X.swapaxes(1, 2), np.arange(40) % 2)
+    >>> question = Question(data.name, (Choice("mdm"),), "k-fold")
+    >>> study = Study("mine", Path("mine.toml"), (question,))
+    >>> plan = plan_study(study, Source({data.name: data}))
     >>> with TemporaryDirectory() as folder, RunStore(Path(folder, "runs.sqlite")) as store:
     ...     first = run_study(plan, store, InProcess(plan.source))
     ...     again = run_study(plan, store, InProcess(plan.source))
     >>> first.done, again.before, again.done
-    (1, 1, 0)
+    (5, 5, 0)
     """
     missing = planned.missing(store)
     total = len(planned.once())

@@ -76,13 +76,15 @@ class RunStore:
     --------
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
     >>> from spdtokens import evaluate
     >>> from spdtokens.experiments.store import RunStore
-    >>> results = evaluate("sim-mi", ["mdm"], subjects=1).results["mdm"]
+    >>> X = np.random.default_rng(0).standard_normal((40, 4, 50))
+    >>> data = (X @ X.swapaxes(1, 2), np.arange(40) % 2)
+    >>> results = evaluate(data, "mdm", "k-fold").results["mdm"]
     >>> with TemporaryDirectory() as folder, RunStore(Path(folder, "runs.sqlite")) as store:
-    ...     added, again = store.add(results), store.add(results)
-    ...     print(added, again, [result.spec.method for result in store.results()])
-    1 0 ['mdm']
+    ...     print(store.add(results), store.add(results), len(store.results()))
+    5 0 5
     """
 
     def __init__(self, path: str | Path) -> None:
