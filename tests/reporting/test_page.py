@@ -70,11 +70,11 @@ def test_it_loads_nothing(text: str) -> None:
 
 def test_origin_and_warnings_are_shown(text: str) -> None:
     assert "digest of the code" in text
-    assert "Made by other code" not in text
+    assert "other code" not in text
     run = made_run("a")
     foreign = replace(run, origin={**run.origin, "code": "0123"})
     text = page(made_report(made_facts({"a": [foreign]})))
-    assert "Made by other code than the spdtokens that wrote this report: 1 of 1 run." in text
+    assert "other code than the spdtokens that wrote this report: 1 of 1 run." in text
     assert "0123" in text
 
 
@@ -197,7 +197,7 @@ def test_it_says_what_study_show_says(study: Path, tmp_path: Path) -> None:
     ("options", "message"),
     [
         (["-o", "no/report.html"], "There is no folder no"),
-        (["-o", "report.pdf"], "does not end in .html"),
+        (["-o", "report.pdf"], "end in .html, got report.pdf"),
         (["-o", "r.html", "--store", "none.sqlite"], "There is no store none.sqlite"),
     ],
 )

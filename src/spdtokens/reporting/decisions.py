@@ -1,4 +1,4 @@
-"""Models of a study looked into: how many weights they have, and what they decide by."""
+"""Explanations of the models of a study: importance of channels and bands, number of weights."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ from spdtokens.preprocessing import FilterBankCovariances, StandardTrials
 from spdtokens.preprocessing.bands import plan_tokens, resolve_windows
 from spdtokens.runtime.threads import one_thread
 
-#: Methods of a section that are looked into: each costs the training of a run.
+#: Methods explained per section; each costs the training of one run.
 MOST = 3
-#: Told what is being done, line by line.
+#: Called with a line of text before each step that takes long.
 Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What one model decides by.
+    """Explanation of one model.
 
-    Attributes
+    Parameters
     ----------
     method : str
-        As tables name it.
+        Title of the method.
     run : RunResult
-        As it is stored.
+        The stored run.
     names : tuple of str
-        Of tokens: bands.
-    importance : ndarray, shape (tokens, channels)
+        Names of the tokens: bands.
+    importance : ndarray, shape (n_tokens, n_channels)
         See :func:`spdtokens.classifiers.explain.channel_importance`.
-    attention : ndarray, shape (tokens, tokens), or None
+    attention : ndarray, shape (n_tokens, n_tokens), or None
         See :func:`spdtokens.classifiers.explain.band_attention`; None for one token.
     changed : int
-        Test trials that the model refitted now puts into another class than the stored one.
+        Number of test trials for which the refitted model predicts another class.
     """
 
     method: str
@@ -64,19 +64,19 @@ class Decision:
 
 @dataclass(frozen=True)
 class Unexplained:
-    """A method that was to be looked into and could not be, and why."""
+    """A method that cannot be explained, and the reason."""
 
     method: str
     reason: str
 
 
 def decisions(answer: Evaluation, source: Source, tell: Tell) -> list[Decision | Unexplained]:
-    """Look into the token methods of highest test score, one run of each."""
+    """Explain the token methods with the highest test scores, one run of each."""
     found: list[Decision | Unexplained] = []
     chosen = best_token_methods(answer, source)
     for number, method in enumerate(chosen, 1):
         run = median_run(answer.results[method], answer.rows[0].metric)
-        tell(f"What decides: refitting {method}, {told(run)} ({number} of {len(chosen)})")
+        tell(f"Channel importance: refitting {method}, {told(run)} ({number} of {len(chosen)})")
         try:
             found.append(_decision(method, run, source))
         except UserError as error:
@@ -85,7 +85,7 @@ def decisions(answer: Evaluation, source: Source, tell: Tell) -> list[Decision |
 
 
 def best_token_methods(answer: Evaluation, source: Source, most: int = MOST) -> list[str]:
-    """Token methods by test score, the best first; honest ones before leaky ones."""
+    """List token methods by test score, the best first; leaky ones come last."""
     rows = [
         row
         for row in answer.rows
@@ -96,10 +96,7 @@ def best_token_methods(answer: Evaluation, source: Source, most: int = MOST) -> 
 
 
 def median_run(runs: Sequence[RunResult], metric: str) -> RunResult:
-    """The first run of the subject in the middle: half of the others score better, half worse.
-
-    Of an even number of subjects the lower of the two in the middle.
-    """
+    """Return the first run of the subject with the median score (the lower one of two)."""
     import pandas as pd
 
     scores = pd.Series([run.test.get(metric, np.nan) for run in runs])
@@ -109,7 +106,7 @@ def median_run(runs: Sequence[RunResult], metric: str) -> RunResult:
 
 
 def told(run: RunResult) -> str:
-    """Which run it is."""
+    """Name a run by subject, fold and seed."""
     seed = "" if run.spec.seed is None else f", seed {run.spec.seed}"
     return f"subject {run.spec.subject}, fold {run.spec.fold}{seed}"
 
@@ -133,13 +130,13 @@ def _decision(method: str, run: RunResult, source: Source) -> Decision:
 def refit(
     run: RunResult, source: Source
 ) -> tuple[BaseEstimator, NDArray[np.float64], tuple[str, ...]]:
-    """Train a run of a token method again: the model, its test trials and the names of its bands.
+    """Refit a run of a token method: return the model, its test trials and the bands' names.
 
-    On the same machine, with the same code, the model is the same bit by bit; whether its
-    predictions are is counted, not taken for granted.
+    On the same machine, with the same code, the model is identical bit by bit. The report counts
+    the predictions that differ.
     """
     estimator = source.estimator(run.spec)
-    # In the order of one thread, as the study did.
+    # One thread, as in the study.
     with one_thread():
         opened = open_run(run.spec, source, estimator)
         _, rest = split_front(estimator)
@@ -149,7 +146,7 @@ def refit(
 
 
 def matrix_names(estimator: BaseEstimator, dataset: Dataset) -> tuple[str, ...]:
-    """What the matrices of a run are; of a data set of matrices only that they are matrices."""
+    """Name the matrices of a run by band and window; one name if the data are matrices."""
     first = next(steps_of(estimator))
     if dataset.is_covariance or not isinstance(first, FilterBankCovariances):
         return ("all bands",)
@@ -169,7 +166,7 @@ def matrix_names(estimator: BaseEstimator, dataset: Dataset) -> tuple[str, ...]:
 
 
 def parameters_of(answer: Evaluation, source: Source, dataset: Dataset) -> dict[str, int]:
-    """Weights of every method that has runs and a fixed number of weights."""
+    """Count the weights of every method for which the number is fixed."""
     first = {name: runs[0].spec for name, runs in answer.results.items() if runs}
     modules = {name: _module(source.estimator(spec), dataset) for name, spec in first.items()}
     return {
@@ -185,7 +182,7 @@ def _steps(estimator: BaseEstimator) -> list[BaseEstimator]:
 
 
 def _module(estimator: BaseEstimator, dataset: Dataset) -> nn.Module | None:
-    """The network, not trained; None without one, or if its size is known only after fitting."""
+    """Build the untrained network; None without one, or if only fitting tells its size."""
     *before, last = _steps(estimator)
     n_classes, rows = len(dataset.classes), len(dataset.ch_names)
     if not isinstance(last, NetworkClassifier | TokenNetworkClassifier):

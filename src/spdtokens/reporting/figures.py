@@ -1,7 +1,7 @@
-"""The figures of a report, with their words.
+"""The figures of a report, with captions and text alternatives.
 
-Adding a kind is a function from :class:`~spdtokens.reporting.report.Facts` to a :class:`Group`, or
-None where it does not apply, and its place in :data:`GROUPS`.
+To add a kind of figure, append a function from :class:`~spdtokens.reporting.report.Facts` to a
+:class:`Group`, or None where it does not apply, to :data:`GROUPS`.
 """
 
 from __future__ import annotations
@@ -31,37 +31,39 @@ if TYPE_CHECKING:
 
     from spdtokens.reporting.report import Facts
 
-# Okabe and Ito's colours, distinct for colour-blind readers. Black is the page's ink.
+# Okabe and Ito's colours, distinguishable for colour-blind readers. Black becomes the text colour.
 INK, GREY = "#000000", "#666666"
 BLUE, ORANGE, GREEN, PINK = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
 SKY, AMBER = "#56b4e9", "#e69f00"
 PALETTE = (BLUE, ORANGE, GREEN, PINK, AMBER, SKY, INK)
-# Seven colours and eight markers have no common divisor: 56 methods look different.
+# Seven colours and eight markers: 56 methods look different.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
 #: Width of a figure in inches.
 WIDTH = 4.9
 #: More ranks cannot be read.
 MOST_RANKED = 20
-#: Points of a curve: more could not be seen, and would make the page large.
+#: Points of a curve; more would only make the page larger.
 POINTS = 100
-#: Beyond so many classes a matrix is drawn without numbers and names.
+#: With more classes, a matrix is drawn without numbers and names.
 MANY = 10
-#: With fewer positions there is nothing to draw a map between.
+#: Electrode positions that a map needs.
 LEAST = 4
-#: Maps side by side, channels of a bar chart, and channels whose shares are told in words.
+#: Maps per row, channels in a bar chart, and channels named in the text alternative.
 COLUMNS, BARS, NAMED = 3, 8, 5
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure with its words.
+    """A figure with caption and text alternative.
 
-    Attributes
+    Parameters
     ----------
     figure : Figure
+        The figure.
     label : str
-        What it shows, in words and numbers, for those who do not see it.
-    caption : str
+        Text alternative for readers who cannot see the figure: its content in words and numbers.
+    caption : str, default=''
+        Caption.
     """
 
     figure: Figure
@@ -73,12 +75,16 @@ class Picture:
 class Group:
     """Figures under one heading.
 
-    Attributes
+    Parameters
     ----------
-    title, note : str
+    title : str
+        Heading.
     pictures : tuple of Picture
-    small : bool
-        Whether many stand in a row.
+        The figures.
+    note : str, default=''
+        Text below the figures.
+    small : bool, default=False
+        Whether the figures are small, several per row.
     """
 
     title: str
@@ -87,11 +93,11 @@ class Group:
     small: bool = False
 
 
-# ------------------------------------------------------------------ axes alike
+# ------------------------------------------------------------------ style
 
 
 def looks(names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Colour and marker of each method, by its place in the study."""
+    """Choose colour and marker of each method, by its position in the study."""
     return {
         name: {"color": PALETTE[i % len(PALETTE)], "marker": MARKERS[i % len(MARKERS)]}
         for i, name in enumerate(names)
@@ -99,7 +105,7 @@ def looks(names: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def plain(axes: Axes, *, grid: str = "both") -> None:
-    """Axes with as little ink as will do."""
+    """Remove the frame of axes and add a light grid."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(GREY)
     axes.tick_params(color=GREY)
@@ -108,7 +114,7 @@ def plain(axes: Axes, *, grid: str = "both") -> None:
 
 
 def in_unit(axis: Any, metric: str, most: int = 6) -> None:
-    """Round ticks, in percent where the metric is a share."""
+    """Set round ticks, in percent where the metric is a proportion."""
     axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
     if metric in PERCENT:
         axis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:g}"))
@@ -118,7 +124,7 @@ def in_unit(axis: Any, metric: str, most: int = 6) -> None:
 
 
 def scores(facts: Facts) -> Group | None:
-    """Train against test, paired differences to the reference, and ranks."""
+    """Draw train against test score, paired differences to the reference, and ranks."""
     if not np.isfinite([row.score for row in facts.rows]).any():
         return None
     metric, title = facts.metric, METRICS[facts.metric].title
@@ -138,7 +144,7 @@ def scores(facts: Facts) -> Group | None:
 
 
 def train_against_test(facts: Facts) -> Figure:
-    """Each method's train and test score on every subject; below the diagonal is memorised."""
+    """Draw train against test score of each method and subject; below the diagonal: overfitting."""
     units, metric, row = facts.units, facts.metric, facts.rows[0]
     look = looks(units.test)
     longest = max(map(len, look))
@@ -154,7 +160,7 @@ def train_against_test(facts: Facts) -> Figure:
     axes.plot(ends, ends, color=INK, lw=1)
     if np.isfinite(row.chance):
         axes.axhline(row.chance, color=GREY, ls="--", lw=1)
-        # Beside the axes, where no mark can be.
+        # Beside the axes, where it hides no mark.
         axes.text(
             1.01, row.chance, "chance", color=GREY, fontsize=8, va="center",
             transform=axes.get_yaxis_transform(),
@@ -162,7 +168,7 @@ def train_against_test(facts: Facts) -> Figure:
     for name, style in look.items():
         axes.plot(
             units.train[name], units.test[name], ls="", ms=5.5, mew=0, alpha=0.8,
-            # Matplotlib leaves out of legends what begins with an underscore.
+            # Matplotlib omits labels that begin with an underscore from legends.
             label=f" {name}" if name.startswith("_") else name,
             gid=f"dots:{name}", **style,  # type: ignore[arg-type]
         )  # fmt: skip
@@ -217,7 +223,7 @@ def _differences(facts: Facts) -> list[Picture]:
 
 
 def what_decides(facts: Facts) -> Group | None:
-    """Importance of channels and bands, and attention between bands; None if not computed."""
+    """Draw importance of channels and bands, and attention between bands; None if unknown."""
     if not facts.decisions:
         return None
     pictures, notes = [], []
@@ -339,24 +345,23 @@ def importance_figure(
     rows = -(-panels // columns)
     width = max(WIDTH * columns / COLUMNS, 2.4) if n > 1 else WIDTH
     height = 1.75 if mapped and n > 1 else 2.2
-    # Maps are images within the figure: dots an inch.
+    # Maps are images within the figure: dots per inch.
     figure = Figure(figsize=(width, height * rows + (0.35 if mapped else 0.1)), dpi=160)
     figure.set_layout_engine("constrained")
     every = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes in every[panels:]:
         axes.remove()
     top = float(shares[:, places].max()) if mapped else float(shares.max())
-    # From nothing to a blue that stands out from white and from black paper: one hue, told apart by
-    # its strength, for those who see no colours.
+    # From transparent to a blue visible on white and on black: one hue, ordered by strength.
     blue = [(0.17, 0.58, 0.87, alpha) for alpha in (0, 1)]
     for axes, share, name in zip(every, shares, names, strict=False):
         if mapped:
             image, _ = mne.viz.plot_topomap(
                 share[places], info, axes=axes, show=False, vlim=(0, top), contours=0,
                 cmap=LinearSegmentedColormap.from_list("strength", blue),
-                # A cap over one part of the head says nothing about the rest.
+                # No extrapolation to parts of the head without electrodes.
                 extrapolate="local",
-                # A share between two electrodes is between theirs: others would overshoot.
+                # Other interpolations would overshoot between electrodes.
                 image_interp="linear",
             )  # fmt: skip
         else:
@@ -376,7 +381,7 @@ def importance_figure(
 
 
 def _bars(axes: Axes, share: NDArray[np.float64], ch_names: Sequence[str], top: float) -> None:
-    """The channels of the largest shares, in percent."""
+    """Draw the channels of the largest importance, in percent."""
     order = np.argsort(-share, kind="stable")[:BARS]
     axes.barh(np.arange(len(order)), 100 * share[order], color=BLUE, height=0.7)
     axes.set_yticks(np.arange(len(order)), [ch_names[i] for i in order], fontsize=8)
@@ -384,7 +389,7 @@ def _bars(axes: Axes, share: NDArray[np.float64], ch_names: Sequence[str], top: 
     axes.set_xlim(0, 105 * top)
     axes.tick_params(axis="x", labelsize=8)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("share in %", fontsize=8)
+    axes.set_xlabel("importance in %", fontsize=8)
     plain(axes, grid="x")
 
 
@@ -392,7 +397,7 @@ def _bars(axes: Axes, share: NDArray[np.float64], ch_names: Sequence[str], top: 
 
 
 def training(facts: Facts) -> Group | None:
-    """Learning curves of the networks."""
+    """Draw the learning curves of networks; None without any."""
     import pandas as pd
 
     pictures = []
@@ -421,9 +426,9 @@ def training(facts: Facts) -> Group | None:
 
 
 def _curves(tables: Mapping[str, pd.DataFrame], kept: Sequence[int]) -> Figure:
-    """Accuracy above loss by epoch: mean over the runs of one method, one standard deviation."""
+    """Draw accuracy and loss by epoch: mean over the runs of a method, one standard deviation."""
     figure = Figure(figsize=(2.7, 3.4))
-    # Margins by hand: there are many such figures, and a layout engine takes longer than drawing.
+    # Fixed margins: a layout engine would take longer than drawing.
     figure.subplots_adjust(0.17, 0.13, 0.98, 0.98, hspace=0.12)
     every = figure.subplots(2, 1, sharex=True)
     for axes, what in zip(every, ("accuracy", "loss"), strict=True):
@@ -451,7 +456,7 @@ def _curves(tables: Mapping[str, pd.DataFrame], kept: Sequence[int]) -> Figure:
 
 
 def confusions(facts: Facts) -> Group:
-    """Confusion matrix of each method."""
+    """Draw the confusion matrix of each method."""
     pictures = []
     for row in facts.rows:
         runs = facts.answer.results[row.method]
@@ -480,16 +485,16 @@ def heat_map(
     full: float = 1.0,
     bold: bool = False,
 ) -> Figure:
-    """Shares (n, n) in percent, between things of the same names.
+    """Draw a matrix of proportions (n, n) in percent.
 
-    ``full`` is the share of the strongest colour; ``bold`` is for the diagonal.
+    ``full`` is the proportion with the strongest colour; ``bold`` sets the diagonal in bold.
     """
     n = len(shares)
     side = min(2.0 + 0.22 * n, 4.2)
     figure = Figure(figsize=(side + 0.3, side), layout="constrained")
     axes = figure.add_subplot()
     for i, j in np.argwhere(np.isfinite(shares)):
-        # Never opaque, so that the number can be read in the light and in the dark.
+        # Never opaque: the number must be readable in light and dark mode.
         alpha = 0.03 + 0.6 * shares[i, j] / full
         axes.add_patch(Rectangle((j, i), 1, 1, facecolor=BLUE, alpha=alpha, lw=0))
         if n <= MANY:

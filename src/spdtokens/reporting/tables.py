@@ -1,4 +1,4 @@
-"""The tables of a report, the numbers in them, and how they are written as Markdown and LaTeX."""
+"""The tables of a report, and their conversion to Markdown and LaTeX."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 NAN = float("nan")
 MINUS = "\N{MINUS SIGN}"
-#: The name, among seeds, of runs of methods without chance in them.
+#: Stands for the seed of deterministic methods.
 NO_SEED = "no seed"
-#: Letters beyond which a cell of LaTeX is broken into lines.
+#: Longer cells are wrapped in LaTeX.
 LONG = 50
-#: What a run's origin says, in words; other keys are versions of packages.
+#: Names of origin keys; all other keys are versions of packages.
 ORIGINS = {"code": "digest of the code", "git": "git revision"}
 
 
@@ -333,14 +333,14 @@ def method_legend(facts: Facts) -> dict[str, str]:
 
 
 def settings_table(facts: Facts) -> Table:
-    """What determined the runs of a question."""
+    """Everything that determines the runs of a section."""
     question, runs = facts.answer.question, facts.runs
     protocol = PROTOCOLS[question.protocol]
     seeds = sorted({run.spec.seed for run in runs if run.spec.seed is not None})
     subjects = list(dict.fromkeys(run.spec.subject for run in runs))
     hashes = list(dict.fromkeys(run.spec.data_hash for run in runs))
     options = runs[0].spec.protocol_options if runs else question.protocol_options
-    aligned = "" if question.alignment == "none" else f", one reference a {question.domain}"
+    aligned = "" if question.alignment == "none" else f", one reference per {question.domain}"
     sizes = {
         part: sorted({run.sizes[part] for run in runs if run.sizes.get(part)})
         for part in dict.fromkeys(part for run in runs for part in run.sizes)
@@ -349,12 +349,12 @@ def settings_table(facts: Facts) -> Table:
         "data set": question.dataset,
         "selection": as_text(question.selection.values()) if question.selection.values() else "all",
         "classes": ", ".join(facts.classes),
-        "digest of the recordings": ", ".join(hashes) or "-",
+        "hash of the recordings": ", ".join(hashes) or "-",
         "protocol": question.protocol,
         "options": ", ".join(f"{name} = {as_text(v)}" for name, v in options.items()) or "none",
         "trained on": protocol.train,
-        "tested": protocol.test,
-        "access": f"{question.access}: {ACCESS[question.access].description}",
+        "tested on": protocol.test,
+        "target access": f"{question.access}: {ACCESS[question.access].description}",
         "alignment": question.alignment + aligned,
         "subjects": f"{len(subjects)}: {listed(subjects, 20)}" if subjects else "-",
         "seeds": listed([str(seed) for seed in seeds], 12) if seeds else "none",
@@ -363,12 +363,12 @@ def settings_table(facts: Facts) -> Table:
         ),
         "runs": f"{len(runs)} of {facts.planned}",
     }
-    title = f"What determined the numbers of {facts.title}"
+    title = f"Settings of {facts.title}"
     return _texts(f"settings-{facts.number}", title, said)
 
 
 def origin_table(runs: Iterable[RunResult]) -> Table:
-    """Versions, code, machine and dates of all runs; more than one value is told with its count."""
+    """Versions, code, machine and dates of all runs; differing values come with their counts."""
     runs, said = list(runs), {}
     for key in dict.fromkeys(key for run in runs for key in run.origin):
         counts = Counter(run.origin[key] or "none" for run in runs if key in run.origin)
@@ -380,21 +380,21 @@ def origin_table(runs: Iterable[RunResult]) -> Table:
             parts = (f"{value} ({counted(n, 'run')})" for value, n in counts.items())
             said[ORIGINS.get(key, key)] = ", ".join(parts)
     said["runs"] = str(len(runs))
-    said["time of all runs"] = f"{sum(run.seconds for run in runs):.0f} s"
-    said["most memory"] = f"{max(run.memory for run in runs):.0f} MB"
+    said["total time"] = f"{sum(run.seconds for run in runs):.0f} s"
+    said["peak memory"] = f"{max(run.memory for run in runs):.0f} MB"
     return _texts("origin", "Origin of the runs", said)
 
 
 def _texts(name: str, title: str, said: dict[str, str]) -> Table:
     rows = [[Cell(what), Cell(text)] for what, text in said.items()]
-    return Table(name, title, ("what", "value"), rows)
+    return Table(name, title, ("setting", "value"), rows)
 
 
 # ------------------------------------------------------------------ Markdown and LaTeX
 
 
 def to_markdown(table: Table) -> str:
-    """A table of GitHub's Markdown, with its title and note."""
+    """Convert a table to GitHub's Markdown, with title and note."""
     rules = ["---:" if numeric else "---" for numeric in table.numeric]
     lines = [[_markdown(header) for header in table.headers], rules]
     lines += [
@@ -409,7 +409,7 @@ def to_markdown(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """A floating table; the document needs the package booktabs."""
+    """Convert a table to a LaTeX float, which needs the package booktabs."""
     import pandas as pd
 
     rows = [
@@ -436,11 +436,11 @@ def _marked(text: str, mark: str, bold: str, italic: str) -> str:
 
 
 def _markdown(text: str) -> str:
-    """Everything that Markdown or HTML in it would take for its own, escaped."""
+    """Escape what Markdown, or HTML within it, would interpret."""
     return re.sub(r"([\\`*_\[\]<>|#~$])", r"\\\1", " ".join(text.split()))
 
 
-#: Beyond ASCII only what this package itself writes: modern LaTeX reads the rest of UTF-8.
+#: Besides ASCII only what spdtokens itself writes: modern LaTeX reads UTF-8.
 _LATEX: dict[str, Any] = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -457,5 +457,5 @@ _LATEX: dict[str, Any] = {
 
 def _latex(text: str) -> str:
     escaped = " ".join(text.split()).translate(str.maketrans(_LATEX))
-    # A row that begins with a bracket would be taken for an option of the line before.
+    # A row that begins with a bracket would be an option of the previous line.
     return f"{{}}{escaped}" if escaped.startswith(("[", "*")) else escaped
