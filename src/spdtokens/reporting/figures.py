@@ -429,7 +429,7 @@ def _curves(tables: Mapping[str, pd.DataFrame], kept: Sequence[int]) -> Figure:
     """Draw accuracy and loss by epoch: mean over the runs of a method, one standard deviation."""
     figure = Figure(figsize=(2.7, 3.4))
     # Fixed margins: a layout engine would take longer than drawing.
-    figure.subplots_adjust(0.17, 0.13, 0.98, 0.98, hspace=0.12)
+    figure.subplots_adjust(0.21, 0.13, 0.98, 0.98, hspace=0.12)
     every = figure.subplots(2, 1, sharex=True)
     for axes, what in zip(every, ("accuracy", "loss"), strict=True):
         for part, colour, dash in (("train", BLUE, "-"), ("validation", ORANGE, "--")):
