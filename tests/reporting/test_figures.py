@@ -127,7 +127,7 @@ def test_numbers_and_colours_within_texts_stay() -> None:
     assert tree.all("svg")[0]["aria-label"] == "alpha 0.0001"
 
 
-# ------------------------------------------------------------------ what decides
+# ------------------------------------------------------------------ channel importance
 
 
 def looked_into(*found, ch_names=CHANNELS, **asked) -> Group:

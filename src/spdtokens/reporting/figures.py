@@ -219,7 +219,7 @@ def _differences(facts: Facts) -> list[Picture]:
     return pictures
 
 
-# ------------------------------------------------------------------ what decides
+# ------------------------------------------------------------------ channel importance
 
 
 def what_decides(facts: Facts) -> Group | None:
