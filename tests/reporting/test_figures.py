@@ -69,6 +69,10 @@ def test_curves_of_runs_that_stopped_early() -> None:
     curve = np.linspace(0.5, 1, 30)
     np.testing.assert_allclose(line.get_ydata()[:10], (curve[:10] + 0.5) / 2)
     np.testing.assert_allclose(line.get_ydata()[10:], curve[10:])
+    diverged = made_run("a", curves=True)
+    diverged.curves.pop("train accuracy")  # type: ignore[attr-defined]
+    diverged.curves["train loss"][5:] = np.inf
+    assert training(made_facts({"a": [diverged]})) is not None  # without a warning
     assert training(made_facts({"a": [made_run("a")]})) is None
 
 

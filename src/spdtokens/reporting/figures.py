@@ -407,7 +407,8 @@ def training(facts: Facts) -> Group | None:
             curve: pd.DataFrame([r.curves[curve] for r in runs if curve in r.curves])
             for curve in dict.fromkeys(curve for run in runs for curve in run.curves)
         }
-        curves = {curve: table.dropna(axis=1, how="all") for curve, table in curves.items()}
+        finite = {curve: table.where(np.isfinite(table)) for curve, table in curves.items()}
+        curves = {curve: table.dropna(axis=1, how="all") for curve, table in finite.items()}
         curves = {curve: table for curve, table in curves.items() if table.size}
         if curves:
             kept = [run.epoch for run in runs if run.epoch is not None]
@@ -446,7 +447,8 @@ def _curves(tables: Mapping[str, pd.DataFrame], kept: Sequence[int]) -> Figure:
         in_unit(axes.yaxis, what, 5)
         axes.tick_params(labelsize=8)
         plain(axes)
-    every[0].legend(loc="lower center", frameon=False, fontsize=7.5, handlelength=1.8)
+    if every[0].lines:
+        every[0].legend(loc="lower center", frameon=False, fontsize=7.5, handlelength=1.8)
     every[1].set_xlabel("epoch", fontsize=8)
     every[1].xaxis.set_major_locator(MaxNLocator(5, integer=True))
     return figure
