@@ -263,6 +263,7 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("seeds = [1, 1]" + SHORT, "The study", "seeds [1, 1]."),
     (f"seeds = [{2**32}]\n" + SHORT, "The study", "seeds [4294967296]."),
     (long(methods="epochs = 3", changes="epochs = 4"), "[[methods]]", "epochs twice:"),
+    (long(methods="covariance = 'oas'\nestimator = 'oas'"), "[[methods]]", "covariance estimator"),
     # Settings that would do nothing.
     (long().replace(TOKENS, "mdm"), "[[methods]]", "changes: mdm"),
     (long(methods="recipe = 'common'"), "[[methods]]", f"recipe: {TOKENS}"),

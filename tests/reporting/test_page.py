@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from spdtokens.cli import app
 from spdtokens.errors import ReportError
+from spdtokens.experiments import run
 from spdtokens.experiments.store import RunStore
 from spdtokens.reporting import page as page_module
 from spdtokens.reporting.page import check_page_path, page, write_page, write_tables
@@ -208,7 +209,9 @@ def test_it_refuses_in_a_line(study: Path, options: list[str], message: str) -> 
     assert "Traceback" not in result.output
 
 
-def test_an_empty_store_and_one_of_another_study(study: Path, tmp_path: Path) -> None:
+def test_a_store_without_runs_of_the_study_or_of_this_code(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = ["-o", str(tmp_path / "r.html")]
     RunStore(tmp_path / "new.sqlite").close()
     result = runner.invoke(
@@ -222,4 +225,9 @@ def test_an_empty_store_and_one_of_another_study(study: Path, tmp_path: Path) ->
     result = runner.invoke(app, ["report", str(other), *out, "--store", store])
     assert result.exit_code == 1
     assert f"has no run of {other}" in result.stderr
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "code_digest", lambda: "other")
+        result = runner.invoke(app, ["report", str(study), *out])
+    assert result.exit_code == 1
+    assert "--any-code" in result.stderr
     assert list(tmp_path.glob("*.html")) == []

@@ -60,12 +60,17 @@ def test_two_that_lead_by_chance_are_corrected_for_all_pairs() -> None:
 @pytest.mark.parametrize(
     ("results", "words"),
     [
+        (
+            {"a": [replace(made_run("a"), train={})], "b": [replace(made_run("b"), train={})]},
+            "share the highest test accuracy",
+        ),
         (by_subject(a=[0.5, 0.5, 0.6], b=[0.9, 0.8, 0.9]), "not significant (p = .250|too few"),
         (by_subject(a=[0.8, 0.7], b=[0.8, 0.7]), "a and b share the highest test accuracy: 75.0 %"),
         (by_subject(a=[0.5, 0.5], b=[0.45, 0.5]), "Nothing is above chance"),
         (by_subject(a=[0.5, 0.5], b=[0.9, 0.9]), "Not above chance: a; all others are"),
         (by_subject(a=[0.8, 0.7, 0.8], b=[0.6, 0.5]), "no significance test"),
         ({"a": []}, "No runs yet."),
+        ({"a": [replace(made_run("a"), stretch=None)]}, "No chance bound"),
         ({"a": [made_run("a", right=0.9)]}, "a reaches a test accuracy of 90.0 %|It is above"),
         ({"a": [replace(made_run("a"), test={})]}, "No accuracy could be computed"),
         ({"a": [made_run("a", right=0.5)], "b": [made_run("b")]}, "McNemar|n = 40"),
