@@ -9,7 +9,6 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
-from spdtokens.reporting.decisions import Unexplained
 from spdtokens.reporting.figures import (
     Group,
     Picture,
@@ -170,9 +169,10 @@ def test_what_failed_and_what_is_mixed_is_said() -> None:
     assert "2 of 6 channels known by name, too few for a map." in few.note
     aligned = looked_into(one, alignment="recentre", access="unlabeled_full")
     assert "aligned (recentre)" in aligned.note
-    failed = looked_into(Unexplained("b", "Rows are no channels."))
-    assert failed.pictures == ()
-    assert failed.note == "b cannot be explained: Rows are no channels."
+    facts = replace(made_facts({"a": [made_run("a")]}), unexplained={"b": "Rows."})
+    failed = what_decides(facts)
+    assert failed is not None
+    assert (failed.pictures, failed.note) == ((), "b cannot be explained: Rows.")
     assert what_decides(made_facts({"a": [made_run("a")]})) is None
 
 

@@ -62,17 +62,14 @@ class Decision:
     changed: int
 
 
-@dataclass(frozen=True)
-class Unexplained:
-    """A method that cannot be explained, and the reason."""
+def decisions(
+    answer: Evaluation, source: Source, tell: Tell
+) -> tuple[tuple[Decision, ...], dict[str, str]]:
+    """Explain the token methods with the highest test scores, one run of each.
 
-    method: str
-    reason: str
-
-
-def decisions(answer: Evaluation, source: Source, tell: Tell) -> list[Decision | Unexplained]:
-    """Explain the token methods with the highest test scores, one run of each."""
-    found: list[Decision | Unexplained] = []
+    Also return why others of them cannot be explained, by method.
+    """
+    found, failed = [], {}
     chosen = best_token_methods(answer, source)
     for number, method in enumerate(chosen, 1):
         run = median_run(answer.results[method], answer.rows[0].metric)
@@ -80,8 +77,8 @@ def decisions(answer: Evaluation, source: Source, tell: Tell) -> list[Decision |
         try:
             found.append(_decision(method, run, source))
         except UserError as error:
-            found.append(Unexplained(method, str(error)))
-    return found
+            failed[method] = str(error)
+    return tuple(found), failed
 
 
 def best_token_methods(answer: Evaluation, source: Source, most: int = MOST) -> list[str]:

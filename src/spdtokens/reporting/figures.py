@@ -23,7 +23,7 @@ from spdtokens.classifiers.explain import electrode_info
 from spdtokens.evaluation.metrics import METRICS, confusion
 from spdtokens.evaluation.summary import PERCENT, score_said
 from spdtokens.experiments.comparison import difference_figures
-from spdtokens.reporting.decisions import MOST, Decision, Unexplained, told
+from spdtokens.reporting.decisions import MOST, Decision, told
 from spdtokens.reporting.tables import metric_title, score_text
 
 if TYPE_CHECKING:
@@ -224,15 +224,13 @@ def _differences(facts: Facts) -> list[Picture]:
 
 def what_decides(facts: Facts) -> Group | None:
     """Draw importance of channels and bands, and attention between bands; None if unknown."""
-    if not facts.decisions:
+    if not facts.decisions and not facts.unexplained:
         return None
-    pictures, notes = [], []
+    notes = [f"{name} cannot be explained: {why}" for name, why in facts.unexplained.items()]
+    pictures = []
     for one in facts.decisions:
-        if isinstance(one, Unexplained):
-            notes.append(f"{one.method} cannot be explained: {one.reason}")
-        else:
-            pictures.append(_importance(one, facts))
-            pictures += [] if one.attention is None else [_attention(one, one.attention)]
+        pictures.append(_importance(one, facts))
+        pictures += [] if one.attention is None else [_attention(one, one.attention)]
     if pictures:
         found = len(electrode_info(facts.ch_names)[1])
         aligned = facts.answer.question.alignment

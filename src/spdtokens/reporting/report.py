@@ -20,7 +20,7 @@ from spdtokens.evaluation.runs import RunResult, as_text, code_digest
 from spdtokens.evaluation.summary import Row
 from spdtokens.experiments.run import Plan
 from spdtokens.experiments.store import RunStore
-from spdtokens.reporting.decisions import Decision, Tell, Unexplained, decisions, parameters_of
+from spdtokens.reporting.decisions import Decision, Tell, decisions, parameters_of
 from spdtokens.reporting.tables import (
     NO_SEED,
     Table,
@@ -115,8 +115,10 @@ class Facts:
         Names of the channels.
     parameters : mapping of str to int, default={}
         Number of weights of each method for which it is fixed.
-    decisions : tuple of Decision or Unexplained, default=()
+    decisions : tuple of Decision, default=()
         Explanations of the best token methods.
+    unexplained : mapping of str to str, default={}
+        Why other methods cannot be explained.
     """
 
     number: int
@@ -126,7 +128,8 @@ class Facts:
     planned: int
     ch_names: tuple[str, ...] = ()
     parameters: Mapping[str, int] = field(default_factory=dict)
-    decisions: tuple[Decision | Unexplained, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    unexplained: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> list[Row]:
@@ -381,5 +384,5 @@ def _facts(
         planned,
         dataset.ch_names,
         parameters_of(answer, source, dataset),
-        tuple(decisions(answer, source, tell or (lambda _text: None))) if explain else (),
+        *(decisions(answer, source, tell or (lambda _text: None)) if explain else ()),
     )
