@@ -143,10 +143,6 @@ def spelled(folder: Path, text: str) -> Choice:
     ("text", "expected"),
     [
         (
-            'class = "TokenTransformerClassifier"\nn_layers = 2',
-            TokenTransformerClassifier(n_layers=2),
-        ),
-        (
             'class = "spdtokens.TokenDiscriminantClassifier"\ngains = [0.1, 0.2]\n'
             "embedding = {class = 'TokenEmbedding', embedding = ['cholesky'], isometric = true}",
             TokenDiscriminantClassifier(
@@ -185,7 +181,7 @@ def spelled(folder: Path, text: str) -> Choice:
             ),
         ),
     ],
-    ids=["class", "nested", "dotted path", "steps", "steps of others"],
+    ids=["nested", "dotted path", "steps", "steps of others"],
 )
 def test_the_estimator_is_that_of_python(tmp_path: Path, text: str, expected: Any) -> None:
     choice = spelled(tmp_path, f'[[methods]]\nlabel = "mine"\n{text}')

@@ -81,15 +81,15 @@ def decisions(
     return tuple(found), failed
 
 
-def best_token_methods(answer: Evaluation, source: Source, most: int = MOST) -> list[str]:
-    """List token methods by test score, the best first; leaky ones come last."""
+def best_token_methods(answer: Evaluation, source: Source) -> list[str]:
+    """List the token methods with the highest test scores, the best first; leaky ones last."""
     rows = [
         row
         for row in answer.rows
         if np.isfinite(row.score)
         and isinstance(_steps(source.estimator(answer.results[row.method][0].spec))[-1], Explained)
     ]
-    return [row.method for row in sorted(rows, key=lambda r: (bool(r.leaky), -r.score))[:most]]
+    return [row.method for row in sorted(rows, key=lambda r: (bool(r.leaky), -r.score))[:MOST]]
 
 
 def median_run(runs: Sequence[RunResult], metric: str) -> RunResult:
@@ -109,37 +109,29 @@ def told(run: RunResult) -> str:
 
 
 def _decision(method: str, run: RunResult, source: Source) -> Decision:
-    model, X, names = refit(run, source)
-    with one_thread():
+    """Refit a run of a token method, and explain the model.
+
+    On the same machine, with the same code, the model is identical bit by bit. The report counts
+    the predictions that differ.
+    """
+    estimator = source.estimator(run.spec)
+    with one_thread():  # as in the study
+        opened = open_run(run.spec, source, estimator)
+        _, rest = split_front(estimator)
+        model = with_seed(rest, run.spec.seed)
+        fit_together([model], [opened.data], [opened.params(rest)])
+        X = opened.parts["test"].X
         p = model.predict_proba(X)
     importance = channel_importance(model, X)
     attends = isinstance(_steps(model)[-1], TokenTransformerClassifier) and len(importance) > 1
     return Decision(
         method,
         run,
-        names,
+        matrix_names(estimator, opened.trials.dataset),
         importance,
         band_attention(model, X) if attends else None,
         int((p.argmax(1) != run.probabilities.argmax(1)).sum()),
     )
-
-
-def refit(
-    run: RunResult, source: Source
-) -> tuple[BaseEstimator, NDArray[np.float64], tuple[str, ...]]:
-    """Refit a run of a token method: return the model, its test trials and the bands' names.
-
-    On the same machine, with the same code, the model is identical bit by bit. The report counts
-    the predictions that differ.
-    """
-    estimator = source.estimator(run.spec)
-    # One thread, as in the study.
-    with one_thread():
-        opened = open_run(run.spec, source, estimator)
-        _, rest = split_front(estimator)
-        model = with_seed(rest, run.spec.seed)
-        fit_together([model], [opened.data], [opened.params(rest)])
-    return model, opened.parts["test"].X, matrix_names(estimator, opened.trials.dataset)
 
 
 def matrix_names(estimator: BaseEstimator, dataset: Dataset) -> tuple[str, ...]:
