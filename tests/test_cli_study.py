@@ -98,7 +98,7 @@ def test_run_status_show_export_compare(file: Path, tmp_path: Path) -> None:
     ("command", "options", "code", "message"),
     [
         ("run", ["--workers", "2", "--cluster", "h:1"], 2, "exclude each other"),
-        ("run", ["--cluster", "nowhere"], 1, "'nowhere' is not the address of a Dask scheduler"),
+        ("run", ["--cluster", "nowhere"], 1, "got 'nowhere'"),
         ("run", ["--store", "/nowhere/s.sqlite"], 1, "There is no folder /nowhere"),
         ("export", ["--out", "runs.xlsx"], 2, "neither in .csv nor in .parquet"),
         ("show", ["--metric", "luck"], 1, "metric 'luck'"),

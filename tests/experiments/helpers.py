@@ -18,15 +18,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from pyriemann.classification import MDM
 from pyriemann.tangentspace import TangentSpace
 from rich.console import Console
 from rich.table import Table
 from sklearn.base import BaseEstimator, clone
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_selection import SelectKBest
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from typer.testing import CliRunner
@@ -36,7 +33,7 @@ from spdtokens.cli import app
 from spdtokens.errors import StudyError
 from spdtokens.evaluation.metrics import all_scores
 from spdtokens.evaluation.runs import RunResult, RunSpec
-from spdtokens.experiments.config import Study, read_study
+from spdtokens.experiments.config import Study, check_study, read_study
 from spdtokens.experiments.executors import InProcess
 from spdtokens.experiments.run import Plan, Progress, plan_study, run_study
 from spdtokens.experiments.store import RunStore
@@ -78,10 +75,11 @@ def long(**places: str) -> str:
 
 
 def problems(folder: Path, text: str) -> list[str]:
+    """What is wrong with a study, as a file or with its data."""
     with pytest.raises(StudyError) as caught:
-        read(folder, text)
+        check_study(read(folder, text))
     head, *rest = str(caught.value).split("\n")
-    assert head == f"{folder / 'study.toml'} cannot be used:"
+    assert str(folder / "study.toml") in head
     return rest
 
 
@@ -336,20 +334,6 @@ feature_range = [-1, 1]
 class = "sklearn.linear_model.LogisticRegression"
 C = 0.5
 
-[[methods]]
-label = "forest"
-[[methods.steps]]
-class = "pyriemann.tangentspace.TangentSpace"
-[[methods.steps]]
-class = "sklearn.ensemble.RandomForestClassifier"
-n_estimators = 5
-
-[[methods]]
-label = "searched"
-class = "sklearn.model_selection.GridSearchCV"
-param_grid = {metric = ["riemann", "logeuclid"]}
-estimator = {class = "pyriemann.classification.MDM"}
-cv = {class = "sklearn.model_selection.StratifiedKFold", n_splits = 3}
 """
 )
 SMALL: dict[str, Any] = {"d_model": 16, "n_heads": 2, "d_ff": 16, "epochs": 2}
@@ -362,12 +346,9 @@ ESTIMATORS: dict[str, BaseEstimator] = {
         MinMaxScaler((-1, 1)),
         LogisticRegression(C=0.5),
     ),
-    "forest": make_pipeline(TangentSpace(), RandomForestClassifier(5)),
-    "searched": GridSearchCV(MDM(), {"metric": ["riemann", "logeuclid"]}, cv=StratifiedKFold(3)),
 }
-SEED = {"two layers": "random_state", "forest": "randomforestclassifier__random_state"}
-#: Of two subjects, two of the methods with two seeds.
-SPELLED_RUNS = 2 * (2 + 1 + 2 + 1)
+#: Of two subjects, the first with two seeds.
+SPELLED_RUNS = 2 * (2 + 1)
 
 
 def assert_by_hand(file: Path, results: list[RunResult]) -> None:
@@ -378,9 +359,9 @@ def assert_by_hand(file: Path, results: list[RunResult]) -> None:
     for result in results:
         method, seed = result.spec.method, result.spec.seed
         estimator = clone(ESTIMATORS[method])
-        assert (seed is not None) == (method in SEED)
+        assert (seed is not None) == (method == "two layers")
         if seed is not None:
-            estimator.set_params(**{SEED[method]: seed})
+            estimator.set_params(random_state=seed)
         train, test = (
             np.load(file.parent / "data" / f"sub-{result.spec.subject}_ses-{session}.npz")
             for session in (1, 2)

@@ -121,21 +121,13 @@ def test_one_fold_is_compared_trial_by_trial(scores: np.ndarray) -> None:
     assert write_figures([found], Path("/nowhere")) == []
 
 
-def test_as_plain_values(scores: np.ndarray) -> None:
-    values = comparisons(answer(scores[:, :1, :1])).values()
-    assert list(values) == ["title", "metric", "reference", "over", "n", "methods"]
-    assert [row["method"] for row in values["methods"]] == ["b", "c"]
-    assert {type(row["difference"]) for row in values["methods"]} == {float}
-    assert values["methods"][0]["effect"] is None  # of a single difference
-
-
 def test_methods_without_runs(scores: np.ndarray) -> None:
     partly = answer(scores[:2])
     partly.results["c"] = []
     assert list(comparisons(partly).frame.index) == ["b"]
     with pytest.raises(StudyError, match="c has no runs"):
         comparisons(partly, "c")
-    with pytest.raises(StudyError, match=r"'d'.*a, b, c"):
+    with pytest.raises(StudyError, match=r"a, b, c.*'d'"):
         comparisons(partly, "d")
 
 
@@ -144,8 +136,10 @@ def test_methods_that_share_no_subject_yet(scores: np.ndarray) -> None:
     partly.results["a"] = [r for r in partly.results["a"] if r.spec.subject == "0"]
     partly.results["b"] = [r for r in partly.results["b"] if r.spec.subject != "0"]
     found = comparisons(partly)
-    assert found.n == 0
-    assert found.values()["methods"][0] == {
+    values = found.values()
+    assert list(values) == ["title", "metric", "reference", "over", "n", "methods"]
+    assert values["n"] == found.n == 0
+    assert values["methods"][0] == {
         "method": "b",
         "difference": None,
         "effect": None,

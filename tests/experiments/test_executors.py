@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -51,15 +52,27 @@ def run_with(
         return run_study(planned(file), store, executor, tell=tell)
 
 
+def assert_done(file: Path, progress: Progress) -> None:
+    assert (progress.done, progress.failures) == (SPELLED_RUNS, [])
+    assert_by_hand(file, stored(file))
+
+
+def started(file: Path) -> subprocess.Popen[str]:
+    """``study run`` with two workers, as soon as a run is stored."""
+    process = start(file, "--workers", "2")
+    store = file.with_suffix(".sqlite")
+    wait_for(lambda: rows_in(store) > 0 or process.poll() is not None, "a run")
+    assert len(_alive(process.pid)) >= 3
+    return process
+
+
 # ------------------------------------------------------------------ processes
 
 
 def test_spelled_out_estimators_in_two_processes(tmp_path: Path) -> None:
     """Workers build them from what the runs say."""
     file = write_study(tmp_path / "study", SPELLED)
-    progress = run_with(file, Processes(2))
-    assert (progress.done, progress.failures) == (SPELLED_RUNS, [])
-    assert_by_hand(file, stored(file))
+    assert_done(file, run_with(file, Processes(2)))
 
 
 @pytest.mark.slow  # half a minute of starting processes
@@ -70,7 +83,7 @@ def test_a_worker_process_that_dies(tmp_path: Path) -> None:
         if progress.done:
             os.kill(next(p.pid for p in active_children() if p.pid), signal.SIGKILL)
 
-    with pytest.raises(StudyError, match=r"A worker process died.* What was done is kept: run the"):
+    with pytest.raises(StudyError, match="worker process died"):
         run_with(file, Processes(2), kill)
     there = rows_in(file.with_suffix(".sqlite"))
     assert 0 < there < RUNS
@@ -97,11 +110,7 @@ def _alive(group: int) -> list[int]:
 @pytest.mark.slow  # half a minute of starting processes
 def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
     file = write_study(tmp_path / "study")
-    process = start(file, "--workers", "2")
-    wait_for(
-        lambda: rows_in(file.with_suffix(".sqlite")) > 0 or process.poll() is not None, "a run"
-    )
-    assert len(_alive(process.pid)) >= 3
+    process = started(file)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all of them
     out, err = process.communicate(timeout=LIMIT)
     there = rows_in(file.with_suffix(".sqlite"))
@@ -117,20 +126,11 @@ def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
 
 def test_killed_it_takes_its_workers_along(tmp_path: Path) -> None:
     file = write_study(tmp_path / "study")
-    process = start(file, "--workers", "2")
-    wait_for(
-        lambda: rows_in(file.with_suffix(".sqlite")) > 0 or process.poll() is not None, "a run"
-    )
-    assert len(_alive(process.pid)) >= 3
+    process = started(file)
     process.kill()
     process.communicate(timeout=LIMIT)
     assert process.returncode == -signal.SIGKILL
     wait_for(lambda: _alive(process.pid) == [], "the end of the workers")
-
-
-def test_no_worker_is_too_few() -> None:
-    with pytest.raises(StudyError, match="at least 1 worker, not 0"):
-        Processes(0)
 
 
 # ------------------------------------------------------------------ Dask
@@ -224,9 +224,7 @@ def test_spelled_out_estimators_on_the_cluster(tmp_path: Path, dask: Dask) -> No
     file = write_study(tmp_path / "study", SPELLED)
     with connected(dask) as cluster:
         wait_for(lambda: cluster.n_workers == 2, "two workers")
-        progress = run_with(file, cluster)
-    assert (progress.done, progress.failures) == (SPELLED_RUNS, [])
-    assert_by_hand(file, stored(file))
+        assert_done(file, run_with(file, cluster))
 
 
 def test_one_worker_killed_and_one_more_joining(tmp_path: Path, dask: Dask) -> None:
@@ -262,7 +260,7 @@ def test_a_scheduler_that_goes_away_is_told(
         with Cluster(dask.address) as cluster:
             end = threading.Timer(1.0, dask.scheduler.kill)
             end.start()
-            with pytest.raises(StudyError, match=f"scheduler at {dask.address} has gone"):
+            with pytest.raises(StudyError, match=dask.address):
                 run_with(file, cluster)
     finally:
         dask.end()
@@ -272,7 +270,7 @@ def test_a_wrong_address_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed")
     monkeypatch.setattr(executors, "PATIENCE", 0.3)
     for wrong in ("127.0.0.1", "http://127.0.0.1:8786", "tcp://", "tcp://host:port", "a b:1"):
-        with pytest.raises(StudyError, match="is not the address of a Dask scheduler"):
+        with pytest.raises(StudyError, match=re.escape(repr(wrong))):
             Cluster(wrong)
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))  # and does not listen

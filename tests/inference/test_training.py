@@ -168,6 +168,6 @@ def test_epochs_to_a_report(tmp_path: Path) -> None:
     trained = train(tmp_path / "own-epo.fif", paradigm="mi")
     trained.report(tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
-    assert "What decides" in text
+    assert "Channel importance" in text
     assert "one evaluation, made by" in text
     assert predict(trained.decoder, tmp_path / "own-epo.fif").accuracy == 1.0

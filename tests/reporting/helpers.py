@@ -70,7 +70,7 @@ def run_of(estimator: BaseEstimator, source: Source, method: str = "m", **more) 
     return replace(run, spec=replace(run.spec, estimator=source.give(estimator)))
 
 
-def made_decision(run: RunResult, bands: int = 3, changed: int = 0, apart: float = 0.0) -> Decision:
+def made_decision(run: RunResult, bands: int = 3, changed: int = 0) -> Decision:
     """Of a model that decides by C4 most of all, in its last band; it attends to the first."""
     shares = np.ones((bands, len(CHANNELS)))
     shares[-1, CHANNELS.index("C4")] = 10.0
@@ -79,7 +79,7 @@ def made_decision(run: RunResult, bands: int = 3, changed: int = 0, apart: float
         attention[:, 0] = 0.5
     names = tuple(f"{8 * i + 4}-{8 * i + 12} Hz" for i in range(bands))
     shares /= shares.sum()
-    return Decision(run.spec.method, run, names, shares, attention, changed, apart)
+    return Decision(run.spec.method, run, names, shares, attention, changed)
 
 
 def made_facts(results: dict[str, list[RunResult]], *, metric="accuracy", more=0, **asked) -> Facts:

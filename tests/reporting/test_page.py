@@ -13,10 +13,20 @@ from typer.testing import CliRunner
 
 from spdtokens.cli import app
 from spdtokens.errors import ReportError
+from spdtokens.experiments import run
 from spdtokens.experiments.store import RunStore
 from spdtokens.reporting import page as page_module
 from spdtokens.reporting.page import check_page_path, page, write_page, write_tables
-from tests.reporting.helpers import NASTY, Tree, made_facts, made_report, made_run, many
+from tests.reporting.helpers import (
+    CHANNELS,
+    NASTY,
+    Tree,
+    made_decision,
+    made_facts,
+    made_report,
+    made_run,
+    many,
+)
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +40,8 @@ def test_it_is_well_formed_and_says_what_the_runs_say(text: str) -> None:
     assert "A & <B>" in tree.inside("h1")
     assert 'methods = ["<x>"]' in tree.inside("code")
     assert "spdtokens study run f.toml" in tree.inside("code")
-    assert any("method-0 has the highest test accuracy" in told for told in tree.inside("li"))
-    assert "No runs yet." in tree.inside("li")
+    assert any("method-0 has the highest test accuracy" in told for told in tree.inside("p"))
+    assert "No runs yet." in tree.inside("p")
     assert NASTY in tree.inside("th")
     ids = [found["id"] for _, found in tree.elements if "id" in found]
     assert len(set(ids)) == len(ids)
@@ -42,7 +52,7 @@ def test_it_is_well_formed_and_says_what_the_runs_say(text: str) -> None:
 def test_every_figure_is_told_of(text: str) -> None:
     tree = Tree(text)
     figures = tree.all("svg")
-    assert len(figures) == 13
+    assert len(figures) == 3 + 3 + 3
     assert all(found["role"] == "img" and found["aria-label"] for found in figures)
     assert all(found.get("alt") for found in tree.all("img"))
 
@@ -61,11 +71,11 @@ def test_it_loads_nothing(text: str) -> None:
 
 def test_origin_and_warnings_are_shown(text: str) -> None:
     assert "digest of the code" in text
-    assert "Made by other code" not in text
+    assert "other code" not in text
     run = made_run("a")
     foreign = replace(run, origin={**run.origin, "code": "0123"})
     text = page(made_report(made_facts({"a": [foreign]})))
-    assert "Made by other code than the spdtokens that wrote this report: 1 of 1 run." in text
+    assert "other code than the spdtokens that wrote this report: 1 of 1 run." in text
     assert "0123" in text
 
 
@@ -73,7 +83,7 @@ def test_origin_and_warnings_are_shown(text: str) -> None:
 def test_thirty_methods_on_twelve_subjects_stay_small(n_methods: int) -> None:
     text = page(made_report(made_facts(many(n_methods, 12, seeds=2, curves=True))))
     assert len(text.encode()) < 3_000_000 * n_methods / 30
-    assert len(re.findall("<svg", text)) == 2 + (1 + (n_methods <= 20)) + 3 * n_methods
+    assert len(re.findall("<svg", text)) == 2 + (n_methods <= 20) + 2 * n_methods
 
 
 @pytest.mark.parametrize(
@@ -109,6 +119,18 @@ def test_runs_without_scores_give_a_page_all_the_same(subjects: str) -> None:
     report = made_report(made_facts(results))
     Tree(page(report))
     assert report.tables()
+
+
+def test_a_section_opens_with_words_the_main_figure_and_the_table(text: str) -> None:
+    places = ["highest test accuracy", "Scatter plot of train", 'id="methods-1"', "Method names"]
+    found = [text.index(words, text.index('id="section-1"')) for words in places]
+    assert found == sorted(found)
+    facts = replace(made_facts(many(2)), ch_names=CHANNELS)
+    looked = replace(facts, decisions=(made_decision(facts.runs[0]),))
+    model = page(replace(made_report(looked), source=""))
+    places = ["highest test accuracy", "Confusion matrix", "Importance of each", 'id="methods-1"']
+    found = [model.index(words) for words in places]
+    assert found == sorted(found)
 
 
 # ------------------------------------------------------------------ the command
@@ -164,7 +186,7 @@ def test_it_says_what_study_show_says(study: Path, tmp_path: Path) -> None:
             assert f"{100 * row['score']:.1f}" in line
             assert f"{100 * row['train_score']:.1f}" in line
         best = max(table["results"], key=lambda row: row["score"])
-        told = [text for text in tree.inside("li") if "highest test accuracy" in text]
+        told = [text for text in tree.inside("p") if "highest test accuracy" in text]
         assert best["method"] in told[number - 1]
         assert f"{100 * best['score']:.1f} %" in told[number - 1]
     names = {path.stem for path in tables.iterdir()}
@@ -176,7 +198,7 @@ def test_it_says_what_study_show_says(study: Path, tmp_path: Path) -> None:
     ("options", "message"),
     [
         (["-o", "no/report.html"], "There is no folder no"),
-        (["-o", "report.pdf"], "does not end in .html"),
+        (["-o", "report.pdf"], "end in .html, got report.pdf"),
         (["-o", "r.html", "--store", "none.sqlite"], "There is no store none.sqlite"),
     ],
 )
@@ -187,7 +209,9 @@ def test_it_refuses_in_a_line(study: Path, options: list[str], message: str) -> 
     assert "Traceback" not in result.output
 
 
-def test_an_empty_store_and_one_of_another_study(study: Path, tmp_path: Path) -> None:
+def test_a_store_without_runs_of_the_study_or_of_this_code(
+    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = ["-o", str(tmp_path / "r.html")]
     RunStore(tmp_path / "new.sqlite").close()
     result = runner.invoke(
@@ -201,4 +225,9 @@ def test_an_empty_store_and_one_of_another_study(study: Path, tmp_path: Path) ->
     result = runner.invoke(app, ["report", str(other), *out, "--store", store])
     assert result.exit_code == 1
     assert f"has no run of {other}" in result.stderr
+    with monkeypatch.context() as patched:
+        patched.setattr(run, "code_digest", lambda: "other")
+        result = runner.invoke(app, ["report", str(study), *out])
+    assert result.exit_code == 1
+    assert "--any-code" in result.stderr
     assert list(tmp_path.glob("*.html")) == []

@@ -6,8 +6,11 @@ import pytest
 
 from spdtokens.evaluation.statistics import holm, permutation
 from spdtokens.evaluation.summary import unit_scores
-from spdtokens.reporting.sentences import sentences
-from tests.reporting.helpers import made_facts, made_run, many
+from spdtokens.reporting.report import Facts
+from spdtokens.reporting.sentences import opening, sentences
+from tests.reporting.helpers import CHANNELS, made_facts, made_run, many
+
+LOW, HIGH = [0.6, 0.5, 0.6, 0.7, 0.6, 0.5, 0.6, 0.5], [0.9, 0.8, 0.9, 1.0, 0.8, 0.8, 0.9, 0.9]
 
 
 def by_subject(**right: list[float]) -> dict[str, list]:
@@ -17,116 +20,91 @@ def by_subject(**right: list[float]) -> dict[str, list]:
     }
 
 
-def test_who_won_by_how_much_and_whether_significantly() -> None:
-    results = by_subject(
-        first=[0.6, 0.5, 0.6, 0.7, 0.6, 0.5, 0.6, 0.5],
-        second=[0.9, 0.8, 0.9, 1.0, 0.8, 0.8, 0.9, 0.9],
-    )
-    told = " ".join(sentences(made_facts(results)))
+def told(facts: Facts) -> str:
+    return " ".join([opening(facts), *sentences(facts)])
+
+
+def test_the_opening_says_what_was_decoded_and_who_won() -> None:
+    facts = replace(made_facts(by_subject(first=LOW, second=HIGH)), ch_names=CHANNELS)
+    text = opening(facts)
+    assert text.startswith("2 classes (left and right) were decoded from 6 channels of 8 subjects")
+    assert "the last session, 320 trials" in text
+    assert "second has the highest test accuracy of 2 methods: 87.5 %" in text
+    assert "Both methods are above chance. Chance level 50.0 % (95th percentile" in text
+
+
+def test_the_lead_is_tested_and_overfitting_told() -> None:
+    results = by_subject(first=LOW, second=HIGH)
+    text = told(made_facts(results))
     _, scores = unit_scores(results, "accuracy")
     p = permutation(scores["second"], scores["first"]).p_value
-    assert p == pytest.approx(2 / 2**8)
-    assert "second has the highest test accuracy of 2 methods: 87.5 %" in told
-    assert "over 8 subjects), 320 test trials" in told
-    assert (
-        "30.0 points ahead of first, the reference: significant over 8 subjects (p = 0.008" in told
-    )
-    assert "Both methods are above chance. Chance level 50.0 % (95th percentile" in told
-    assert "second scores 100.0 %, 12.5 points above its test trials" in told
-    assert "Farthest apart is first: 100.0 % on training trials, 57.5 % on test trials" in told
-    assert "No score is marked leaky" in told
-    assert "Unfinished" not in told
+    assert f"30.0 points ahead of first, the reference: significant (p = {p:.3f}"[:-5] in text
+    assert "over subjects, n = 8)" in text
+    assert "second scores 100.0 % on its training trials, 12.5 points above" in text
+    assert "first scores 100.0 % on its training trials, 42.5 points above" in text
+    assert "No score is marked leaky" in text
+    assert "Unfinished" not in text
 
 
 def test_two_that_lead_by_chance_are_corrected_for_all_pairs() -> None:
-    results = by_subject(
-        first=[0.5, 0.5, 0.6, 0.5, 0.5, 0.5, 0.6, 0.5],
-        second=[0.9, 0.8, 0.9, 1.0, 0.8, 0.8, 0.9, 0.9],
-        third=[0.8, 0.7, 0.8, 0.9, 0.7, 0.8, 0.8, 0.9],
-    )
-    told = " ".join(sentences(made_facts(results)))
+    results = by_subject(first=LOW, second=HIGH, third=[x - 0.1 for x in HIGH[:7]] + [0.9])
+    text = told(made_facts(results))
     _, s = unit_scores(results, "accuracy")
     pairs = [("first", "second"), ("first", "third"), ("second", "third")]
     p = holm([permutation(s[a], s[b]).p_value for a, b in pairs])[2]
-    assert "ahead of third: significant over 8 subjects" in told
-    assert f"(p = {p:.3f}, Holm-corrected over all 3 pairs)" in told
-    assert "ahead of first, the reference: significant" in told
+    assert "ahead of third: significant" in text
+    assert f"(p = {p:.3f}, Holm-corrected over all 3 pairs".replace("= 0", "= ") in text
+    assert "ahead of first, the reference: significant" in text
 
 
-def test_too_few_subjects_are_told_of() -> None:
-    results = by_subject(first=[0.5, 0.5, 0.6], second=[0.9, 0.8, 0.9])
-    told = " ".join(sentences(made_facts(results)))
-    assert "not significant over 3 subjects (p = 0.250" in told
-    assert "with 3 no difference can be" in told
-
-
-def test_ties_share() -> None:
-    told = " ".join(sentences(made_facts(by_subject(a=[0.8, 0.7], b=[0.8, 0.7]))))
-    assert "a and b share the highest test accuracy: 75.0 %" in told
-    assert "ahead" not in told
-
-
-def test_nothing_above_chance_and_some() -> None:
-    told = " ".join(sentences(made_facts(by_subject(a=[0.5, 0.5], b=[0.45, 0.5]))))
-    assert "Nothing is above chance" in told
-    told = " ".join(sentences(made_facts(by_subject(a=[0.5, 0.5], b=[0.9, 0.9]))))
-    assert "Not above chance: a; all others are" in told
+@pytest.mark.parametrize(
+    ("results", "words"),
+    [
+        (
+            {"a": [replace(made_run("a"), train={})], "b": [replace(made_run("b"), train={})]},
+            "share the highest test accuracy",
+        ),
+        (by_subject(a=[0.5, 0.5, 0.6], b=[0.9, 0.8, 0.9]), "not significant (p = .250|too few"),
+        (by_subject(a=[0.8, 0.7], b=[0.8, 0.7]), "a and b share the highest test accuracy: 75.0 %"),
+        (by_subject(a=[0.5, 0.5], b=[0.45, 0.5]), "Nothing is above chance"),
+        (by_subject(a=[0.5, 0.5], b=[0.9, 0.9]), "Not above chance: a; all others are"),
+        (by_subject(a=[0.8, 0.7, 0.8], b=[0.6, 0.5]), "no significance test"),
+        ({"a": []}, "No runs yet."),
+        ({"a": [replace(made_run("a"), stretch=None)]}, "No chance bound"),
+        ({"a": [made_run("a", right=0.9)]}, "a reaches a test accuracy of 90.0 %|It is above"),
+        ({"a": [replace(made_run("a"), test={})]}, "No accuracy could be computed"),
+        ({"a": [made_run("a", right=0.5)], "b": [made_run("b")]}, "McNemar|n = 40"),
+        (
+            {m: [made_run(m, fold=f, right=r) for f in "xyz"] for m, r in (("a", 0.5), ("b", 0.9))},
+            "ahead of a, the reference",
+        ),
+        (
+            by_subject(short=[0.5, 0.5], a=[0.9, 0.9, 0.8], b=[0.8, 0.8, 0.7]),
+            "10.0 points ahead of b: not significant|ahead of short, the reference; no sign",
+        ),
+    ],
+)
+def test_what_is_said(results: dict, words: str) -> None:
+    text = told(made_facts(results))
+    assert all(word in text for word in words.split("|")), text
 
 
 def test_leaks_and_gaps_come_first_and_a_leaky_score_does_not_win() -> None:
     why = "segments of one trial on both sides"
     results = by_subject(honest=[0.8, 0.7])
     results["leaky"] = [made_run("leaky", str(s), right=1.0, leaky=why) for s in (0, 1)]
-    told = sentences(made_facts(results, more=2))
-    assert told[0] == "Unfinished: 2 of 6 runs are missing."
-    assert told[1].startswith(f"Leaky: {why}.")
-    assert "honest has the highest" in told[2]
-    assert "No score is marked" not in " ".join(told)
+    facts = made_facts(results, more=2)
+    unfinished, leaky, *rest = sentences(facts)
+    assert unfinished.startswith("Unfinished: 2 of 6 runs")
+    assert leaky.startswith(f"Leaky: {why}.")
+    assert "honest has the highest" in opening(facts)
+    assert "No score is marked" not in " ".join(rest)
+    apart = sentences(made_facts(by_subject(a=[0.8, 0.7, 0.8], b=[0.6, 0.5]), more=1))
+    assert "different subjects" in apart[0]
 
 
-def test_what_was_seen_of_the_target() -> None:
-    facts = made_facts(many(), access="unlabeled_full", alignment="recentre")
-    assert "all scored trials at once" in sentences(facts)[-1]
-    assert "aligned by recentre, one reference a session" in sentences(facts)[-1]
-    assert "Nothing is seen" in sentences(made_facts(many()))[-1]
-
-
-def test_no_runs_and_one_method() -> None:
-    assert sentences(made_facts({"a": []})) == ["No runs yet."]
-    told = " ".join(sentences(made_facts({"a": [made_run("a", right=0.9)]})))
-    assert "a reaches a test accuracy of 90.0 %, 40 test trials" in told
-    assert "It is above chance" in told
-
-
-def test_a_method_that_lacks_a_subject_cannot_be_tested() -> None:
-    results = by_subject(a=[0.8, 0.7, 0.8], b=[0.6, 0.5])
-    told = " ".join(sentences(made_facts(results)))
-    assert "whether that is significant cannot be tested" in told
-
-
-def test_what_a_difference_is_tested_over_is_told() -> None:
-    results = {"a": [made_run("a", right=0.5)], "b": [made_run("b", right=0.9)]}
-    assert "over the 40 trials of one test session (p" in " ".join(sentences(made_facts(results)))
-    results = {
-        name: [made_run(name, fold=f, right=r) for f, r in zip("xyz", row, strict=True)]
-        for name, row in {"a": [0.5, 0.5, 0.6], "b": [0.9, 0.8, 0.9]}.items()
-    }
-    assert "over 3 folds of one subject (p" in " ".join(sentences(made_facts(results)))
-
-
-def test_methods_on_different_subjects_are_not_compared() -> None:
-    results = by_subject(a=[0.8, 0.7, 0.8], b=[0.6, 0.5])
-    told = sentences(made_facts(results, more=1))
-    assert "Not every method has the same subjects" in told[0]
-
-
-def test_no_score_at_all() -> None:
-    told = sentences(made_facts({"a": [replace(made_run("a"), test={})]}))
-    assert told[0] == "No accuracy could be computed: does a test set lack a class?"
-
-
-def test_leaders_are_compared_where_the_reference_cannot_be() -> None:
-    results = by_subject(short=[0.5, 0.5], a=[0.9, 0.9, 0.8], b=[0.8, 0.8, 0.7])
-    told = " ".join(sentences(made_facts(results)))
-    assert "10.0 points ahead of b: not significant over 3 subjects" in told
-    assert "ahead of short, the reference; whether that is significant cannot be tested" in told
+def test_what_was_used_of_the_target() -> None:
+    last = sentences(made_facts(many(), access="unlabeled_full", alignment="recentre"))[-1]
+    assert "all scored trials at once" in last
+    assert "aligned by recentre, one reference per session" in last
+    assert "Nothing of the target is used" in sentences(made_facts(many()))[-1]

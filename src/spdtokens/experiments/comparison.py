@@ -1,4 +1,4 @@
-"""Methods of a study compared with one of them, by every test there is."""
+"""Comparison of the methods of a study with a reference method."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spdtokens._files import written_whole
 from spdtokens._tables import number, p_value, table
@@ -24,23 +23,25 @@ from spdtokens.evaluation.summary import compare_trials, unit_scores
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.figure import Figure
     from rich.table import Table
 
 
 @dataclass(frozen=True)
 class Comparisons:
-    """Methods against a reference, on one data set under one protocol.
+    """Methods compared with a reference, on one data set under one protocol.
 
-    Attributes
+    Parameters
     ----------
     title, metric, reference : str
+        Title of the question, name of the metric, title of the reference method.
     over : str
-        What scores are paired by: ``'subjects'`` or ``'folds'``.
-    scores : dict of str to ndarray, shape (n,)
-        Of every method, the reference included.
+        Unit by which scores are paired: ``'subjects'`` or ``'folds'``.
+    scores : DataFrame, shape (n, n_methods)
+        Scores of every method, including the reference.
     frame : DataFrame
-        One row a method, the reference excluded: ``difference``, ``effect``, and of every test the
-        Holm-corrected p-value, NaN where it was not used.
+        One row per method other than the reference: ``difference``, ``effect``, and for each test
+        the Holm-corrected p-value, NaN where the test was not used.
     no_p_because : dict of str to str
         Why a method has no p-value.
     """
@@ -49,64 +50,63 @@ class Comparisons:
     metric: str
     reference: str
     over: str
-    scores: dict[str, NDArray[np.float64]]
+    scores: pd.DataFrame
     frame: pd.DataFrame
     no_p_because: dict[str, str]
 
     @property
     def n(self) -> int:
-        """Subjects or folds."""
-        return len(self.scores[self.reference])
+        """Number of subjects or folds."""
+        return len(self.scores)
 
     def values(self) -> dict[str, Any]:
-        """As plain values; what is not known is None."""
-        rows = []
-        for name, row in self.frame.astype(object).where(np.isfinite(self.frame), None).iterrows():
-            difference, effect, *p = row
-            rows.append(
-                {
-                    "method": name,
-                    "difference": difference,
-                    "effect": effect,
-                    "p_values": dict(zip(self.frame.columns[2:], p, strict=True)),
-                    "no_p_because": self.no_p_because.get(str(name)),
-                }
-            )
+        """Return plain values for JSON; unknown values are None."""
+        known = self.frame.astype(object).where(np.isfinite(self.frame), None)
+        rows = [
+            {
+                "method": name,
+                "difference": row.pop("difference"),
+                "effect": row.pop("effect"),
+                "p_values": row,  # the other columns
+                "no_p_because": self.no_p_because.get(str(name)),
+            }
+            for name, row in known.to_dict("index").items()
+        ]
         about = {name: getattr(self, name) for name in ("title", "metric", "reference", "over")}
         return about | {"n": self.n, "methods": rows}
 
 
 def comparisons(answer: Evaluation, reference: str | None = None) -> Comparisons:
-    """Compare all methods of an answer with one of them, the first by default.
+    """Compare all methods of an evaluation with one of them.
 
     Parameters
     ----------
     answer : Evaluation
-        With runs of one method at least.
-    reference : str, optional
-        As tables show it.
+        Evaluation with runs of at least one method.
+    reference : str, default=None
+        Title of the reference method. None selects the first one.
 
     Raises
     ------
     StudyError
         If there is no such method, or it has no runs yet.
     """
-    import pandas as pd  # takes half a second: not before there is a table
+    import pandas as pd  # slow to import
 
     metric = answer.rows[0].metric
-    over, scores = unit_scores(answer.results, metric)
-    reference = reference or next(iter(scores))
+    over, found = unit_scores(answer.results, metric)
+    scores = pd.DataFrame(found)
+    reference = reference or scores.columns[0]
     if reference not in answer.results:
         has = ", ".join(answer.results)
-        raise StudyError(f"No method of the study is called {reference!r}. It has: {has}.")
+        raise StudyError(f"reference must be a method of the study ({has}), got {reference!r}.")
     if reference not in scores:
-        raise StudyError(f"{reference} has no runs yet, so nothing can be compared with it.")
-    others = [name for name in scores if name != reference]
-    base = scores[reference]
-    tested = [_tested(answer.results, scores, name, reference, over, metric) for name in others]
+        raise StudyError(f"The reference {reference} has no runs yet.")
+    others = scores.columns.drop(reference)
+    tested = [_tested(answer.results, scores[[name, reference]], over, metric) for name in others]
     columns: dict[str, Any] = {
-        "difference": [_mean(scores[name] - base) for name in others],
-        "effect": [effect_size(scores[name], base) for name in others],
+        "difference": scores[others].sub(scores[reference], axis=0).mean().to_numpy(),
+        "effect": [effect_size(scores[name], scores[reference]) for name in others],
     }
     for column in zip(*tested, strict=True):
         p = holm([comparison.p_value for comparison in column])
@@ -126,41 +126,30 @@ def comparisons(answer: Evaluation, reference: str | None = None) -> Comparisons
 
 
 def _tested(
-    results: Mapping[str, Sequence[RunResult]],
-    scores: Mapping[str, NDArray[np.float64]],
-    name: str,
-    reference: str,
-    over: str,
-    metric: str,
+    results: Mapping[str, Sequence[RunResult]], scores: pd.DataFrame, over: str, metric: str
 ) -> list[Comparison]:
-    """A method against the reference, by every test that applies.
+    """Compare a method with the reference by every test that applies.
 
-    Folds of one subject share training trials: tests that take them as independent mislead.
+    Folds of one subject share training trials: tests that assume independence do not apply.
     """
-    mine, theirs = scores[name], scores[reference]
+    mine, theirs = (scores[name] for name in scores)
     if over == "subjects":
         return [compare(mine, theirs, test) for test in ("paired_t", "wilcoxon", "permutation")]
     if len(mine) != 1:
-        sizes = [(r.sizes["train"], r.sizes["test"]) for r in results[reference]]
-        n_train, n_test = (round(float(np.mean(column))) for column in zip(*sizes, strict=True))
+        sizes = [(r.sizes["train"], r.sizes["test"]) for r in results[scores.columns[1]]]
+        n_train, n_test = np.mean(sizes, axis=0).round().astype(int)
         test = "corrected_resampled_t"
         return [compare(mine, theirs, test, n_train=n_train, n_test=n_test)]
-    (fold,) = set.intersection(*({_fold(r) for r in runs} for runs in results.values() if runs))
-    one, other = ([r for r in results[who] if _fold(r) == fold] for who in (name, reference))
+    places = ({(r.spec.subject, r.spec.fold) for r in runs} for runs in results.values() if runs)
+    (place,) = set.intersection(*places)
+    one, other = (
+        [r for r in results[name] if (r.spec.subject, r.spec.fold) == place] for name in scores
+    )
     return [compare_trials(one, other, metric)]
 
 
-def _fold(result: RunResult) -> tuple[str, str]:
-    return result.spec.subject, result.spec.fold
-
-
-def _mean(values: NDArray[np.float64]) -> float:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else float("nan")
-
-
 def _title(question: Question) -> str:
-    """All that tells two questions of a study apart, but the selection."""
+    """Data set, protocol with options, access and alignment; not the selection."""
     options = [f"{name} {value}" for name, value in question.protocol_options.items()]
     aligned = [] if question.alignment == "none" else [f"{question.alignment} {question.domain}"]
     parts = [Path(question.dataset).name, question.protocol, *options, question.access, *aligned]
@@ -168,7 +157,7 @@ def _title(question: Question) -> str:
 
 
 def comparison_table(found: Comparisons) -> Table:
-    """One row a method: difference to the reference, and what every test says."""
+    """One row per method: difference to the reference, effect size and p-values."""
     over = found.over if found.n != 1 else found.over.removesuffix("s")
     tests = [test.replace("_", " ") for test in found.frame.columns[2:]]
     missing = "".join(f" No p for {name}: {why}." for name, why in found.no_p_because.items())
@@ -180,29 +169,36 @@ def comparison_table(found: Comparisons) -> Table:
         ],
         f"{found.title}: difference to {found.reference}",
         f"{METRICS[found.metric].title.capitalize()} over {found.n} {over}; g: Hedges' g of the "
-        "paired differences; p-value of each test, Holm-corrected over methods (permutation: sign "
-        f"flips; McNemar's exact test and trial permutation: over trials).{missing}",
+        "paired differences; p-values Holm-corrected over methods (permutation: sign flips; "
+        f"McNemar's exact test and trial permutation: over trials).{missing}",
     )
 
 
+def difference_figures(
+    scores: pd.DataFrame, reference: str, metric: str, over: str
+) -> dict[str, Figure]:
+    """Draw paired differences to the reference, and ranks of three or more methods over subjects.
+
+    Scores must be complete, of at least two units.
+    """
+    values = {str(name): column.to_numpy() for name, column in scores.items()}
+    figures = {"differences": paired_differences(values, reference, metric=metric, over=over)}
+    if over == "subjects" and len(values) > 2:
+        figures["ranks"] = critical_difference(values, over=over)
+    return figures
+
+
 def write_figures(tables: Sequence[Comparisons], folder: Path) -> list[Path]:
-    """Paired differences of each table, and ranks where there are subjects enough."""
+    """Write the figures of each comparison as PNG files."""
     written: list[Path] = []
     for place, found in enumerate(tables, 1):
-        known = np.isfinite(list(found.scores.values())).all(0)
-        if found.frame.empty or known.sum() < 2:
+        scores = found.scores.dropna()
+        if min(scores.shape) < 2:
             continue
-        scores = {name: values[known] for name, values in found.scores.items()}
-        figures = {
-            "differences": paired_differences(
-                scores, found.reference, metric=found.metric, over=found.over
-            )
-        }
-        if found.over == "subjects" and len(scores) > 2:
-            figures["ranks"] = critical_difference(scores, over=found.over)
         stem = re.sub(r"[^a-z0-9]+", "-", found.title.lower()).strip("-")
         if folder / f"{stem}-differences.png" in written:  # they differ in the selection only
             stem = f"{stem}-{place}"
+        figures = difference_figures(scores, found.reference, found.metric, found.over)
         for kind, figure in figures.items():
             path = folder / f"{stem}-{kind}.png"
             with written_whole(path) as temporary:

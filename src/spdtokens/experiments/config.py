@@ -1,34 +1,33 @@
-"""A study as a TOML file, checked in full before anything runs.
+"""Study files: an experiment in TOML, checked in full before anything runs.
 
-The file has, at its top, ``name`` (of the file, if it has none), ``seeds`` (a list, or how many of
-the paper's; five by default) and ``metric`` (what suits the data by default); then three kinds of
-tables, every data set being combined with every protocol, and every method run on each:
+Top-level keys are ``name`` (default: the name of the file), ``seeds`` (a list, or how many of the
+paper's seeds to use, default 5) and ``metric`` (default: the one that suits the data). Every data
+set is combined with every protocol, and every method is run on each combination:
 
 ``[[datasets]]``
-    ``name`` (a name, or a path from the file's folder), ``subjects``, ``paradigm``,
-    ``stimulus_hz``, ``window``, ``classes``, ``where``, ``channels`` (names, or ``"common"``: those
-    that all recordings have), ``resample`` (a rate in Hz).
+    ``name`` (a registered name, or a path relative to the file), ``subjects``, ``paradigm``,
+    ``stimulus_hz``, ``window``, ``classes``, ``where``, ``channels`` (names, or ``"common"`` for
+    the channels that all recordings share), ``resample`` (sampling rate in Hz).
 ``[[methods]]``
-    ``name``, ``label``, ``bands``, ``estimator``, ``device``; of networks ``epochs`` and
-    ``recipe``; of token transformers ``preset`` and ``[methods.changes]``, parameters to replace.
-    Or an estimator spelled out: ``class`` (of spdtokens, or a dotted path to any scikit-learn
-    estimator) and its parameters; or ``[[methods.steps]]``, each such a table, for a pipeline.
+    ``name``, ``label``, ``bands``, ``estimator``, ``device``; for networks ``epochs`` and
+    ``recipe``; for token transformers ``preset`` and ``[methods.changes]``, parameters to replace.
+    Alternatively ``class`` (of spdtokens, or the dotted path of a scikit-learn estimator) and its
+    parameters, or ``[[methods.steps]]``, one such table per step of a pipeline.
 ``[[protocols]]``
     ``name``, the protocol's options, ``access``, ``alignment``, ``domain``.
 
-A kind of which nothing but names is said can be a list: ``methods = ["ts-lr", "mdm"]``.
+A kind of table can be a list of names where nothing else is set: ``methods = ["ts-lr", "mdm"]``.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Self, get_args
+from typing import Annotated, Any, Literal, Self, cast, get_args
 
 from pydantic import (
     AfterValidator,
@@ -36,11 +35,12 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     Strict,
+    Tag,
     ValidationError,
     ValidationInfo,
-    WrapValidator,
     create_model,
     field_validator,
     model_validator,
@@ -50,37 +50,49 @@ from pydantic_core import PydanticCustomError
 from spdtokens import _deprecated
 from spdtokens.classifiers import DecodingPipeline
 from spdtokens.classifiers.methods import METHODS, PRESETS, RecipeName, Settings, get_method
-from spdtokens.classifiers.nn.recipe import SEEDS, STABILITY_SEEDS, Recipe, resolve_device
+from spdtokens.classifiers.nn.recipe import SEEDS, STABILITY_SEEDS, Recipe
 from spdtokens.classifiers.nn.transformer import TransformerConfig
 from spdtokens.datasets import Selection
 from spdtokens.datasets.official import OFFICIAL
 from spdtokens.datasets.registry import DATASETS
-from spdtokens.datasets.select import PARADIGMS
-from spdtokens.errors import MethodError, StudyError, UserError
+from spdtokens.errors import StudyError, UserError
 from spdtokens.evaluation.alignment import ALIGNMENTS
-from spdtokens.evaluation.estimators import CLASS, build, can_classify
+from spdtokens.evaluation.estimators import CLASS, build
 from spdtokens.evaluation.metrics import METRICS
-from spdtokens.evaluation.plan import DOMAINS, Choice, Question, Source, check_estimator
-from spdtokens.evaluation.protocols import ACCESS, PROTOCOLS
+from spdtokens.evaluation.plan import DOMAINS, Choice, Question, Source, check_question
+from spdtokens.evaluation.protocols import ACCESS, PROTOCOLS, look_up
 from spdtokens.preprocessing import FilterBankCovariances
-from spdtokens.preprocessing.bands import OF_STIMULI, resolve_bands
-from spdtokens.preprocessing.bands import PRESETS as BANDS_BY_NAME
 from spdtokens.preprocessing.covariance import ESTIMATORS, PROTOTYPES
 
 
 @dataclass(frozen=True)
 class Study:
-    """What is to be found out.
+    """A study: the runs to do, as questions about data sets, protocols and methods.
 
-    Attributes
+    Parameters
     ----------
     name : str
+        Name of the study, the title of its report.
     path : Path
-        Of the file.
+        The study file.
     questions : tuple of Question
-        One for every data set and protocol.
-    metric : str or None
-        To look at first; None for what suits the paradigm.
+        One per combination of data set and protocol.
+    metric : str, default=None
+        Metric shown first. None selects the one that suits the paradigm.
+
+    See Also
+    --------
+    read_study : Read a study from a TOML file.
+    spdtokens.experiments.run.plan_study : List the runs of a study.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from spdtokens.evaluation.plan import Choice, Question
+    >>> from spdtokens.experiments.config import Study
+    >>> question = Question("sim-mi", (Choice("ts-lr"), Choice("mdm")), subjects=("1",))
+    >>> Study("mine", Path("mine.toml"), (question,)).questions[0].protocol
+    'session-transfer'
     """
 
     name: str
@@ -90,106 +102,134 @@ class Study:
 
 
 def read_study(path: str | Path) -> Study:
-    """The study of a file. No data set is opened; see :func:`check_study`.
+    """Read a study from a TOML file.
+
+    No data set is opened: see :func:`check_study` for what only the data can tell.
+
+    Parameters
+    ----------
+    path : str or Path
+        The study file. Paths of data sets in it are relative to its folder.
+
+    Returns
+    -------
+    Study
+        The study.
 
     Raises
     ------
     StudyError
-        With everything that is wrong with the file, one problem a line.
+        If the file cannot be used. The message lists every problem on its own line.
+
+    See Also
+    --------
+    check_study : Check a study against its data sets.
+    spdtokens.experiments.run.plan_study : List the runs of a study.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from spdtokens.experiments.config import read_study
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "mine.toml")
+    ...     _ = file.write_text('''
+    ... datasets = ["sim-mi"]
+    ... methods = ["ts-lr", "mdm"]
+    ... protocols = ["session-transfer", {name = "blocks", folds = 4}]
+    ... ''')
+    ...     study = read_study(file)
+    >>> study.name, [question.protocol for question in study.questions]
+    ('mine', ['session-transfer', 'blocks'])
     """
     path = Path(path)
     values = _parsed(path)
-    problems: list[str] = []
-    top = _asked(_Top, values, "The study", problems)
-    found: dict[str, list[Any]] = {}
-    for key, keys_of in _KINDS.items():
-        entries = values.get(key)
-        if not isinstance(entries, list) or not all(isinstance(e, dict | str) for e in entries):
-            continue  # as the top has told
-        found[key] = []
-        for number, entry in enumerate(entries, 1):
-            place = f"[[{key}]]" if len(entries) == 1 else f"[[{key}]] {number}"
-            table = {"name": entry} if isinstance(entry, str) else entry
-            made = _asked(keys_of(table), table, place, problems, folder=path.parent)
-            same = made.title if isinstance(made, Choice) else made
-            known = [c.title if isinstance(c, Choice) else c for c in found[key]]
-            if made is not None and same in known:
-                what = "alike. Leave one out"
-                if key == "methods":
-                    what = f"both called {same!r}. Give each a label"
-                problems.append(f"[[{key}]] {known.index(same) + 1} and {number} are {what}.")
-            found[key].append(made)
-    if problems:
-        raise StudyError("\n".join([f"{path} cannot be used:", *problems]))
-    asked = product(found["datasets"], found["protocols"])
-    choices, seeds = tuple(found["methods"]), top["seeds"]
-    questions = [Question(**d, **p, choices=choices, seeds=seeds) for d, p in asked]
-    return Study(top["name"] or path.stem, path, tuple(questions), top["metric"])
+    try:
+        file = _File.model_validate(values, context={"folder": path.parent})
+    except ValidationError as error:
+        raise StudyError(
+            "\n".join([f"{path} cannot be used:", *_problems(error, values)])
+        ) from error
+    choices = tuple(method.asked() for method in file.methods)
+    questions = tuple(
+        Question(
+            **dataset.asked(), **protocol.asked(), choices=choices, seeds=cast(Any, file.seeds)
+        )
+        for dataset, protocol in product(file.datasets, file.protocols)
+    )
+    return Study(file.name or path.stem, path, questions, file.metric)
 
 
 def check_study(study: Study, source: Source | None = None) -> None:
-    """Open the data sets and refuse what does not fit them, or this machine.
+    """Check a study against its data sets and this machine.
 
     Parameters
     ----------
     study : Study
-    source : Source, optional
-        That has, or will keep, the data sets.
+        The study.
+    source : Source, default=None
+        Provides the data sets and keeps those it opens. None creates one.
 
     Raises
     ------
     StudyError
-        With everything that does not fit, one problem a line.
+        If a data set cannot be opened, or a subject, method or setting does not fit it. The
+        message lists every problem on its own line.
+
+    See Also
+    --------
+    read_study : Read a study from a TOML file.
+    spdtokens.experiments.run.plan_study : Check a study and list its runs.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from spdtokens.evaluation.plan import Choice, Question
+    >>> from spdtokens.experiments.config import Study, check_study
+    >>> question = Question("sim-mi", (Choice("xdawn-ts-lr"),))
+    >>> try:
+    ...     check_study(Study("mine", Path("mine.toml"), (question,)))
+    ... except ValueError as error:
+    ...     print(str(error).splitlines()[0])
+    mine.toml does not fit its data:
     """
     source = source or Source()
-    problems: dict[str, None] = {}  # a dict keeps the order, and a problem of two protocols once
+    problems: dict[str, None] = {}  # ordered; a problem that two protocols share is listed once
     for question in study.questions:
         try:
             dataset = source.dataset(question.dataset, question.selection)
+            dataset.chosen(question.subjects)
         except (UserError, OSError) as error:
             problems[f"{question.dataset}: {error}"] = None
             continue
-        for subject in question.subjects:
-            try:
-                dataset.chosen(subject)
-            except UserError as error:
-                problems[str(error)] = None
         for choice in question.choices:
-            if isinstance(choice.method, str):
-                reason = get_method(choice.method).why_not(dataset)
-                if reason is not None:
-                    problems[f"{reason}. Leave it out."] = None
-                    continue
             try:
-                if not isinstance(choice.method, str):
-                    check_estimator(choice, dataset)
-                resolve_device(choice.settings.device)
-                choice.make(dataset)
+                check_question(replace(question, choices=(choice,)), dataset)
             except UserError as error:
                 problems[f"{choice.title} on {dataset.name}: {error}"] = None
     if problems:
-        raise StudyError("\n".join([f"{study.path} does not fit:", *problems]))
+        raise StudyError("\n".join([f"{study.path} does not fit its data:", *problems]))
 
 
 def _parsed(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Notepad writes a mark first
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # Notepad writes a BOM
     except FileNotFoundError as error:
-        raise StudyError(f"There is no study file {path}.") from error
+        raise StudyError(f"Study file {path} does not exist.") from error
     except OSError as error:
         raise StudyError(f"{path} cannot be read: {error.strerror}.") from error
     except UnicodeDecodeError as error:
-        raise StudyError(f"{path} is not text in UTF-8, as TOML must be.") from error
-    # Lists in lists in lists, and numbers of thousands of digits, are errors of Python.
+        raise StudyError(f"{path} must be UTF-8 text, as TOML requires.") from error
+    # Deeply nested lists and numbers with thousands of digits raise errors of Python.
     except (ValueError, RecursionError) as error:
-        raise StudyError(f"{path} is not TOML: {error}.") from error
+        raise StudyError(f"{path} is not valid TOML: {error}.") from error
 
 
 # ------------------------------------------------------------------ kinds of values
 
 
 def _printable(value: str) -> str:
-    # Titles are printed, and names become paths: control characters would reach the terminal.
+    # Names are printed: control characters would reach the terminal.
     if not value.strip() or not value.isprintable():
         raise PydanticCustomError("printable", "not printable")
     return value
@@ -198,58 +238,28 @@ def _printable(value: str) -> str:
 def _different(values: tuple[Any, ...]) -> tuple[Any, ...]:
     twice = [value for value in values if values.count(value) > 1]
     if twice:
-        raise ValueError(f"{twice[0]!r} is named twice. Leave one out.")
+        raise ValueError(f"{twice[0]!r} is listed twice. Remove one.")
     return values
 
 
-def _known(value: str, known: Iterable[str], what: str) -> str:
-    known = tuple(known)
-    if value not in known:
-        hint = _meant(value, known) or f" There are: {', '.join(known)}."
-        raise ValueError(f"there is no {what} {value!r}.{hint}")
-    return value
+def _one_of(what: str, known: Iterable[str]) -> Any:
+    def check(name: str) -> str:
+        look_up(what, name, dict.fromkeys(known))
+        return name
 
-
-def _one_of(known: Iterable[str], what: str) -> Any:
-    return Annotated[_Text, AfterValidator(lambda value: _known(value, known, what))]
-
-
-def _method(name: str) -> str:
-    with suppress(MethodError):  # which does not suggest a name
-        return get_method(name).name
-    return _known(name, METHODS, "method")
-
-
-def _seeds(value: Any) -> tuple[int, ...]:
-    if type(value) is int and 1 <= value <= len(STABILITY_SEEDS):
-        return STABILITY_SEEDS[:value]
-    if (
-        isinstance(value, list)
-        and all(type(seed) is int and 0 <= seed < 2**32 for seed in value)
-        and 0 < len(value) == len(set(value))
-    ):
-        return tuple(value)
-    raise ValueError(
-        f"seeds must be how many of the paper's to take, 1 to {len(STABILITY_SEEDS)}, or a list of "
-        f"different numbers from 0 to 2^32 - 1 such as [42, 123], got {_shown(value)}."
-    )
-
-
-def _bands(value: Any, pairs: Callable[[Any], Any]) -> Any:
-    if isinstance(value, str) and not value[:1].isdigit():
-        return _known(value, ("auto", *BANDS_BY_NAME, *OF_STIMULI), "preset of bands")
-    bands = value if isinstance(value, str) else pairs(value)
-    resolve_bands(bands)
-    return bands
+    return Annotated[_Text, AfterValidator(check)]
 
 
 _Text = Annotated[
-    str, Strict(), Field(description="printable text in quotes"), AfterValidator(_printable)
+    str,
+    Strict(),
+    Field(description="non-empty printable text in quotes"),
+    AfterValidator(_printable),
 ]
 _Name = Annotated[_Text, BeforeValidator(lambda v: str(v) if type(v) is int else v)]
 _Number = Annotated[float, Strict(), AllowInfNan(False), Field(description="a number")]
-_Positive = Annotated[_Number, Field(gt=0, description="a number above 0")]
-_Whole = Annotated[int, Strict(), Field(ge=1, description="a whole number of at least 1")]
+_Positive = Annotated[_Number, Field(gt=0, description="a number > 0")]
+_Whole = Annotated[int, Strict(), Field(ge=1, description="an integer >= 1")]
 _Truth = Annotated[bool, Strict(), Field(description="true or false")]
 _Pair = Annotated[
     tuple[_Number, _Number], Field(description="a list of two numbers, such as [0.5, 4]")
@@ -260,22 +270,28 @@ _Names = Annotated[
     AfterValidator(_different),
 ]
 _Channels = Annotated[
-    _Names,
-    WrapValidator(lambda value, names: value if value == "common" else names(value)),
+    Literal["common"] | _Names,
     Field(description='"common" or a list of names, such as ["C3", "C4"]'),
 ]
 _Bands = Annotated[
-    tuple[_Pair, ...],
-    Field(min_length=1),
-    WrapValidator(_bands),
+    _Text | Annotated[tuple[_Pair, ...], Field(min_length=1)],
     Field(description="a preset or a list of pairs in Hz, such as [[8, 13], [13, 30]]"),
+]
+_Seed = Annotated[int, Strict(), Field(ge=0, lt=2**32)]
+_Seeds = Annotated[
+    Annotated[int, Strict(), Field(ge=1, le=len(STABILITY_SEEDS))]
+    | Annotated[tuple[_Seed, ...], Field(min_length=1), AfterValidator(_different)],
+    Field(
+        description=f"a number of seeds from 1 to {len(STABILITY_SEEDS)}, or a list of different "
+        "seeds from 0 to 2^32 - 1, such as [42, 123]"
+    ),
 ]
 
 
 # ------------------------------------------------------------------ tables of the file
 
 
-#: Of keys that are left out; :meth:`_Table.given` passes them over.
+#: Value of keys that are not set; :meth:`_Table.given` omits them.
 _UNSET: Any = None
 
 
@@ -283,40 +299,19 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     def given(self, *without: str) -> dict[str, Any]:
-        wanted = self.model_fields_set - {*without}
-        return {key: getattr(self, key) for key in type(self).model_fields if key in wanted}
-
-    def asked(self) -> Any:
-        """What the table is read for."""
-        return dict(self)
-
-
-def _tables(key: str, example: str) -> Any:
-    words = f'[[{key}]] tables, or a list of names such as ["{example}"]'
-    return Annotated[list[dict[str, Any] | str], Field(min_length=1, description=words)]
-
-
-class _Top(_Table):
-    name: _Text = ""
-    seeds: Annotated[tuple[int, ...], BeforeValidator(_seeds)] = SEEDS
-    metric: _one_of(METRICS, "metric") = _UNSET  # type: ignore[valid-type]
-    datasets: _tables("datasets", "sim-mi")  # type: ignore[valid-type]
-    methods: _tables("methods", "ts-lr")  # type: ignore[valid-type]
-    protocols: _tables("protocols", "session-transfer")  # type: ignore[valid-type]
+        return self.model_dump(exclude_unset=True, exclude={*without})
 
 
 class _Dataset(_Table):
     name: _Text
     subjects: _Names = ()
-    paradigm: _one_of(PARADIGMS, "paradigm") = _UNSET  # type: ignore[valid-type]
+    paradigm: _Text = _UNSET
     stimulus_hz: Annotated[
         tuple[_Positive, ...],
-        Field(min_length=1, description="a list of numbers above 0, such as [13, 17, 21]"),
+        Field(min_length=1, description="a list of numbers > 0, such as [13, 17, 21]"),
     ] = ()
     window: _Pair = _UNSET
-    classes: Annotated[
-        _Names, Field(min_length=2, description='a list of two or more names, such as ["a", "b"]')
-    ] = ()
+    classes: _Names = ()
     where: Annotated[
         dict[str, _Name],
         Field(min_length=1, description='a table of names and values, such as {run = "1"}'),
@@ -327,25 +322,18 @@ class _Dataset(_Table):
     @field_validator("name")
     @classmethod
     def _found(cls, name: str, info: ValidationInfo) -> str:
-        """A known name as it is; a path from the file's folder, in full."""
+        """Return a registered name as it is, and a path relative to the file as absolute path."""
         known = (*DATASETS, *OFFICIAL)
         if name in known or name.startswith("moabb:"):
             return name
         folder: Path = info.context["folder"]  # type: ignore[index]
         try:
             return str((folder / Path(name).expanduser()).resolve(strict=True))
-        except (OSError, RuntimeError) as error:  # the latter: no such user, or a loop of links
+        except (OSError, RuntimeError) as error:  # RuntimeError: unknown user, or a loop of links
             raise ValueError(
-                f"there is no data set {name!r}, and no file or folder {folder / name}."
+                f"Unknown data set {name!r}, and {folder / name} does not exist."
                 + _meant(name, known)
             ) from error
-
-    @field_validator("window")
-    @classmethod
-    def _in_order(cls, window: tuple[float, float]) -> tuple[float, float]:
-        if window[0] >= window[1]:
-            raise ValueError(f"window must end after it begins, got {list(window)}.")
-        return window
 
     def asked(self) -> Any:
         return {
@@ -360,7 +348,7 @@ def _kind(default: Any) -> Any:
     return kinds.get(type(default), _Whole)
 
 
-#: Values of a preset that can be changed, of the types that they have there.
+#: Parameters of a preset that can be replaced, with the types of their defaults.
 _Changes = create_model(
     "_Changes",
     __base__=_Table,
@@ -373,19 +361,15 @@ _Changes = create_model(
 
 
 class _Method(_Table):
-    name: Annotated[_Text, AfterValidator(_method)]
+    name: Annotated[_Text, AfterValidator(lambda name: get_method(name).name)]
     label: _Text = ""
-    bands: _Bands = "auto"  # type: ignore[assignment]
-    estimator: _one_of(("auto", *ESTIMATORS, *PROTOTYPES), "estimator") = "auto"  # type: ignore[valid-type]
-    preset: _one_of(PRESETS, "preset") = "paper"  # type: ignore[valid-type]
+    bands: _Bands = "auto"
+    estimator: _one_of("estimator", ("auto", *ESTIMATORS, *PROTOTYPES)) = "auto"  # type: ignore[valid-type]
+    preset: _one_of("preset", PRESETS) = "paper"  # type: ignore[valid-type]
     changes: _Changes = Field(default_factory=_Changes, description="a table")  # type: ignore[valid-type]
-    recipe: _one_of(get_args(RecipeName), "recipe") = "published"  # type: ignore[valid-type]
+    recipe: _one_of("recipe", get_args(RecipeName)) = "published"  # type: ignore[valid-type]
     epochs: _Whole = _UNSET
-    device: Annotated[
-        str,
-        Strict(),
-        Field(pattern=r"^(auto|cpu|cuda(:\d+)?)$", description="auto, cpu, cuda or cuda:1"),
-    ] = "auto"
+    device: _Text = "auto"
 
     @model_validator(mode="before")
     @classmethod
@@ -393,29 +377,24 @@ class _Method(_Table):
         for old in set(values) & set(_deprecated.KEYS):
             new = _deprecated.KEYS[old]
             if new in values:
-                raise ValueError(f"{old} is the old name of {new}: give one of them.")
+                raise ValueError(f"{old} is the old name of {new}: set only {new}.")
             _deprecated._warn(f"{old} of a method", new)
         return {_deprecated.KEYS.get(key, key): value for key, value in values.items()}
 
     @model_validator(mode="after")
     def _works(self) -> Self:
-        """Refuse settings that would change nothing, since who gives them thinks that they do."""
+        """Refuse settings that the method would ignore."""
         method = METHODS[self.name]
         tokens = method.family == "token transformer"
         idle = {"recipe"} if tokens else {"preset", "changes"}
-        if not method.has_seed:
-            idle |= {"recipe", "epochs"}
-            idle |= set() if self.device in ("auto", "cpu") else {"device"}
-        settings = self.asked().settings
+        idle |= set() if method.has_seed else {"recipe", "epochs"}
         if found := sorted(idle & self.model_fields_set):
             raise ValueError(
-                f"{', '.join(found)}: {method.name} has no such setting (preset and changes are "
-                "for token transformers, recipe for other networks, epochs and cuda for networks)."
-                " Leave it out."
+                f"{', '.join(found)} does not apply to {method.name} (preset and changes: token "
+                "transformers; recipe: other networks; epochs: all networks). Remove it."
             )
-        if self.epochs is not None and "epochs" in settings.changes:
-            raise ValueError("epochs is given twice: leave it out of the changes.")
-        settings.transformer()
+        if self.epochs is not None and "epochs" in self.changes.model_fields_set:  # type: ignore[attr-defined]
+            raise ValueError("epochs is set twice: remove it from the changes.")
         return self
 
     def asked(self) -> Any:
@@ -432,9 +411,7 @@ class _SpelledOut(_Table):
 
     @model_validator(mode="after")
     def _works(self) -> Self:
-        choice = self.asked()
-        if not can_classify(choice.method):
-            raise ValueError(f"{choice.name} is not a classifier.")
+        self.asked()
         return self
 
     def asked(self) -> Any:
@@ -445,16 +422,16 @@ class _SpelledOut(_Table):
         tables = isinstance(steps, list) and all(isinstance(s, dict) and CLASS in s for s in steps)
         if given or not steps or not tables:
             raise ValueError(
-                "[[methods.steps]] are tables, each with a class and its parameters"
-                + (f", and there is no {', '.join(given)} beside them." if given else ".")
+                "[[methods.steps]] must be tables, each with a class and its parameters"
+                + (f"; remove {', '.join(given)} beside them." if given else ".")
             )
         *made, last = (build(step) for step in steps)
         names: list[str] = []
         for step in made:
             kind = type(step).__name__
             if not hasattr(step, "transform"):
-                raise ValueError(f"{kind} is not a transformer, so it must be the last step.")
-            # As make_decoder calls it.
+                raise ValueError(f"{kind} is not a transformer: it must be the last step.")
+            # The name that make_decoder uses.
             name = "filterbank" if isinstance(step, FilterBankCovariances) else kind.lower()
             again = sum(known.partition("-")[0] == name for known in names)
             names.append(f"{name}-{again + 1}" if again else name)
@@ -463,81 +440,94 @@ class _SpelledOut(_Table):
 
 
 class _Protocol(_Table):
-    name: _one_of(PROTOCOLS, "protocol")  # type: ignore[valid-type]
-    access: _one_of(ACCESS, "access") = "train"  # type: ignore[valid-type]
-    alignment: _one_of(ALIGNMENTS, "alignment") = "none"  # type: ignore[valid-type]
-    domain: _one_of(DOMAINS, "domain") = "session"  # type: ignore[valid-type]
+    model_config = ConfigDict(extra="allow")  # for the protocol's options
+    name: _one_of("protocol", PROTOCOLS)  # type: ignore[valid-type]
+    access: _one_of("access", ACCESS) = "train"  # type: ignore[valid-type]
+    alignment: _one_of("alignment", ALIGNMENTS) = "none"  # type: ignore[valid-type]
+    domain: _one_of("domain", DOMAINS) = "session"  # type: ignore[valid-type]
 
     @model_validator(mode="after")
     def _works(self) -> Self:
-        PROTOCOLS[self.name].checked(self.given(*_Protocol.model_fields))
+        options = self.model_extra or {}
+        known = [*_Protocol.model_fields, *PROTOCOLS[self.name].options]
+        if unknown := [key for key in options if key not in known]:
+            raise ValueError(_unknown_key(unknown[0], known))
+        PROTOCOLS[self.name].checked(options)
         return self
 
-    def asked(self) -> Any:
+    def asked(self) -> dict[str, Any]:
         own = {key: getattr(self, key) for key in ("access", "alignment", "domain")}
-        options = self.given(*_Protocol.model_fields)
-        return {"protocol": self.name, "protocol_options": options, **own}
+        return {"protocol": self.name, "protocol_options": self.model_extra, **own}
 
 
-def _protocol_keys(entry: Mapping[str, Any]) -> type[_Table]:
-    """The keys of a protocol, with its own options; with all if there is no such protocol."""
-    name = entry.get("name")
-    known = [PROTOCOLS[name]] if isinstance(name, str) and name in PROTOCOLS else PROTOCOLS.values()
-    options = {option: (Any, None) for protocol in known for option in protocol.options}
-    return create_model("_Options", __base__=_Protocol, **options)  # type: ignore[call-overload]
+# ------------------------------------------------------------------ the file
 
 
-#: The keys that a table may have, by its kind.
-_KINDS: dict[str, Callable[[Mapping[str, Any]], type[_Table]]] = {
-    "datasets": lambda _entry: _Dataset,
-    "methods": lambda entry: _SpelledOut if {CLASS, "steps"} & set(entry) else _Method,
-    "protocols": _protocol_keys,
-}
+def _tables(kind: str, table: Any, example: str) -> Any:
+    """Tables of a kind; an entry can be a name alone."""
+
+    def named(entry: Any) -> Any:
+        if not isinstance(entry, str | dict):
+            raise ValueError(f"an entry must be a name or a table, got {entry!r:.60}.")
+        return {"name": entry} if isinstance(entry, str) else entry
+
+    words = f'[[{kind}]] tables or a list of names, such as ["{example}"]'
+    entries = list[Annotated[table, BeforeValidator(named)]]
+    return Annotated[entries, Field(min_length=1, description=words)]
 
 
-# ------------------------------------------------------------------ what is wrong with a table
+_AnyMethod = Annotated[
+    Annotated[_Method, Tag("by name")] | Annotated[_SpelledOut, Tag("by class")],
+    Discriminator(lambda entry: "by class" if {CLASS, "steps"} & {*entry} else "by name"),
+]
 
 
-def _asked(
-    keys: type[_Table], values: Mapping[str, Any], place: str, problems: list[str], **context: Any
-) -> Any:
-    """What a table asks for; None if something is wrong, which is added to the problems."""
-    try:
-        return keys.model_validate(values, context=context).asked()
-    except ValidationError as error:
-        found = error.errors()
-    lines: dict[tuple[int | str, ...], str] = {}  # one a key
-    # Unknown keys first: what is missing may be there in another spelling.
-    for one in sorted(found, key=lambda one: one["type"] != "extra_forbidden"):
-        at, model, given, where = place, keys, values, one["loc"][:1]
-        if where == ("changes",) and one["loc"][1:]:
-            at, model, given = f"[methods.changes] of {place}", _Changes, values["changes"]
-            where = one["loc"][:2]
-        name = str(where[-1]) if where else ""
+class _File(_Table):
+    name: _Text = ""
+    seeds: _Seeds = SEEDS
+    metric: _one_of("metric", METRICS) = _UNSET  # type: ignore[valid-type]
+    datasets: _tables("datasets", _Dataset, "sim-mi")  # type: ignore[valid-type]
+    methods: _tables("methods", _AnyMethod, "ts-lr")  # type: ignore[valid-type]
+    protocols: _tables("protocols", _Protocol, "session-transfer")  # type: ignore[valid-type]
+
+
+def _problems(error: ValidationError, values: Mapping[str, Any]) -> list[str]:
+    """List what is wrong with a file, one line per key."""
+    tables: dict[Any, Any] = {"datasets": _Dataset, "methods": _Method, "protocols": _Protocol}
+    lines: dict[tuple[str, ...], str] = {}
+    # Unknown keys first: a missing key may be there with another spelling.
+    for one in sorted(error.errors(), key=lambda one: one["type"] != "extra_forbidden"):
+        place, model = "The study", cast(Any, _File)
+        where: list[Any] = [part for part in one["loc"] if part not in ("by name", "by class")]
+        if where[0] in tables and where[1:]:
+            kind, number, *where = where
+            place, model = f"[[{kind}]]", tables[kind]
+            place += f" {number + 1}" if len(values[kind]) > 1 else ""
+        if where[:1] == ["changes"] and where[1:]:
+            place, model, where = f"[methods.changes] of {place}", _Changes, where[1:]
+        name = str(where[0]) if where else ""
         if one["type"] == "extra_forbidden":
-            hint = _meant(name, model.model_fields) or f" It has: {', '.join(model.model_fields)}."
-            if name in _Top.model_fields:
-                hint = f" {name!r} belongs at the top of the file, before the first table."
-            line = f"{at} has no key {name!r}.{hint}"
-        elif one["type"] == "missing" and name not in given:
-            line = f"{at}: {name} is missing."
+            line = f"{place} {_unknown_key(name, model.model_fields)}"
+        elif one["type"] == "missing" and len(where) == 1:
+            line = f"{place}: {name} is missing."
             if any(told.endswith(f"Did you mean {name!r}?") for told in lines.values()):
                 continue
         elif "error" in one.get("ctx", {}):
-            line = f"{at}: {one['ctx']['error']}"
+            line = f"{place}: {one['ctx']['error']}"
         else:
             wanted = model.model_fields[name].description
-            line = f"{at}: {name} must be {wanted}, got {_shown(given[name])}."
-        lines.setdefault(where or (line,), line)
-    problems += lines.values()
-    return None
+            line = f"{place}: {name} must be {wanted}, got {one['input']!r:.60}."
+        lines.setdefault((place, name or line), line)
+    return list(lines.values())
+
+
+def _unknown_key(name: str, known: Iterable[str]) -> str:
+    if name in _File.model_fields:
+        return f"has no key {name!r}. It belongs at the top of the file, before the first table."
+    known = tuple(known)
+    return f"has no key {name!r}." + (_meant(name, known) or f" It has: {', '.join(known)}.")
 
 
 def _meant(word: str, known: Iterable[str]) -> str:
     near = get_close_matches(word.lower(), tuple(known), 1)
     return f" Did you mean {near[0]!r}?" if near else ""
-
-
-def _shown(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,7 +1,7 @@
-"""Where batches of runs are done: in this process, in several, or on many machines.
+"""Executors: run batches in this process, in several processes, or on many machines.
 
-Workers return results; only the client writes the store. A batch that is done twice, because its
-worker died or two studies met, gives the same results, so nothing can be lost or doubled.
+Workers return results; only the client writes the store. A batch that is run twice, because its
+worker died or two studies overlap, gives the same results, so nothing is lost or duplicated.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -30,7 +31,7 @@ from spdtokens.evaluation.plan import Source
 from spdtokens.evaluation.runs import RunResult, RunSpec
 
 Batch = list[RunSpec]
-#: Batches that wait at each worker, so that none is ever idle.
+#: Batches per worker: the current one and the next.
 AHEAD = 2
 #: Seconds to wait for the scheduler.
 PATIENCE = 10.0
@@ -38,7 +39,7 @@ PATIENCE = 10.0
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that could not be done, and why."""
+    """A run that failed, and the reason."""
 
     spec: RunSpec
     reason: str
@@ -52,14 +53,16 @@ class Failure:
 
 @dataclass(frozen=True)
 class Done:
-    """What became of a batch.
+    """Outcome of a batch.
 
-    Attributes
+    Parameters
     ----------
     results : list of RunResult
+        Results of the runs that succeeded.
     failures : list of Failure
-    worker : str
-        Machine and process that did it; empty for the process that asked.
+        Runs that failed.
+    worker : str, default=''
+        Machine and process that ran the batch; empty for this process.
     """
 
     results: list[RunResult]
@@ -68,9 +71,9 @@ class Done:
 
 
 def attempt(batch: Sequence[RunSpec], source: Source, listener: Listener | None = None) -> Done:
-    """Do a batch; where it fails, each half of it, until the run that cannot be done is alone.
+    """Run a batch; if it fails, each half of it, until the failing run is alone.
 
-    Whatever a run fails of, a flaw of its recording or of a method, does not stop the others.
+    A failing run (a defect of its recording or of a method) does not stop the others.
     """
     try:
         return Done(execute(batch, source, listener), [])
@@ -85,20 +88,20 @@ def attempt(batch: Sequence[RunSpec], source: Source, listener: Listener | None 
 def _reason(error: Exception) -> str:
     if isinstance(error, UserError):
         return str(error)
-    # Not foreseen: the place helps to find out why.
+    # Unexpected: the location helps to find the reason.
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({Path(last.filename).name}, line {last.lineno})"
 
 
-#: Opened in this process once, for all batches it is sent.
+#: Opened once per process, for all batches sent to it.
 _source: Source | None = None
-# Dask gives a worker as many batches at once as it has threads; how many threads add up numbers is
-# set for a process as a whole, so they take turns.
+# Dask sends a worker as many batches at once as it has threads. The number of threads for linear
+# algebra is set per process, so the batches take turns.
 _turn = threading.Lock()
 
 
 def attempt_in_worker(batch: list[dict[str, object]]) -> Done:
-    """A batch sent to another process as plain values; that process works with one thread."""
+    """Run a batch sent to this process as plain values, with one thread."""
     import torch
 
     global _source
@@ -111,65 +114,111 @@ def attempt_in_worker(batch: list[dict[str, object]]) -> Done:
     return replace(done, worker=f"{platform.node()}, process {os.getpid()}")
 
 
-#: Told what became of a batch.
+#: Called with the outcome of a batch.
 Report = Callable[[Done], None]
 
 
 class Executor(Protocol):
-    """Does batches."""
+    """Runs batches."""
 
     def run(self, batches: Iterator[Batch], report: Report, listener: Listener | None) -> None:
-        """Take batches as there is room for them, and report each when it is done."""
+        """Run batches as workers become free, and report each when it is done."""
 
 
 class InProcess:
-    """The batched engine in this process: the fastest on one machine for token networks."""
+    """Run batches in this process, token networks trained together.
+
+    The fastest executor on one machine for token networks.
+
+    Parameters
+    ----------
+    source : Source
+        Provides the data sets.
+
+    See Also
+    --------
+    Processes : Several processes on this machine.
+    Cluster : Many machines.
+
+    Examples
+    --------
+    >>> from spdtokens.evaluation.plan import Source
+    >>> from spdtokens.experiments.executors import InProcess
+    >>> executor = InProcess(Source())  # for spdtokens.experiments.run.run_study
+    """
 
     def __init__(self, source: Source) -> None:
         self._source = source
 
     def run(self, batches: Iterator[Batch], report: Report, listener: Listener | None) -> None:
-        """One after another."""
+        """Run batches one after another.
+
+        Parameters
+        ----------
+        batches : iterator of list of RunSpec
+            The batches.
+        report : callable
+            Called with the :class:`Done` of each batch.
+        listener : callable or None
+            Called with the fraction of a run that has been trained.
+        """
         for batch in batches:
             report(attempt(batch, self._source, listener))
 
 
 class Processes:
-    """Several processes of one thread each: the fastest for methods that train one by one.
+    """Run batches in several processes of one thread each.
+
+    The fastest executor on one machine for methods whose runs are trained one by one.
 
     Parameters
     ----------
     workers : int
+        Number of processes, at least 1.
+
+    See Also
+    --------
+    InProcess : This process only.
+    Cluster : Many machines.
+
+    Examples
+    --------
+    >>> from spdtokens.experiments.executors import Processes
+    >>> executor = Processes(4)  # for spdtokens.experiments.run.run_study
     """
 
     def __init__(self, workers: int) -> None:
-        if workers < 1:
-            raise StudyError(f"There must be at least 1 worker, not {workers}.")
         self._workers = workers
 
     def run(self, batches: Iterator[Batch], report: Report, listener: Listener | None) -> None:  # noqa: ARG002
-        """Shared out as workers become free."""
-        context = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
+        """Run batches as workers become free.
+
+        Parameters
+        ----------
+        batches : iterator of list of RunSpec
+            The batches.
+        report : callable
+            Called with the :class:`Done` of each batch.
+        listener : callable or None
+            Not used.
+        """
+        context = multiprocessing.get_context("spawn")  # torch's threads do not survive fork
         pool = ProcessPoolExecutor(self._workers, mp_context=context, initializer=_begin_worker)
-        waiting: set[Future[Done]] = set()
+
+        def submit(*call: Any) -> Future[Done]:
+            with _interrupts_held():  # inherited by a worker that starts here
+                return pool.submit(*call)
+
         try:
-            for batch in batches:
-                with _interrupts_held():  # a worker that begins here has them blocked for good
-                    waiting.add(pool.submit(attempt_in_worker, [spec.values() for spec in batch]))
-                if len(waiting) >= AHEAD * self._workers:
-                    _report_finished(waiting, report)
-            while waiting:
-                _report_finished(waiting, report)
+            for future in _finished(submit, lambda: self._workers, batches):
+                report(future.result())
         except BrokenProcessPool as error:
-            for future in waiting:  # what the others had done by then
-                if future.done() and not future.cancelled() and future.exception() is None:
-                    report(future.result())
             raise StudyError(
-                "A worker process died, perhaps for lack of memory. What was done is kept: run the "
-                "same command again, with fewer workers."
+                "A worker process died, perhaps for lack of memory. Finished runs are kept: run "
+                "the same command again with fewer workers."
             ) from error
         except BaseException:
-            # Else workers in the middle of a batch would keep the command waiting after Ctrl-C.
+            # Otherwise workers in the middle of a batch would delay the end after Ctrl-C.
             for process in list(pool._processes.values()):
                 process.terminate()
             raise
@@ -178,17 +227,30 @@ class Processes:
 
 
 class Cluster:
-    """Workers of Dask, on this machine or many; closed at the end of a ``with`` block.
+    """Run batches on the workers of a Dask scheduler, on this machine or many.
+
+    A context manager: leaving the ``with`` block closes the connection.
 
     Parameters
     ----------
     address : str
-        Of the scheduler: ``tcp://host:8786``.
+        Address of the scheduler: ``'tcp://host:8786'``.
 
     Raises
     ------
     StudyError
-        If no scheduler answers there.
+        If Dask is not installed, the address is malformed, or no scheduler answers there.
+
+    See Also
+    --------
+    InProcess : This process only.
+    Processes : Several processes on this machine.
+
+    Examples
+    --------
+    >>> from spdtokens.experiments.executors import Cluster
+    >>> with Cluster("tcp://host:8786") as executor:  # doctest: +SKIP
+    ...     run_study(plan, store, executor)
     """
 
     def __init__(self, address: str) -> None:
@@ -199,11 +261,11 @@ class Cluster:
                 f"--cluster needs Dask, which is not installed: {how_to_install('cluster')}."
             ) from error
         self._distributed: Any = distributed
-        # Dask would notice what is no address too, but leave half a client that hangs at exit.
+        # Dask notices a malformed address too, but leaves a client that hangs at exit.
         if not re.fullmatch(r"(tcp://|tls://)?([^:/\s]+|\[[0-9a-fA-F:.]+\]):\d+", address):
             raise StudyError(
-                f"{address!r} is not the address of a Dask scheduler, which looks like "
-                "tcp://host:8786; `dask scheduler` prints it when it starts."
+                f"A Dask scheduler's address must look like tcp://host:8786, got {address!r}. "
+                "`dask scheduler` prints it when it starts."
             )
         self.address = address if "://" in address else f"tcp://{address}"
         try:
@@ -223,66 +285,73 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Leave the cluster, which forgets what it was still to do for this client."""
-        with contextlib.suppress(Exception):  # the scheduler may be gone: nothing to close
+        """Close the connection; the cluster drops what it has not run for this client."""
+        with contextlib.suppress(Exception):  # the scheduler may be gone
             self._client.close(timeout=5)
 
     @property
     def n_workers(self) -> int:
-        """Workers that have joined by now."""
+        """Number of workers that have joined so far."""
         return len(self._client.scheduler_info(n_workers=-1)["workers"])
 
     def run(self, batches: Iterator[Batch], report: Report, listener: Listener | None) -> None:  # noqa: ARG002
-        """Sent as there is room; those of a worker that dies are done by another."""
-        done = self._distributed.as_completed(loop=self._client.loop)
-        sent: set[Any] = set()
-        left = True
+        """Run batches as workers become free; another worker takes over if one dies.
+
+        Parameters
+        ----------
+        batches : iterator of list of RunSpec
+            The batches.
+        report : callable
+            Called with the :class:`Done` of each batch.
+        listener : callable or None
+            Not used.
+        """
+        pool = self._client.get_executor(pure=False)
         try:
-            while left or sent:
-                # Workers may come and go: there is always room for two batches each.
-                room = AHEAD * max(1, self.n_workers)
-                while left and len(sent) < room:
-                    batch = next(batches, None)
-                    if batch is None:
-                        left = False
-                    else:
-                        future = self._client.submit(
-                            attempt_in_worker, [spec.values() for spec in batch], pure=False
-                        )
-                        sent.add(future)
-                        done.add(future)
-                if sent:
-                    future = next(done)
-                    sent.remove(future)
-                    report(self._result(future))
+            # Workers may come and go.
+            for future in _finished(pool.submit, lambda: max(1, self.n_workers), batches):
+                report(self._result(future))
         except (OSError, CancelledError) as error:
             raise StudyError(
-                f"The Dask scheduler at {self.address} has gone. What was done is kept; when there "
-                "is a scheduler again, the same command goes on."
+                f"Lost the Dask scheduler at {self.address}. Finished runs are kept: start the "
+                "scheduler and run the same command again."
             ) from error
         finally:
-            if sent:
-                with contextlib.suppress(Exception):
-                    self._client.cancel(list(sent), force=True)
+            with contextlib.suppress(Exception):
+                pool.shutdown(wait=False)  # cancels what is not done
 
-    def _result(self, future: Any) -> Done:
+    def _result(self, future: Future[Done]) -> Done:
         try:
-            done: Done = future.result()
-            return done
+            return future.result()
         except (OSError, CancelledError):
             raise
         except Exception as error:
-            # Failures of runs come back as results: this is one of a worker.
+            # Failures of runs are returned as results: this is a failure of the worker.
             raise StudyError(
-                f"A worker of {self.address} cannot do runs: {type(error).__name__}: {error}. "
-                "Workers need the same versions of Python and spdtokens as this process, and "
-                "memory enough. What was done is kept: run the same command again."
+                f"A worker of {self.address} failed: {type(error).__name__}: {error}. Workers "
+                "need the same versions of Python and spdtokens as this process, and memory. "
+                "Finished runs are kept: run the same command again."
             ) from error
+
+
+def _finished(
+    submit: Callable[..., Future[Done]], n_workers: Callable[[], int], batches: Iterator[Batch]
+) -> Iterator[Future[Done]]:
+    """Send batches to workers, with one waiting at each; yield the futures that have ended."""
+    waiting: set[Future[Done]] = set()
+    while True:
+        for batch in islice(batches, max(0, AHEAD * n_workers() - len(waiting))):
+            waiting.add(submit(attempt_in_worker, [spec.values() for spec in batch]))
+        if not waiting:
+            return
+        ended, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+        # Successful ones first: after a broken one nothing more is read.
+        yield from sorted(ended, key=lambda f: f.cancelled() or f.exception() is not None)
 
 
 @contextlib.contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Ctrl-C waits until the block is left; processes that begin in it never see one."""
+    """Hold Ctrl-C until the block ends; processes started in it never receive it."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -294,7 +363,7 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def _begin_worker() -> None:
-    """Leave Ctrl-C to the process that asked, and end with it even if it is killed."""
+    """Leave Ctrl-C to the parent process, and end with it even if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
 
@@ -304,11 +373,3 @@ def _begin_worker() -> None:
             os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def _report_finished(waiting: set[Future[Done]], report: Report) -> None:
-    finished, _ = wait(waiting, return_when=FIRST_COMPLETED)
-    # Whatever succeeded first: after a broken one nothing more is reported.
-    for future in sorted(finished, key=lambda future: future.exception() is not None):
-        waiting.remove(future)
-        report(future.result())

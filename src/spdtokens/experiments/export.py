@@ -1,4 +1,4 @@
-"""Results as tables for other programs: CSV and Parquet."""
+"""Export of results to CSV and Parquet."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from spdtokens.evaluation.runs import RunResult, RunSpec, as_text
 if TYPE_CHECKING:
     import pandas as pd
 
-_SPEC = [field.name for field in fields(RunSpec)]
-#: Of what determined a run, what a row of a trial repeats; ``key`` leads to the rest.
+#: Columns that identify a run, with their types, which empty columns have too.
+_SPEC = dict.fromkeys(["key", *(field.name for field in fields(RunSpec))], "string")
+_SPEC["seed"] = "Int64"
+#: Those repeated in every row of a trial; ``key`` leads to the rest.
 _RUN_OF_TRIAL = (
     *("key", "dataset", "protocol", "access", "alignment"),
     *("method", "subject", "fold", "seed"),
@@ -26,22 +28,47 @@ _RUN_OF_TRIAL = (
 
 
 def to_csv(results: Sequence[RunResult], path: str | Path, *, predictions: bool = False) -> None:
-    """Write results as a CSV file, in UTF-8, with a line of names first.
+    """Write results to a CSV file (UTF-8, with a header).
 
-    Numbers have all their digits, so that they are read back exactly. What a run does not have,
-    and what could not be computed, is left empty.
+    Numbers are written with all digits, so that they are read back exactly. Values that a run does
+    not have, and NaN, are left empty.
 
     Parameters
     ----------
     results : sequence of RunResult
+        The results, at least one.
     path : str or Path
-    predictions : bool
-        One row a test trial instead of one a run.
+        The file to write.
+    predictions : bool, default=False
+        Write one row per test trial instead of one row per run.
 
     Raises
     ------
     StudyError
-        If there are no results, or the place cannot be written to.
+        If there are no results, or the file cannot be written.
+
+    See Also
+    --------
+    to_parquet : The same columns as a Parquet file.
+    spdtokens.experiments.run.Plan.results : Results of a study.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from spdtokens import evaluate
+    >>> from spdtokens.experiments.export import to_csv
+    >>> X = np.random.default_rng(0).standard_normal((40, 4, 50))
+    >>> data = (X @ X.swapaxes(1, 2), np.arange(40) % 2)
+    >>> results = evaluate(data, "mdm", "k-fold").results["mdm"]
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "trials.csv")
+    ...     to_csv(results, file, predictions=True)
+    ...     trials = pd.read_csv(file)
+    >>> len(trials)
+    40
     """
     _write(results, path, predictions, "to_csv", encoding="utf-8")
 
@@ -49,19 +76,44 @@ def to_csv(results: Sequence[RunResult], path: str | Path, *, predictions: bool 
 def to_parquet(
     results: Sequence[RunResult], path: str | Path, *, predictions: bool = False
 ) -> None:
-    """Write results as a Parquet file, with the columns of :func:`to_csv`.
+    """Write results to a Parquet file, with the columns of :func:`to_csv`.
 
     Parameters
     ----------
     results : sequence of RunResult
+        The results, at least one.
     path : str or Path
-    predictions : bool
-        One row a test trial instead of one a run.
+        The file to write.
+    predictions : bool, default=False
+        Write one row per test trial instead of one row per run.
 
     Raises
     ------
     StudyError
-        If there are no results, pyarrow is missing, or the place cannot be written to.
+        If there are no results, pyarrow is not installed, or the file cannot be written.
+
+    See Also
+    --------
+    to_csv : The same columns as a CSV file.
+    spdtokens.experiments.run.Plan.results : Results of a study.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from spdtokens import evaluate
+    >>> from spdtokens.experiments.export import to_parquet
+    >>> X = np.random.default_rng(0).standard_normal((40, 4, 50))
+    >>> data = (X @ X.swapaxes(1, 2), np.arange(40) % 2)
+    >>> results = evaluate(data, "mdm", "k-fold").results["mdm"]
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "trials.parquet")
+    ...     to_parquet(results, file, predictions=True)  # doctest: +SKIP
+    ...     trials = pd.read_parquet(file)
+    >>> len(trials)  # doctest: +SKIP
+    40
     """
     _write(results, path, predictions, "to_parquet", engine="pyarrow")
 
@@ -70,7 +122,7 @@ def _write(
     results: Sequence[RunResult], path: str | Path, predictions: bool, form: str, **options: Any
 ) -> None:
     if not results:
-        raise StudyError("There are no results to write.")
+        raise StudyError(f"There are no results to write to {path}.")
     frame = trials_frame(results) if predictions else runs_frame(results)
     try:
         with written_whole(Path(path)) as file:
@@ -84,66 +136,45 @@ def _write(
 
 
 def runs_frame(results: Sequence[RunResult]) -> pd.DataFrame:
-    """One row a run: all that determined it, mappings as JSON, its scores and its origin.
+    """One row per run: its spec (mappings as JSON), scores, sizes, cost and origin.
 
-    ``train_``, ``validation_`` and ``test_`` stand before the names of metrics, ``n_`` before those
-    of parts, ``origin_`` before those of origins.
+    Metrics are prefixed by ``train_``, ``validation_`` or ``test_``, numbers of trials by ``n_``,
+    origins by ``origin_``.
     """
-    rows = []
-    for result in results:
-        values = {"key": result.spec.key} | {name: getattr(result.spec, name) for name in _SPEC}
-        rows.append(
-            {
-                name: as_text(value) if isinstance(value, Mapping | tuple) else value
-                for name, value in values.items()
-            }
-            | {f"train_{name}": value for name, value in result.train.items()}
-            | {f"validation_{name}": value for name, value in result.validation.items()}
-            | {f"test_{name}": value for name, value in result.test.items()}
-            | {f"n_{name}": n for name, n in result.sizes.items()}
-            | {name: getattr(result, name) for name in ("epoch", "leaky", "seconds", "memory")}
-            | {f"origin_{name}": value for name, value in result.origin.items()}
-        )
-    # Columns that only some runs have would else come last, far from those of their kind.
-    order = ("train_", "validation_", "test_", "n_", "epoch", "leaky", "seconds", "memory")
+    import pandas as pd  # slow to import
 
-    def place(name: str) -> int:
-        if name in ("key", *_SPEC):
-            return -1
-        return next((i for i, start in enumerate(order) if name.startswith(start)), len(order))
+    def frame(part: str, prefix: str, kind: str) -> pd.DataFrame:
+        rows = [dict(getattr(result, part)) for result in results]
+        return pd.DataFrame(rows).add_prefix(prefix).astype(kind)
 
-    return _typed(rows, sorted(dict.fromkeys(name for row in rows for name in row), key=place))
+    specs = pd.DataFrame([{name: getattr(r.spec, name) for name in _SPEC} for r in results])
+    cost = {"epoch": "Int64", "leaky": "string", "seconds": "float64", "memory": "float64"}
+    parts = [
+        specs.map(lambda v: as_text(v) if isinstance(v, Mapping | tuple) else v).astype(_SPEC),
+        *(frame(part, f"{part}_", "float64") for part in ("train", "validation", "test")),
+        frame("sizes", "n_", "Int64"),
+        pd.DataFrame([{name: getattr(r, name) for name in cost} for r in results]).astype(cost),
+        frame("origin", "origin_", "string"),
+    ]
+    return pd.concat(parts, axis=1)
 
 
 def trials_frame(results: Sequence[RunResult]) -> pd.DataFrame:
-    """One row a test trial: which, its label, what was predicted, and the probabilities."""
-    sizes = [len(result.ids) for result in results]
-    found = {
-        name: np.repeat(np.array([getattr(r.spec, name) for r in results], dtype=object), sizes)
-        for name in _RUN_OF_TRIAL
-    }
-    found["id"] = np.concatenate([result.ids for result in results])
-    found["y"] = np.concatenate([result.y for result in results])
-    found["predicted"] = np.concatenate([result.probabilities.argmax(1) for result in results])
-    p = np.full((sum(sizes), max(r.probabilities.shape[1] for r in results)), np.nan)
-    for result, end in zip(results, np.cumsum(sizes), strict=True):
-        mine = result.probabilities
-        p[end - len(mine) : end, : mine.shape[1]] = mine
-    found |= {f"p_{i}": column for i, column in enumerate(p.T)}
-    return _typed(found, list(found))
+    """One row per test trial: its id, label, prediction and class probabilities."""
+    import pandas as pd
 
-
-def _typed(rows: Any, names: Sequence[str]) -> pd.DataFrame:
-    """A frame whose columns have the types of their names, so that an empty one has it too."""
-    import pandas as pd  # takes half a second: not before there is a table
-
-    frame = pd.DataFrame(rows, columns=names)
-    whole = ("seed", "epoch", "y", "predicted")
-    text = ("key", *_SPEC, "leaky", "id")
-    for name in names:
-        if name in whole or name.startswith("n_"):
-            kind = "Int64"
-        else:
-            kind = "string" if name in text or name.startswith("origin_") else "float64"
-        frame[name] = frame[name].astype(kind)
-    return frame
+    kinds = {name: _SPEC[name] for name in _RUN_OF_TRIAL}
+    parts = [
+        pd.DataFrame(
+            {
+                "id": result.ids,
+                "y": result.y,
+                "predicted": result.probabilities.argmax(1),
+                **{f"p_{i}": p for i, p in enumerate(result.probabilities.T.astype(float))},
+            }
+        ).astype({"id": "string", "y": "Int64", "predicted": "Int64"})
+        for result in results
+    ]
+    runs = pd.DataFrame([{name: getattr(r.spec, name) for name in kinds} for r in results])
+    repeated = runs.astype(kinds).loc[np.repeat(runs.index, [len(part) for part in parts])]
+    return pd.concat([repeated.reset_index(drop=True), pd.concat(parts, ignore_index=True)], axis=1)

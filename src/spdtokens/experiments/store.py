@@ -1,4 +1,4 @@
-"""The store of runs: one SQLite file that survives being killed at any moment."""
+"""The run store: one SQLite file that survives kill -9 at any moment."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from spdtokens.errors import StudyError
 from spdtokens.evaluation.metrics import METRICS, checked
 from spdtokens.evaluation.runs import RunResult, RunSpec, as_text
 
-#: In the header of the file, so that no other SQLite file is taken for a store: "SPDt".
+#: "SPDt" in the file header tells a store from other SQLite files.
 APPLICATION = 0x53504474
-#: Since 3, a run is identified by its estimator's parameters. Earlier versions are refused.
+#: Since version 3, a run is identified by its estimator's parameters. Others are refused.
 SCHEMA = 3
-#: Seconds to wait for another process that writes.
+#: Seconds to wait for another writing process.
 PATIENCE = 60.0
 
-#: The fastest of zlib: ids shrink to a twentieth by any level, probabilities hardly by the best.
+#: The fastest zlib level: ids shrink to a twentieth with any, probabilities hardly at all.
 LEVEL = 1
 
-# The number is the order of arrival; SQLite's hidden one would not survive a VACUUM.
+# The number is the order of insertion; SQLite's rowid would not survive a VACUUM.
 _TABLE = """
 CREATE TABLE runs (
     number INTEGER PRIMARY KEY,
@@ -44,33 +44,60 @@ CREATE TABLE runs (
     UNIQUE (key, code)
 )
 """
-# A list as one JSON text: SQLite limits how many values a statement may be given one by one.
+# Keys are passed as one JSON text, since SQLite limits the number of bound values.
 _AMONG = "key IN (SELECT value FROM json_each(?))"
 
 
 class RunStore:
-    """Results of runs, by the run's key and the digest of the code that made them.
+    """Results of runs, by the key of the run and the digest of the code that computed it.
 
-    Adding is one transaction: all of it is on the disk when :meth:`add` returns, and nothing of it
-    if the process is killed before. Processes that write at once wait for each other.
+    :meth:`add` is one transaction: all results are on disk when it returns, or none if the process
+    is killed before. Processes that write at the same time wait for each other.
 
     Parameters
     ----------
     path : str or Path
-        Made if it is not there, in a folder that is. On a local disk: the write-ahead log does not
-        work on network file systems.
+        The store, created if it does not exist. It must be on a local disk: the write-ahead log
+        does not work on network file systems.
 
     Raises
     ------
     StudyError
-        If the file is anything but a sound store, which is then left as it is.
+        If the file is not a store, or damaged. It is not changed.
+    OSError
+        If the file cannot be written.
+
+    See Also
+    --------
+    spdtokens.experiments.run.run_study : Run what is missing in a store.
+    spdtokens.experiments.export.to_csv : Export results.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
+    >>> from spdtokens import evaluate
+    >>> from spdtokens.experiments.store import RunStore
+    >>> X = np.random.default_rng(0).standard_normal((40, 4, 50))
+    >>> data = (X @ X.swapaxes(1, 2), np.arange(40) % 2)
+    >>> results = evaluate(data, "mdm", "k-fold").results["mdm"]
+    >>> with TemporaryDirectory() as folder, RunStore(Path(folder, "runs.sqlite")) as store:
+    ...     print(store.add(results), store.add(results), len(store.results()))
+    5 0 5
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        _check_place(self.path)
+        output_file(self.path)  # reading needs a log beside the store too
+        if self.path.exists():
+            with self.path.open("rb") as file:
+                head = file.read(16)
+            # An empty file is left by a process that was killed while creating the store.
+            if head not in (b"", b"SQLite format 3\0"):
+                raise StudyError(f"{path} is not a store of runs. Choose another name for it.")
         with _told(self.path):
-            # Transactions are begun and ended here, and not as Python guesses.
+            # Transactions are explicit, not implicit as by Python's default.
             self._connection = sqlite3.connect(self.path, PATIENCE, isolation_level=None)
         try:
             with _told(self.path):
@@ -80,33 +107,36 @@ class RunStore:
             raise
 
     def _open(self) -> None:
-        # Before anything is written: a foreign file is not even switched to a write-ahead log.
+        # Checked before anything is written: the journal mode of another file stays as it is.
         new = _is_new(self._connection, self.path)
         _use_log(self._connection, self.path)
-        # A run may have taken an hour: it is worth waiting for the disk.
+        # A run may have taken an hour: wait for the disk.
         self._connection.execute("PRAGMA synchronous = FULL")
         if new:
             with self._transaction():
                 if _is_new(self._connection, self.path):  # else another process was faster
                     self._connection.execute(_TABLE)
                     self._connection.execute(f"PRAGMA application_id = {APPLICATION}")
+                    self._connection.execute(f"PRAGMA user_version = {SCHEMA}")
         (said,) = self._connection.execute("PRAGMA quick_check(1)").fetchone()
         if said != "ok":
             raise _damaged(self.path, said)
-        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
-        if version != SCHEMA:  # new
-            self._connection.execute(f"PRAGMA user_version = {SCHEMA}")
 
     def add(self, results: Iterable[RunResult]) -> int:
-        """Store results, all or none; those already there are left as they are.
+        """Store results, all or none; results that are there already are not changed.
+
+        Parameters
+        ----------
+        results : iterable of RunResult
+            Results with an origin, which names the code that computed them.
 
         Returns
         -------
         int
-            How many were new.
+            Number of new results.
         """
-        # All packed before the transaction begins, so that others do not wait for it.
-        rows = [(result.spec.key, _code(result), *pack(result)) for result in results]
+        # Packed before the transaction, so that other writers do not wait for it.
+        rows = [(result.spec.key, result.origin["code"], *pack(result)) for result in results]
         with _told(self.path), self._transaction():
             before = self._connection.total_changes
             self._connection.executemany(
@@ -116,7 +146,20 @@ class RunStore:
             return self._connection.total_changes - before
 
     def done(self, keys: Iterable[str], code: str | None) -> set[str]:
-        """Those of the keys that have a result, by this code or, if None, by any."""
+        """Return the keys that have a result.
+
+        Parameters
+        ----------
+        keys : iterable of str
+            Keys of runs.
+        code : str or None
+            Count only results computed by this code; None counts any.
+
+        Returns
+        -------
+        set of str
+            Those of the keys that have a result.
+        """
         asked = json.dumps(list(keys))
         with _told(self.path):
             found = self._connection.execute(
@@ -127,15 +170,25 @@ class RunStore:
     def results(
         self, keys: Iterable[str] | None = None, code: str | None = None
     ) -> list[RunResult]:
-        """Stored results, one a key.
+        """Return stored results, one per key.
 
         Parameters
         ----------
-        keys : iterable of str, optional
-            Results come in this order, and keys without one are passed over. All in the order of
-            arrival if None.
-        code : str, optional
-            Only results by this code; by default of each run the one that was added last.
+        keys : iterable of str, default=None
+            Keys of runs, in the order of the results; keys without a result are skipped. None
+            returns all, in the order of insertion.
+        code : str, default=None
+            Return only results computed by this code. None returns the latest result of each run.
+
+        Returns
+        -------
+        list of RunResult
+            The results.
+
+        Raises
+        ------
+        StudyError
+            If a stored result is damaged.
         """
         order = None if keys is None else list(dict.fromkeys(keys))
         where, values = ("1", []) if order is None else (_AMONG, [json.dumps(order)])
@@ -157,7 +210,13 @@ class RunStore:
         return [found[key] for key in (found if order is None else order) if key in found]
 
     def codes(self) -> dict[str, int]:
-        """Number of results by every code, in the order of arrival."""
+        """Count the results of each version of the code.
+
+        Returns
+        -------
+        dict of str to int
+            Number of results by code digest, in the order of insertion.
+        """
         with _told(self.path):
             found = self._connection.execute(
                 "SELECT code, count(*) FROM runs GROUP BY code ORDER BY min(number)"
@@ -165,13 +224,11 @@ class RunStore:
             return dict(found.fetchall())
 
     def __len__(self) -> int:
-        """Number of results; a run that two codes made counts twice."""
-        with _told(self.path):
-            (n,) = self._connection.execute("SELECT count(*) FROM runs").fetchone()
-            return int(n)
+        """Count the results; a run computed by two versions of the code counts twice."""
+        return sum(self.codes().values())
 
     def close(self) -> None:
-        """Give the file back. The log is merged into it if nobody else has it open."""
+        """Close the file. Its log is merged into it unless another process has it open."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -182,7 +239,7 @@ class RunStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        # IMMEDIATE waits for other writers here; begun as a reader it would fail at the first row.
+        # IMMEDIATE waits for other writers; a deferred transaction would fail at the first row.
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -193,34 +250,9 @@ class RunStore:
             raise
 
 
-def _code(result: RunResult) -> str:
-    code = result.origin.get("code")
-    if not code:
-        raise StudyError(
-            f"The run {result.spec.key} ({result.spec.method}, subject {result.spec.subject}) does "
-            "not say which code made it. Give it origin=spdtokens.evaluation.runs.origin()."
-        )
-    return code
-
-
-def _check_place(path: Path) -> None:
-    """Refuse what SQLite would answer with 'unable to open' or would write into."""
-    try:
-        output_file(path)  # a store needs a log beside it even to be read
-        head = b""
-        if path.exists():
-            with path.open("rb") as file:
-                head = file.read(16)
-    except OSError as error:
-        raise StudyError(str(error)) from error
-    # An empty file is what is left of a process that was killed as it made the store.
-    if head not in (b"", b"SQLite format 3\0"):
-        raise StudyError(f"{path} is not a store of runs. Choose another name for the store.")
-
-
 def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
-    """Whether nothing is in the file yet; refuses what is not a store of this version."""
-    # In one statement, so that all of it is of one moment while another process makes the store.
+    """Return whether the file is empty; refuse anything but a store of this version."""
+    # One statement, hence one snapshot, while another process may be creating the store.
     application, version, tables = connection.execute(
         "SELECT (SELECT application_id FROM pragma_application_id), "
         "(SELECT user_version FROM pragma_user_version), (SELECT count(*) FROM sqlite_master)"
@@ -229,34 +261,34 @@ def _is_new(connection: sqlite3.Connection, path: Path) -> bool:
         return True
     if application != APPLICATION:
         raise StudyError(
-            f"{path} is a SQLite file of another program. Choose another name for the store."
+            f"{path} is an SQLite file of another program. Choose another name for the store."
         )
-    if version not in (0, SCHEMA):  # 0: another process is making it
+    if version not in (0, SCHEMA):  # 0: the process that created it was killed
         new = shlex.quote(str(path.with_name(f"{path.stem}-0.2{path.suffix}")))
         by = "a later spdtokens" if version > SCHEMA else "spdtokens 0.1"
         raise StudyError(
-            f"{path} was made by {by}, which identifies runs by other values (stores of version "
-            f"{version}, this one knows {SCHEMA}). It was left as it is. Begin a new store: "
-            f"--store {new}; or read this one with {by}."
+            f"{path} was created by {by}, which identifies runs in another way (store version "
+            f"{version}, supported: {SCHEMA}). It was not changed. Use a new store: --store {new}; "
+            f"or read this one with {by}."
         )
     return False
 
 
 def _use_log(connection: sqlite3.Connection, path: Path) -> None:
-    """Switch to the write-ahead log, without which a reader and a writer would block each other."""
+    """Switch to the write-ahead log; without it, a reader and a writer block each other."""
     deadline = time.monotonic() + PATIENCE
     while True:
         try:
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             break
         except sqlite3.OperationalError as error:
-            # SQLite does not wait by itself where two processes switch a new file at once.
+            # SQLite does not wait here if two processes switch a new file at the same time.
             if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
             time.sleep(0.01)
     if mode != "wal":
         raise StudyError(
-            f"{path}: SQLite cannot keep a write-ahead log there (it offers {mode!r}), as on most "
+            f"{path}: SQLite cannot use a write-ahead log there (it offers {mode!r}), as on most "
             "network file systems. Put the store on a local disk."
         )
 
@@ -267,8 +299,8 @@ def _unusable_run(path: Path, key: str, why: Exception) -> StudyError:
         f'store.execute("DELETE FROM runs WHERE key = ?", ["{key}"]); store.commit()'
     )
     return StudyError(
-        f"{path} is damaged: run {key} cannot be used: {why}. The other runs are not affected. "
-        f"Remove this run, and do it again with `spdtokens study run`:\n"
+        f"{path} is damaged: run {key} cannot be read: {why}. Other runs are not affected. "
+        f"Remove this run, then repeat it with `spdtokens study run`:\n"
         f"python -c {shlex.quote(remove)}"
     )
 
@@ -276,38 +308,38 @@ def _unusable_run(path: Path, key: str, why: Exception) -> StudyError:
 def _damaged(path: Path, why: str) -> StudyError:
     aside = path.with_name(f"{path.name}.damaged")
     return StudyError(
-        f"{path} is damaged: {why}. It was left as it is. Restore it from a copy, or put it aside "
-        f"and do the runs again: mv {shlex.quote(str(path))} {shlex.quote(str(aside))}"
+        f"{path} is damaged: {why}. It was not changed. Restore it from a backup, or move it away "
+        f"and repeat the runs: mv {shlex.quote(str(path))} {shlex.quote(str(aside))}"
     )
 
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """SQLite's errors with the file's name and what to do."""
+    """Raise SQLite's errors with the name of the file and a remedy."""
     try:
         yield
     except sqlite3.ProgrammingError:
-        raise  # a closed store, say: the caller's mistake, not the file's
+        raise  # a mistake of the caller, such as a closed store
     except sqlite3.DatabaseError as error:
-        # By its code: the texts do not tell them apart.
+        # By error code: the messages are ambiguous.
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
-        kind = code & 0xFF  # the rest says more, such as which call of the system failed
+        kind = code & 0xFF  # without the details in the higher bits
         outside = ("FULL", "READONLY", "PERM", "CANTOPEN", "IOERR")
         if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             why = StudyError(
-                f"{path}: another process has been writing for over {PATIENCE:g} s. Look for one "
-                "that hangs, or try again."
+                f"{path}: another process has been writing for over {PATIENCE:g} s. Stop it if it "
+                "hangs, or try again."
             )
         elif code == sqlite3.SQLITE_IOERR_SHORT_READ or kind not in (
             getattr(sqlite3, f"SQLITE_{name}") for name in outside
         ):
-            # Our statements are always the same: what is wrong is the file.
+            # Our statements never change: the file must be wrong.
             why = _damaged(path, str(error))
         else:
             why = StudyError(
-                f"{path} cannot be used: {error}. What was stored before is safe. Look whether the "
-                f"disk is full or gone and whether {path.parent} may be written to (a store needs "
-                "a log beside it even to be read), and try again."
+                f"{path} cannot be used: {error}. Stored runs are safe. Check that the disk is not "
+                f"full and that {path.parent} can be written (reading a store needs a log beside "
+                "it too), and try again."
             )
         raise why from error
 
@@ -316,44 +348,36 @@ def _told(path: Path) -> Iterator[None]:
 
 
 def pack(result: RunResult) -> tuple[str, str, bytes]:
-    """The spec as JSON, all other plain values as JSON, and the arrays.
+    """Convert a result to a row: the spec as JSON, the other plain values as JSON, and the arrays.
 
-    The blob is zlib over arrays in NumPy's own format, one after another: ids, y, probabilities,
+    The blob is zlib-compressed: arrays in NumPy's format, one after another: ids, y, probabilities,
     then each curve in the order of the names in the second text. Metrics may be NaN, which Python
-    writes into JSON as such. Scores of test trials are not stored: they follow from ``y`` and the
+    writes into JSON as such. Test scores are not stored: they follow from ``y`` and the
     probabilities.
     """
-    rest: dict[str, Any] = {
-        "train": {name: float(value) for name, value in result.train.items()},
-        "validation": {name: float(value) for name, value in result.validation.items()},
-        "sizes": {name: int(n) for name, n in result.sizes.items()},
-        "curves": list(result.curves),
-        "epoch": None if result.epoch is None else int(result.epoch),
-        "leaky": result.leaky,
-        "seconds": float(result.seconds),
-        "memory": float(result.memory),
-        "origin": dict(result.origin),
-    }
+    names = ("train", "validation", "sizes", "curves", "epoch", "leaky", "seconds", "memory")
+    rest = {name: getattr(result, name) for name in (*names, "origin")}
+    rest["curves"] = list(result.curves)
     stream = io.BytesIO()
     for array in (result.ids, result.y, result.probabilities, *result.curves.values()):
-        # Never a pickle: a store from somebody else must not be able to run code.
+        # No pickle: a store from somebody else must not be able to run code.
         np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
     spec, blob = as_text(result.spec.values()), zlib.compress(stream.getvalue(), LEVEL)
     rest["digest"] = _digest(spec, rest, blob)
-    return spec, json.dumps(rest), blob
+    return spec, json.dumps(rest, default=np.generic.item), blob
 
 
 def unpack(spec: str, rest: str, blob: bytes) -> RunResult:
-    """What :func:`pack` was given. Sequences within the spec come back as lists, its key the same.
+    """Convert a row back to a result; tuples within the spec become lists, its key stays the same.
 
     Raises
     ------
     ValueError, KeyError, zlib.error
-        If they are not what :func:`pack` gave, or contradict each other.
+        If the row is not what :func:`pack` returned, or its arrays contradict each other.
     """
     values: dict[str, Any] = json.loads(rest)
     if values.pop("digest") != _digest(spec, values, blob):
-        raise ValueError("it is not what was stored: its checksum is another")
+        raise ValueError("its checksum does not match")
     stream = io.BytesIO(zlib.decompress(blob))
 
     def array() -> Any:
@@ -362,7 +386,7 @@ def unpack(spec: str, rest: str, blob: bytes) -> RunResult:
     ids, y, probabilities = array(), array(), array()
     checked(y, probabilities)
     if len(ids) != len(y):
-        raise ValueError(f"it has {len(ids)} trials but {len(y)} labels")
+        raise ValueError(f"it has {len(ids)} trial ids but {len(y)} labels")
     return RunResult(
         spec=RunSpec.of(json.loads(spec)),
         ids=ids,
@@ -375,7 +399,7 @@ def unpack(spec: str, rest: str, blob: bytes) -> RunResult:
 
 
 class DerivedScores(Mapping[str, float]):
-    """Every metric of test trials by name, computed when it is first asked for."""
+    """Test scores by metric, each computed on first access."""
 
     def __init__(self, y: NDArray[np.int64], probabilities: NDArray[np.float64]) -> None:
         self._of, self._known = (y, probabilities), dict[str, float]()
@@ -393,5 +417,5 @@ class DerivedScores(Mapping[str, float]):
 
 
 def _digest(spec: str, rest: Mapping[str, Any], blob: bytes) -> str:
-    parts = (spec.encode(), json.dumps(rest, sort_keys=True).encode(), blob)
-    return hashlib.blake2b(b"".join(parts), digest_size=16).hexdigest()
+    plain = json.dumps(rest, sort_keys=True, default=np.generic.item)
+    return hashlib.blake2b(spec.encode() + plain.encode() + blob, digest_size=16).hexdigest()

@@ -1,4 +1,4 @@
-"""Models of a study looked into: how many weights they have, and what they decide by."""
+"""Explanations of the models of a study: importance of channels and bands, number of weights."""
 
 from __future__ import annotations
 
@@ -28,32 +28,30 @@ from spdtokens.preprocessing import FilterBankCovariances, StandardTrials
 from spdtokens.preprocessing.bands import plan_tokens, resolve_windows
 from spdtokens.runtime.threads import one_thread
 
-#: Methods of a section that are looked into: each costs the training of a run.
+#: Methods explained per section; each costs the training of one run.
 MOST = 3
-#: Told what is being done, line by line.
+#: Called with a line of text before each step that takes long.
 Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What one model decides by.
+    """Explanation of one model.
 
-    Attributes
+    Parameters
     ----------
     method : str
-        As tables name it.
+        Title of the method.
     run : RunResult
-        As it is stored.
+        The stored run.
     names : tuple of str
-        Of tokens: bands.
-    importance : ndarray, shape (tokens, channels)
+        Names of the tokens: bands.
+    importance : ndarray, shape (n_tokens, n_channels)
         See :func:`spdtokens.classifiers.explain.channel_importance`.
-    attention : ndarray, shape (tokens, tokens), or None
+    attention : ndarray, shape (n_tokens, n_tokens), or None
         See :func:`spdtokens.classifiers.explain.band_attention`; None for one token.
     changed : int
-        Test trials that the model refitted now puts into another class than the stored one.
-    apart : float
-        The largest difference of a probability between the two.
+        Number of test trials for which the refitted model predicts another class.
     """
 
     method: str
@@ -62,98 +60,82 @@ class Decision:
     importance: NDArray[np.float64]
     attention: NDArray[np.float64] | None
     changed: int
-    apart: float
 
 
-@dataclass(frozen=True)
-class Unexplained:
-    """A method that was to be looked into and could not be, and why."""
+def decisions(
+    answer: Evaluation, source: Source, tell: Tell
+) -> tuple[tuple[Decision, ...], dict[str, str]]:
+    """Explain the token methods with the highest test scores, one run of each.
 
-    method: str
-    reason: str
-
-
-def decisions(answer: Evaluation, source: Source, tell: Tell) -> list[Decision | Unexplained]:
-    """Look into the token methods of highest test score, one run of each."""
-    found: list[Decision | Unexplained] = []
+    Also return why others of them cannot be explained, by method.
+    """
+    found, failed = [], {}
     chosen = best_token_methods(answer, source)
     for number, method in enumerate(chosen, 1):
         run = median_run(answer.results[method], answer.rows[0].metric)
-        tell(f"What decides: refitting {method}, {told(run)} ({number} of {len(chosen)})")
+        tell(f"Channel importance: refitting {method}, {told(run)} ({number} of {len(chosen)})")
         try:
             found.append(_decision(method, run, source))
         except UserError as error:
-            found.append(Unexplained(method, str(error)))
-    return found
+            failed[method] = str(error)
+    return tuple(found), failed
 
 
-def best_token_methods(answer: Evaluation, source: Source, most: int = MOST) -> list[str]:
-    """Token methods by test score, the best first; honest ones before leaky ones."""
+def best_token_methods(answer: Evaluation, source: Source) -> list[str]:
+    """List the token methods with the highest test scores, the best first; leaky ones last."""
     rows = [
         row
         for row in answer.rows
         if np.isfinite(row.score)
         and isinstance(_steps(source.estimator(answer.results[row.method][0].spec))[-1], Explained)
     ]
-    return [row.method for row in sorted(rows, key=lambda r: (bool(r.leaky), -r.score))[:most]]
+    return [row.method for row in sorted(rows, key=lambda r: (bool(r.leaky), -r.score))[:MOST]]
 
 
 def median_run(runs: Sequence[RunResult], metric: str) -> RunResult:
-    """The first run of the subject in the middle: half of the others score better, half worse.
+    """Return the first run of the subject with the median score (the lower one of two)."""
+    import pandas as pd
 
-    Of an even number of subjects the lower of the two in the middle.
-    """
-    scores: dict[str, list[float]] = {}
-    for run in runs:
-        scores.setdefault(run.spec.subject, []).append(run.test.get(metric, np.nan))
-    order = sorted(scores, key=lambda subject: float(np.mean(scores[subject])))
-    middle = order[(len(order) - 1) // 2]
+    scores = pd.Series([run.test.get(metric, np.nan) for run in runs])
+    means = scores.groupby([run.spec.subject for run in runs], sort=False).mean()
+    middle = means.sort_values(kind="stable").index[(len(means) - 1) // 2]
     return next(run for run in runs if run.spec.subject == middle)
 
 
 def told(run: RunResult) -> str:
-    """Which run it is."""
+    """Name a run by subject, fold and seed."""
     seed = "" if run.spec.seed is None else f", seed {run.spec.seed}"
     return f"subject {run.spec.subject}, fold {run.spec.fold}{seed}"
 
 
 def _decision(method: str, run: RunResult, source: Source) -> Decision:
-    model, X, names = refit(run, source)
-    with one_thread():
+    """Refit a run of a token method, and explain the model.
+
+    On the same machine, with the same code, the model is identical bit by bit. The report counts
+    the predictions that differ.
+    """
+    estimator = source.estimator(run.spec)
+    with one_thread():  # as in the study
+        opened = open_run(run.spec, source, estimator)
+        _, rest = split_front(estimator)
+        model = with_seed(rest, run.spec.seed)
+        fit_together([model], [opened.data], [opened.params(rest)])
+        X = opened.parts["test"].X
         p = model.predict_proba(X)
     importance = channel_importance(model, X)
     attends = isinstance(_steps(model)[-1], TokenTransformerClassifier) and len(importance) > 1
     return Decision(
         method,
         run,
-        names,
+        matrix_names(estimator, opened.trials.dataset),
         importance,
         band_attention(model, X) if attends else None,
         int((p.argmax(1) != run.probabilities.argmax(1)).sum()),
-        float(np.abs(p - run.probabilities).max()),
     )
 
 
-def refit(
-    run: RunResult, source: Source
-) -> tuple[BaseEstimator, NDArray[np.float64], tuple[str, ...]]:
-    """Train a run of a token method again: the model, its test trials and the names of its bands.
-
-    On the same machine, with the same code, the model is the same bit by bit; whether its
-    predictions are is counted, not taken for granted.
-    """
-    estimator = source.estimator(run.spec)
-    # In the order of one thread, as the study did.
-    with one_thread():
-        opened = open_run(run.spec, source, estimator)
-        _, rest = split_front(estimator)
-        model = with_seed(rest, run.spec.seed)
-        fit_together([model], [opened.data], [opened.params(rest)])
-    return model, opened.parts["test"].X, matrix_names(estimator, opened.trials.dataset)
-
-
 def matrix_names(estimator: BaseEstimator, dataset: Dataset) -> tuple[str, ...]:
-    """What the matrices of a run are; of a data set of matrices only that they are matrices."""
+    """Name the matrices of a run by band and window; one name if the data are matrices."""
     first = next(steps_of(estimator))
     if dataset.is_covariance or not isinstance(first, FilterBankCovariances):
         return ("all bands",)
@@ -173,7 +155,7 @@ def matrix_names(estimator: BaseEstimator, dataset: Dataset) -> tuple[str, ...]:
 
 
 def parameters_of(answer: Evaluation, source: Source, dataset: Dataset) -> dict[str, int]:
-    """Weights of every method that has runs and a fixed number of weights."""
+    """Count the weights of every method for which the number is fixed."""
     first = {name: runs[0].spec for name, runs in answer.results.items() if runs}
     modules = {name: _module(source.estimator(spec), dataset) for name, spec in first.items()}
     return {
@@ -189,7 +171,7 @@ def _steps(estimator: BaseEstimator) -> list[BaseEstimator]:
 
 
 def _module(estimator: BaseEstimator, dataset: Dataset) -> nn.Module | None:
-    """The network, not trained; None without one, or if its size is known only after fitting."""
+    """Build the untrained network; None without one, or if only fitting tells its size."""
     *before, last = _steps(estimator)
     n_classes, rows = len(dataset.classes), len(dataset.ch_names)
     if not isinstance(last, NetworkClassifier | TokenNetworkClassifier):

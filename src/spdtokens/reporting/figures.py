@@ -1,7 +1,7 @@
-"""The figures of a report, with their words.
+"""The figures of a report, with captions and text alternatives.
 
-Adding a kind is a function from :class:`~spdtokens.reporting.report.Facts` to a :class:`Group`, or
-None where it does not apply, and its place in :data:`GROUPS`.
+To add a kind of figure, append a function from :class:`~spdtokens.reporting.report.Facts` to a
+:class:`Group`, or None where it does not apply, to :data:`GROUPS`.
 """
 
 from __future__ import annotations
@@ -20,50 +20,50 @@ from numpy.typing import NDArray
 
 from spdtokens._tables import counted
 from spdtokens.classifiers.explain import electrode_info
-from spdtokens.evaluation.difference_plots import critical_difference, paired_differences
-from spdtokens.evaluation.metrics import METRICS
-from spdtokens.evaluation.runs import RunResult
-from spdtokens.evaluation.statistics import rank_methods
-from spdtokens.evaluation.summary import PERCENT
-from spdtokens.reporting.decisions import MOST, Decision, Unexplained, told
-from spdtokens.reporting.tables import difference_text, metric_title, said
+from spdtokens.evaluation.metrics import METRICS, confusion
+from spdtokens.evaluation.summary import PERCENT, score_said
+from spdtokens.experiments.comparison import difference_figures
+from spdtokens.reporting.decisions import MOST, Decision, told
+from spdtokens.reporting.tables import metric_title, score_text
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from spdtokens.reporting.report import Facts
 
-# Okabe and Ito's colours, distinct for colour-blind readers. Black is the page's ink.
+# Okabe and Ito's colours, distinguishable for colour-blind readers. Black becomes the text colour.
 INK, GREY = "#000000", "#666666"
 BLUE, ORANGE, GREEN, PINK = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
 SKY, AMBER = "#56b4e9", "#e69f00"
 PALETTE = (BLUE, ORANGE, GREEN, PINK, AMBER, SKY, INK)
-# Seven colours and eight markers have no common divisor: 56 methods look different.
+# Seven colours and eight markers: 56 methods look different.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "p")
-#: Inches: width of a figure, and height of a method's row.
-WIDTH, ROW = 4.9, 0.3
-#: Beyond so many methods names stand only beside their dots, and ranks cannot be read.
-MOST_NAMED, MOST_RANKED = 12, 20
-#: Points of a curve: more could not be seen, and would make the page large.
+#: Width of a figure in inches.
+WIDTH = 4.9
+#: More ranks cannot be read.
+MOST_RANKED = 20
+#: Points of a curve; more would only make the page larger.
 POINTS = 100
-#: Beyond so many classes a matrix is drawn without numbers and names.
+#: With more classes, a matrix is drawn without numbers and names.
 MANY = 10
-#: With fewer positions there is nothing to draw a map between.
+#: Electrode positions that a map needs.
 LEAST = 4
-#: Maps side by side, channels of a bar chart, and channels whose shares are told in words.
+#: Maps per row, channels in a bar chart, and channels named in the text alternative.
 COLUMNS, BARS, NAMED = 3, 8, 5
-#: Probabilities that differ by less are the same but for rounding.
-ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure with its words.
+    """A figure with caption and text alternative.
 
-    Attributes
+    Parameters
     ----------
     figure : Figure
+        The figure.
     label : str
-        What it shows, in words and numbers, for those who do not see it.
-    caption : str
+        Text alternative for readers who cannot see the figure: its content in words and numbers.
+    caption : str, default=''
+        Caption.
     """
 
     figure: Figure
@@ -75,12 +75,16 @@ class Picture:
 class Group:
     """Figures under one heading.
 
-    Attributes
+    Parameters
     ----------
-    title, note : str
+    title : str
+        Heading.
     pictures : tuple of Picture
-    small : bool
-        Whether many stand in a row.
+        The figures.
+    note : str, default=''
+        Text below the figures.
+    small : bool, default=False
+        Whether the figures are small, several per row.
     """
 
     title: str
@@ -89,11 +93,11 @@ class Group:
     small: bool = False
 
 
-# ------------------------------------------------------------------ axes alike
+# ------------------------------------------------------------------ style
 
 
 def looks(names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Colour and marker of each method, by its place in the study."""
+    """Choose colour and marker of each method, by its position in the study."""
     return {
         name: {"color": PALETTE[i % len(PALETTE)], "marker": MARKERS[i % len(MARKERS)]}
         for i, name in enumerate(names)
@@ -101,7 +105,7 @@ def looks(names: Iterable[str]) -> dict[str, dict[str, str]]:
 
 
 def plain(axes: Axes, *, grid: str = "both") -> None:
-    """Axes with as little ink as will do."""
+    """Remove the frame of axes and add a light grid."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(GREY)
     axes.tick_params(color=GREY)
@@ -110,106 +114,53 @@ def plain(axes: Axes, *, grid: str = "both") -> None:
 
 
 def in_unit(axis: Any, metric: str, most: int = 6) -> None:
-    """Round ticks, in percent where the metric is a share."""
+    """Set round ticks, in percent where the metric is a proportion."""
     axis.set_major_locator(MaxNLocator(most, steps=[1, 2, 2.5, 5, 10]))
     if metric in PERCENT:
         axis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * x:g}"))
-
-
-def _width(names: Iterable[str]) -> float:
-    """Of a figure with a row a method, in inches: very long names must leave room for scores."""
-    return max(WIDTH, 2.4 + 0.075 * max(map(len, names)))
 
 
 # ------------------------------------------------------------------ scores
 
 
 def scores(facts: Facts) -> Group | None:
-    """Subject by subject, and train against test."""
+    """Draw train against test score, paired differences to the reference, and ranks."""
     if not np.isfinite([row.score for row in facts.rows]).any():
         return None
-    units, metric = facts.units, facts.metric
-    one = units.over.removesuffix("s")
-    means = "; ".join(f"{row.method} {said(row.score, metric)}" for row in facts.rows)
-    joined = f" Lines join the scores of each {one}." if units.paired else ""
-    title = METRICS[metric].title
-    marks = "" if len(facts.rows) <= MOST_NAMED else ", as in the dot plot"
-    apart = "; ".join(
-        f"{row.method} {said(row.train_score, metric)} and {said(row.score, metric)}"
+    metric, title = facts.metric, METRICS[facts.metric].title
+    one = facts.units.over.removesuffix("s")
+    means = "; ".join(
+        f"{row.method} {score_said(row.train_score, metric)} and {score_said(row.score, metric)}"
         for row in facts.rows
     )
-    return Group(
-        "Scores",
-        (
-            Picture(
-                dots(facts),
-                f"Dot plot of test {title} for each of {counted(len(units.test), one)}. Means: "
-                f"{means}.",
-                f"One dot a {one}, the best method on top.{joined}",
-            ),
-            Picture(
-                train_against_test(facts),
-                f"Scatter of train against test {title}, a point for each method and {one}. Mean "
-                f"train and test: {apart}.",
-                f"One mark a method and {one}{marks}. On the diagonal a method scores on new "
-                "trials as on those it was trained on; the distance below it is memorised.",
-            ),
-        ),
+    scatter = Picture(
+        train_against_test(facts),
+        f"Scatter plot of train against test {title}, one point per method and {one}. Mean train "
+        f"and test score: {means}.",
+        f"Train against test {title}, one mark per method and {one}. On the diagonal, test trials "
+        "are decoded as well as training trials; the distance below it is overfitting.",
     )
-
-
-def dots(facts: Facts) -> Figure:
-    """Every method's test scores: one dot a subject, lines joining the dots of each subject."""
-    units, metric, row = facts.units, facts.metric, facts.rows[0]
-    look = looks(units.test)
-    means = units.test.mean()
-    order = sorted(units.test, key=lambda name: means[name])
-    figure = Figure(figsize=(_width(order), 1.25 + ROW * len(order)), layout="constrained")
-    axes = figure.add_subplot()
-    if units.paired:
-        for unit in units.test[order].to_numpy():
-            axes.plot(unit, np.arange(len(order)), color=GREY, lw=0.7, alpha=0.45, zorder=1)
-    for height, name in enumerate(order):
-        axes.plot(
-            units.test[name], np.full(len(units.test), height), ls="", ms=5.5, mew=0, alpha=0.75,
-            zorder=2, **look[name], gid=f"dots:{name}",  # type: ignore[arg-type]
-        )  # fmt: skip
-        ends = [height - 0.32, height + 0.32]
-        axes.plot([means[name]] * 2, ends, color=INK, lw=2.2, zorder=3)
-    handles = [axes.plot([], [], color=INK, lw=2.2, label="mean")[0]]
-    if np.isfinite(row.chance):
-        handles.append(axes.axvline(row.chance, color=GREY, ls="--", lw=1, label="chance"))
-    axes.set_yticks(range(len(order)), order)
-    axes.set_ylim(-0.6, len(order) - 0.4)
-    axes.tick_params(axis="y", length=0)
-    in_unit(axes.xaxis, metric)
-    axes.set_xlabel(f"test {metric_title(metric)}")
-    plain(axes, grid="x")
-    axes.spines["left"].set_visible(False)
-    figure.legend(handles=handles, loc="outside upper right", ncols=2, frameon=False, fontsize=8.5)
-    return figure
+    return Group("Scores", (scatter, *_differences(facts)))
 
 
 def train_against_test(facts: Facts) -> Figure:
-    """Each method's train and test score on every subject; below the diagonal is memorised."""
+    """Draw train against test score of each method and subject; below the diagonal: overfitting."""
     units, metric, row = facts.units, facts.metric, facts.rows[0]
     look = looks(units.test)
     longest = max(map(len, look))
-    one_row = sum(len(name) + 6 for name in look) < 66
-    columns = len(look) if one_row else max(1, min(3, int(70 / (longest + 6))))
-    legend = 0.19 * -(-len(look) // columns) if len(look) <= MOST_NAMED else 0.0
+    columns = max(1, min(3, 64 // (longest + 4)))
+    legend = 0.19 * -(-len(look) // columns)
     size = (max(WIDTH, 0.7 + 0.07 * longest), 0.86 * WIDTH + legend)
     figure = Figure(figsize=size, layout="constrained")
     axes = figure.add_subplot()
-    values = np.concatenate([units.train.to_numpy(), units.test.to_numpy()], axis=None)
-    values = np.append(values, row.chance)
+    values = np.concatenate([units.train, units.test, [[row.chance]]], axis=None)
     values = values[np.isfinite(values)]
     margin = 0.04 * (np.ptp(values) or 1.0)
     ends = (values.min() - margin, values.max() + margin)
     axes.plot(ends, ends, color=INK, lw=1)
     if np.isfinite(row.chance):
         axes.axhline(row.chance, color=GREY, ls="--", lw=1)
-        # Beside the axes, where no mark can be.
+        # Beside the axes, where it hides no mark.
         axes.text(
             1.01, row.chance, "chance", color=GREY, fontsize=8, va="center",
             transform=axes.get_yaxis_transform(),
@@ -217,7 +168,7 @@ def train_against_test(facts: Facts) -> Figure:
     for name, style in look.items():
         axes.plot(
             units.train[name], units.test[name], ls="", ms=5.5, mew=0, alpha=0.8,
-            # Matplotlib leaves out of legends what begins with an underscore.
+            # Matplotlib omits labels that begin with an underscore from legends.
             label=f" {name}" if name.startswith("_") else name,
             gid=f"dots:{name}", **style,  # type: ignore[arg-type]
         )  # fmt: skip
@@ -227,152 +178,160 @@ def train_against_test(facts: Facts) -> Figure:
     axes.set_xlabel(f"train {metric_title(metric)}")
     axes.set_ylabel(f"test {metric_title(metric)}")
     plain(axes)
-    if legend:
-        figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
+    figure.legend(loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
     return figure
 
 
-# ------------------------------------------------------------------ differences
-
-
-def differences(facts: Facts) -> Group | None:
-    """Paired differences to the reference, and ranks."""
+def _differences(facts: Facts) -> list[Picture]:
     known = facts.units.complete()
     if known is None:
-        return None
+        return []
     n, over, reference = len(known), facts.units.over, facts.rows[0].method
     means = known.sub(known[reference], axis=0).mean().drop(reference)
-    told_of = "; ".join(
-        f"{name} {difference_text(mean, facts.metric)}" for name, mean in means.items()
-    )
+    told_of = "; ".join(f"{m} {score_text(mean, facts.metric, '+')}" for m, mean in means.items())
     caveat = "" if over == "subjects" else " Folds share training trials: intervals are too narrow."
-    complete = {str(name): column.to_numpy() for name, column in known.items()}
-    scale = 100 if facts.metric in PERCENT else 1
     metric = metric_title(facts.metric)
-    scaled = {name: scale * values for name, values in complete.items()}
-    figure = paired_differences(scaled, reference, metric=metric, over=over)
-    figure.set_size_inches(_width(complete), figure.get_figheight())  # of a phone, not of a paper
+    scaled = known * (100 if facts.metric in PERCENT else 1)
+    figures = difference_figures(scaled, reference, metric, over)
+    paired = figures["differences"]
+    # Narrow enough for a phone, but very long names must leave room for scores.
+    width = max(WIDTH, 2.4 + 0.075 * max(map(len, known)))
+    paired.set_size_inches(width, paired.get_figheight())
     pictures = [
         Picture(
-            figure,
-            f"Differences of {metric} to {reference} on each of {n} {over}. Means: {told_of}.",
-            f"Difference to {reference} on each of the {over}, its mean and 95 % interval, not "
-            f"corrected for the number of methods.{caveat}",
+            paired,
+            f"Differences of {metric} to {reference} for {n} {over}. Means: {told_of}.",
+            f"Difference to {reference} for each of the {over}, mean and 95 % confidence interval, "
+            f"not corrected for the number of methods.{caveat}",
         )
     ]
-    if over == "subjects" and 2 < len(complete) <= MOST_RANKED:
-        ranking = rank_methods(complete)
-        pairs = zip(ranking.names, ranking.ranks, strict=True)
-        ranks = "; ".join(f"{name} {rank:.2f}" for name, rank in pairs)
+    if "ranks" in figures and len(known.columns) <= MOST_RANKED:
+        ranks = known.rank(axis=1, ascending=False).mean().sort_values()
+        listed = "; ".join(f"{name} {rank:.2f}" for name, rank in ranks.items())
         pictures.append(
             Picture(
-                critical_difference(complete, over=over),
-                f"Critical difference diagram. Average ranks over {n} subjects: {ranks}.",
-                "Average ranks; methods joined by a bar are not told apart (Friedman, Nemenyi).",
+                figures["ranks"],
+                f"Critical difference diagram. Average ranks over {n} subjects: {listed}.",
+                "Average ranks; a bar joins methods that do not differ significantly (Friedman and "
+                "Nemenyi tests).",
             )
         )
-    return Group("Differences", tuple(pictures))
+    return pictures
 
 
-# ------------------------------------------------------------------ what decides
+# ------------------------------------------------------------------ channel importance
 
 
 def what_decides(facts: Facts) -> Group | None:
-    """Channels and bands that decide, and attention between bands; None if no one looked."""
-    if not facts.decisions:
+    """Draw importance of channels and bands, and attention between bands; None if unknown."""
+    if not facts.decisions and not facts.unexplained:
         return None
+    notes = [f"{name} cannot be explained: {why}" for name, why in facts.unexplained.items()]
     pictures = []
     for one in facts.decisions:
-        if isinstance(one, Decision):
-            pictures.append(_importance(one, facts))
-            if one.attention is not None:
-                pictures.append(_attention(one, one.attention))
-    note = ""
+        pictures.append(_importance(one, facts))
+        pictures += [] if one.attention is None else [_attention(one, one.attention)]
     if pictures:
         found = len(electrode_info(facts.ch_names)[1])
-        channels = counted(len(facts.ch_names), "channel")
-        note = (
-            "A share tells how far the score of the predicted class moves when the amplitude of a "
-            "channel within a band moves as far as it does from trial to trial (exact gradient, "
-            "mean of sizes over test trials; all shares of a model are 100 %). It tells what the "
-            "model uses, not where in the brain that comes from. "
-            f"Electrode positions are known by name for {found} of {channels}"
-            + ("." if found >= LEAST else ": too few for a map.")
-            + f" Of the best token methods, {MOST} at most, one model was trained again for this "
-            "page: that of the subject whose score is in the middle."
-        )
-        if facts.answer.question.alignment != "none":
-            note += (
-                f" Trials were aligned ({facts.answer.question.alignment}) before the model saw "
-                "them, which mixes channels a little: shares are of channels after that."
-            )
-    failed = [
-        f"{one.method} could not be looked into: {one.reason}"
-        for one in facts.decisions
-        if isinstance(one, Unexplained)
-    ]
-    return Group("What decides", tuple(pictures), " ".join([note, *failed]).strip())
+        aligned = facts.answer.question.alignment
+        notes = [
+            "Importance of a channel in a band: change of the predicted class's score for a change "
+            "of the channel's amplitude by one standard deviation over trials (exact gradient, "
+            "mean absolute value over test trials, normalised to 100 % per model). It shows what "
+            "the model uses, not the location of a source.",
+            f"Electrode positions: {found} of {counted(len(facts.ch_names), 'channel')} known by "
+            f"name{'' if found >= LEAST else ', too few for a map'}.",
+            f"Computed for the best token methods, at most {MOST}, from one refitted model each: "
+            "the first run of the subject with the median score.",
+            ""
+            if aligned == "none"
+            else f"Trials were aligned ({aligned}), which mixes channels slightly: importances are "
+            "those after alignment.",
+            *notes,
+        ]
+    return Group("Channel importance", tuple(pictures), " ".join(filter(None, notes)))
+
+
+def _ranked(values: NDArray[np.float64], names: Sequence[str], most: int = NAMED) -> str:
+    """The names of the largest shares, with these in percent."""
+    order = np.argsort(-values, kind="stable")[:most]
+    return ", ".join(f"{names[i]} {100 * values[i]:.0f} %" for i in order)
 
 
 def _importance(one: Decision, facts: Facts) -> Picture:
-    ch_names, metric, n = facts.ch_names, facts.metric, len(one.run.y)
-    total = one.importance.sum(0)
-    order = np.argsort(-total, kind="stable")[:NAMED]
-    channels = ", ".join(f"{ch_names[i]} {100 * total[i]:.0f} %" for i in order)
-    bands = ""
+    n, bands = len(one.run.y), ""
     if len(one.names) > 1:
-        pairs = zip(one.names, one.importance.sum(1), strict=True)
-        bands = " Bands: " + ", ".join(f"{name} {100 * share:.0f} %" for name, share in pairs) + "."
+        bands = f" Bands: {_ranked(one.importance.sum(1), one.names, len(one.names))}."
+    same = f"The refitted model predicts the stored class of all {n} test trials."
     if one.changed:
         same = (
-            f"Not quite the study's model: trained again, it predicts another class for "
-            f"{one.changed} of {n} test trials. The study ran on another machine or by other code."
+            f"The refitted model predicts another class for {one.changed} of {n} test trials: the "
+            "study ran on another machine or with other code."
         )
-    elif one.apart > ROUNDING:
-        same = (
-            f"All {n} predicted classes are those of the study, probabilities differ by up to "
-            f"{one.apart:.1g}: it ran on another machine or by other code."
-        )
-    else:
-        same = f"It is the study's model: all {n} predictions are those that are stored."
-    score = said(one.run.test.get(metric, np.nan), metric)
+    score = score_said(one.run.test.get(facts.metric, np.nan), facts.metric)
     return Picture(
-        importance_figure(one.importance, one.names, ch_names),
-        f"Share of each channel in the decisions of {one.method}. Largest: {channels}.{bands}",
-        f"{one.method}: share of each channel, mean over {counted(n, 'test trial')} of "
-        f"{told(one.run)} (test {METRICS[metric].title} {score}). {same}",
+        importance_figure(one.importance, one.names, facts.ch_names),
+        f"Importance of each channel for {one.method}. Largest: "
+        f"{_ranked(one.importance.sum(0), facts.ch_names)}.{bands}",
+        f"{one.method}: importance of each channel, mean over {counted(n, 'test trial')} of "
+        f"{told(one.run)} (test {METRICS[facts.metric].title} {score}). {same}",
     )
 
 
 def _attention(one: Decision, weights: NDArray[np.float64]) -> Picture:
-    received = weights.mean(0)
-    order = np.argsort(-received, kind="stable")
-    most = ", ".join(f"{one.names[i]} {100 * received[i]:.0f} %" for i in order[:NAMED])
     even = 100 / len(weights)
     bands = all(name.endswith(" Hz") for name in one.names)
     unit = ", Hz" if bands else ""
     figure = heat_map(
         weights,
         [name.removesuffix(" Hz") if bands else name for name in one.names],
-        across=f"is attended to{unit}",
-        down=f"attends{unit}",
+        across=f"key{unit}",
+        down=f"query{unit}",
         full=float(weights.max()),
     )
     return Picture(
         figure,
-        f"Attention between the bands of {one.method}. Received on average: {most}; without any "
-        f"preference {even:.0f} %.",
-        f"{one.method}: attention in percent, mean over heads, layers and test trials of the same "
-        f"model. Rows attend to columns; without any preference every number would be {even:.0f}.",
+        f"Attention between the bands of {one.method}. Received on average: "
+        f"{_ranked(weights.mean(0), one.names)}; uniform attention: {even:.0f} %.",
+        f"{one.method}: attention weights in percent, mean over heads, layers and test trials. "
+        f"Rows attend to columns; uniform attention would be {even:.0f} everywhere.",
     )
 
 
 def importance_figure(
     shares: NDArray[np.float64], names: Sequence[str], ch_names: Sequence[str]
 ) -> Figure:
-    """Shares (tokens, channels): a map for each token, or bars where positions are unknown.
+    """Draw channel importance: one scalp map per band, or bars where positions are unknown.
 
-    One token has room for both.
+    A single band gets both.
+
+    Parameters
+    ----------
+    shares : ndarray, shape (n_tokens, n_channels)
+        Importance of each channel in each token, as
+        :func:`~spdtokens.classifiers.explain.channel_importance` returns it.
+    names : sequence of str
+        Names of the tokens: bands.
+    ch_names : sequence of str
+        Names of the channels. Positions are looked up in the 10-05 system.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure, not attached to pyplot.
+
+    See Also
+    --------
+    spdtokens.classifiers.explain.channel_importance : Compute the shares.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.reporting.figures import importance_figure
+    >>> shares = np.array([[0.2, 0.4, 0.1, 0.1, 0.2]])
+    >>> figure = importance_figure(shares, ["8-30 Hz"], ["Cz", "C3", "C4", "Fz", "Pz"])
+    >>> figure.axes[0].get_title()
+    '8-30 Hz'
     """
     import mne
 
@@ -384,24 +343,23 @@ def importance_figure(
     rows = -(-panels // columns)
     width = max(WIDTH * columns / COLUMNS, 2.4) if n > 1 else WIDTH
     height = 1.75 if mapped and n > 1 else 2.2
-    # Maps are images within the figure: dots an inch.
+    # Maps are images within the figure: dots per inch.
     figure = Figure(figsize=(width, height * rows + (0.35 if mapped else 0.1)), dpi=160)
     figure.set_layout_engine("constrained")
     every = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes in every[panels:]:
         axes.remove()
     top = float(shares[:, places].max()) if mapped else float(shares.max())
-    # From nothing to a blue that stands out from white and from black paper: one hue, told apart by
-    # its strength, for those who see no colours.
+    # From transparent to a blue visible on white and on black: one hue, ordered by strength.
     blue = [(0.17, 0.58, 0.87, alpha) for alpha in (0, 1)]
     for axes, share, name in zip(every, shares, names, strict=False):
         if mapped:
             image, _ = mne.viz.plot_topomap(
                 share[places], info, axes=axes, show=False, vlim=(0, top), contours=0,
                 cmap=LinearSegmentedColormap.from_list("strength", blue),
-                # A cap over one part of the head says nothing about the rest.
+                # No extrapolation to parts of the head without electrodes.
                 extrapolate="local",
-                # A share between two electrodes is between theirs: others would overshoot.
+                # Other interpolations would overshoot between electrodes.
                 image_interp="linear",
             )  # fmt: skip
         else:
@@ -421,7 +379,7 @@ def importance_figure(
 
 
 def _bars(axes: Axes, share: NDArray[np.float64], ch_names: Sequence[str], top: float) -> None:
-    """The channels of the largest shares, in percent."""
+    """Draw the channels of the largest importance, in percent."""
     order = np.argsort(-share, kind="stable")[:BARS]
     axes.barh(np.arange(len(order)), 100 * share[order], color=BLUE, height=0.7)
     axes.set_yticks(np.arange(len(order)), [ch_names[i] for i in order], fontsize=8)
@@ -429,7 +387,7 @@ def _bars(axes: Axes, share: NDArray[np.float64], ch_names: Sequence[str], top: 
     axes.set_xlim(0, 105 * top)
     axes.tick_params(axis="x", labelsize=8)
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel("share in %", fontsize=8)
+    axes.set_xlabel("importance in %", fontsize=8)
     plain(axes, grid="x")
 
 
@@ -437,85 +395,60 @@ def _bars(axes: Axes, share: NDArray[np.float64], ch_names: Sequence[str], top: 
 
 
 def training(facts: Facts) -> Group | None:
-    """Curves of methods that have some."""
+    """Draw the learning curves of networks; None without any."""
+    import pandas as pd
+
     pictures = []
-    for what in ("accuracy", "loss"):
-        tables = {
-            name: {part: curve(runs, f"{part} {what}") for part in ("train", "validation")}
-            for name, runs in facts.answer.results.items()
+    for name, runs in facts.answer.results.items():
+        # One row per run; a run that stopped early is NaN from there.
+        curves = {
+            curve: pd.DataFrame([r.curves[curve] for r in runs if curve in r.curves])
+            for curve in dict.fromkeys(curve for run in runs for curve in run.curves)
         }
-        means = [np.nanmean(t, 0) for parts in tables.values() for t in parts.values() if t.size]
-        if not means:
-            continue
-        # The same for all methods, so that they can be compared. A loss that explodes must not
-        # flatten all others.
-        limits = (0.0, 1.1 * float(np.quantile(np.concatenate(means), 0.99)))
-        if what == "accuracy":
-            limits = (min(float(mean.min()) for mean in means) - 0.05, 1.02)
-        for name, parts in tables.items():
-            known = {part: table for part, table in parts.items() if table.size}
-            if not known:
-                continue
-            runs = facts.answer.results[name]
-            ends = ", ".join(
-                f"{part} {what} ends at {np.nanmean(t[:, -1]):.3f}" for part, t in known.items()
-            )
-            label = f"Training curve of {name}, mean of {counted(len(runs), 'run')}: {ends}."
-            figure = _curves(known, what, limits, [r.epoch for r in runs if r.epoch is not None])
-            pictures.append(Picture(figure, label, f"{name}: {what}"))
+        finite = {curve: table.where(np.isfinite(table)) for curve, table in curves.items()}
+        curves = {curve: table.dropna(axis=1, how="all") for curve, table in finite.items()}
+        curves = {curve: table for curve, table in curves.items() if table.size}
+        if curves:
+            kept = [run.epoch for run in runs if run.epoch is not None]
+            ends = ", ".join(f"{c} {t.iloc[:, -1].mean():.3f}" for c, t in curves.items())
+            label = f"Learning curves of {name}, mean of {counted(len(runs), 'run')}, end: {ends}."
+            pictures.append(Picture(_curves(curves, kept), label, name))
     if not pictures:
         return None
     return Group(
         "Training curves",
         tuple(pictures),
-        "Mean over runs, with a band of one standard deviation. Train: of the batches as they were "
-        "trained on, with dropout. Dotted: the epoch whose weights were kept, median over runs.",
+        "Mean over runs and one standard deviation. Train: on the batches trained on, with "
+        "dropout. Dotted: the epoch whose weights were kept, median over runs.",
         small=True,
     )
 
 
-def curve(runs: Sequence[RunResult], name: str) -> NDArray[np.float64]:
-    """A curve of every run, shape (runs, epochs); NaN after a run has stopped."""
-    found = [np.asarray(run.curves[name]) for run in runs if name in run.curves]
-    table = np.full((len(found), max(map(len, found), default=0)), np.nan)
-    for row, values in zip(table, found, strict=True):
-        row[: len(values)] = values
-    return table[:, np.isfinite(table).any(0)]
-
-
-def _curves(
-    tables: Mapping[str, NDArray[np.float64]],
-    what: str,
-    limits: tuple[float, float],
-    kept: Sequence[int],
-) -> Figure:
-    """Mean over the runs of one method, with a band of one standard deviation, by epoch."""
-    figure = Figure(figsize=(2.7, 2.0))
-    # Margins by hand: there are many such figures, and a layout engine takes longer than drawing.
-    axes = figure.add_axes((0.15, 0.21, 0.83, 0.75))
-    looks_of = {"train": (BLUE, "-"), "validation": (ORANGE, "--")}
-    for part, table in tables.items():
-        colour, dash = looks_of[part]
-        epochs = np.unique(np.linspace(0, table.shape[1] - 1, POINTS).round().astype(int))
-        mean, half = np.nanmean(table[:, epochs], 0), np.nanstd(table[:, epochs], 0)
-        axes.plot(epochs + 1, mean, color=colour, ls=dash, lw=1.6, label=part)
-        if len(table) > 1:
-            # No run is beyond what is possible, though the mean and a deviation may be.
-            low = np.maximum(mean - half, 0)
-            high = np.minimum(mean + half, 1 if what == "accuracy" else np.inf)
-            axes.fill_between(epochs + 1, low, high, color=colour, alpha=0.2, lw=0)
-    if kept:
-        axes.axvline(float(np.median(kept)), color=GREY, ls=":", lw=1.2, label="kept")
-    axes.set_ylim(limits)
-    axes.set_xlabel("epoch", fontsize=8)
-    in_unit(axes.yaxis, what, 5)
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes.tick_params(labelsize=8)
-    plain(axes)
-    axes.legend(
-        loc="lower center" if what == "accuracy" else "upper center",
-        frameon=False, fontsize=7.5, handlelength=1.8,
-    )  # fmt: skip
+def _curves(tables: Mapping[str, pd.DataFrame], kept: Sequence[int]) -> Figure:
+    """Draw accuracy and loss by epoch: mean over the runs of a method, one standard deviation."""
+    figure = Figure(figsize=(2.7, 3.4))
+    # Fixed margins: a layout engine would take longer than drawing.
+    figure.subplots_adjust(0.21, 0.13, 0.98, 0.98, hspace=0.12)
+    every = figure.subplots(2, 1, sharex=True)
+    for axes, what in zip(every, ("accuracy", "loss"), strict=True):
+        for part, colour, dash in (("train", BLUE, "-"), ("validation", ORANGE, "--")):
+            if (table := tables.get(f"{part} {what}")) is None:
+                continue
+            at = np.unique(np.linspace(0, table.shape[1] - 1, POINTS).round().astype(int))
+            mean, half = table.iloc[:, at].mean(), table.iloc[:, at].std(ddof=0)
+            axes.plot(at + 1, mean, color=colour, ls=dash, lw=1.6, label=part)
+            axes.fill_between(at + 1, mean - half, mean + half, color=colour, alpha=0.2, lw=0)
+        if kept:
+            axes.axvline(float(np.median(kept)), color=GREY, ls=":", lw=1.2, label="kept")
+        axes.set_ylim(bottom=0, top=1.02 if what == "accuracy" else None)
+        axes.set_ylabel(metric_title(what) if what in METRICS else what, fontsize=8)
+        in_unit(axes.yaxis, what, 5)
+        axes.tick_params(labelsize=8)
+        plain(axes)
+    if every[0].lines:
+        every[0].legend(loc="lower center", frameon=False, fontsize=7.5, handlelength=1.8)
+    every[1].set_xlabel("epoch", fontsize=8)
+    every[1].xaxis.set_major_locator(MaxNLocator(5, integer=True))
     return figure
 
 
@@ -523,35 +456,24 @@ def _curves(
 
 
 def confusions(facts: Facts) -> Group:
-    """Which class is taken for which, by method."""
+    """Draw the confusion matrix of each method."""
     pictures = []
     for row in facts.rows:
-        shares = confusion(facts.answer.results[row.method])
-        right = "; ".join(
-            f"{name} {100 * shares[i, i]:.0f} % right" for i, name in enumerate(facts.classes)
-        )
-        label = f"Confusion matrix of {row.method}: {right}."
+        runs = facts.answer.results[row.method]
+        # A class without trials is NaN.
+        with np.errstate(invalid="ignore"):
+            counts = np.sum([confusion(run.y, run.probabilities) for run in runs], axis=0)
+            shares = counts / counts.sum(1, keepdims=True)
+        recalls = zip(facts.classes, np.diag(shares), strict=True)
+        right = "; ".join(f"{name} {100 * share:.0f} % right" for name, share in recalls)
         figure = heat_map(shares, facts.classes, across="predicted", down="true", bold=True)
-        pictures.append(Picture(figure, label, row.method))
+        pictures.append(Picture(figure, f"Confusion matrix of {row.method}: {right}.", row.method))
     return Group(
         "Confusion matrices",
         tuple(pictures),
-        "Percent of each true class; all test trials of all folds and seeds.",
+        "Percent of each true class, over the test trials of all folds and seeds.",
         small=True,
     )
-
-
-def confusion(runs: Sequence[RunResult]) -> NDArray[np.float64]:
-    """Share of each class's test trials given to each class, shape (classes, classes).
-
-    Trials of all folds and seeds count alike; a class without trials is NaN.
-    """
-    n = runs[0].probabilities.shape[1]
-    counts = np.zeros((n, n))
-    for run in runs:
-        np.add.at(counts, (run.y, run.probabilities.argmax(1)), 1)
-    sizes = counts.sum(1, keepdims=True)
-    return np.divide(counts, sizes, out=np.full((n, n), np.nan), where=sizes > 0)
 
 
 def heat_map(
@@ -563,16 +485,16 @@ def heat_map(
     full: float = 1.0,
     bold: bool = False,
 ) -> Figure:
-    """Shares (n, n) in percent, between things of the same names.
+    """Draw a matrix of proportions (n, n) in percent.
 
-    ``full`` is the share of the strongest colour; ``bold`` is for the diagonal.
+    ``full`` is the proportion with the strongest colour; ``bold`` sets the diagonal in bold.
     """
     n = len(shares)
     side = min(2.0 + 0.22 * n, 4.2)
     figure = Figure(figsize=(side + 0.3, side), layout="constrained")
     axes = figure.add_subplot()
     for i, j in np.argwhere(np.isfinite(shares)):
-        # Never opaque, so that the number can be read in the light and in the dark.
+        # Never opaque: the number must be readable in light and dark mode.
         alpha = 0.03 + 0.6 * shares[i, j] / full
         axes.add_patch(Rectangle((j, i), 1, 1, facecolor=BLUE, alpha=alpha, lw=0))
         if n <= MANY:
@@ -596,17 +518,17 @@ def heat_map(
     return figure
 
 
-#: In the order of a section.
-#: Those of the report, in its order; others are entered here.
+#: Figures of a section, in its order; add your own here.
 GROUPS: list[Callable[[Facts], Group | None]] = [
     scores,
-    differences,
     what_decides,
     training,
     confusions,
 ]
 
 
-def groups(facts: Facts) -> list[Group]:
-    """All figures that apply to a question."""
-    return [group for make in GROUPS if (group := make(facts)) is not None]
+def groups(facts: Facts, *, model: bool = False) -> list[Group]:
+    """Draw all figures of a section; of one about a model first what it confuses and uses."""
+    first = [confusions, what_decides] if model else []
+    made = [make(facts) for make in dict.fromkeys([*first, *GROUPS])]
+    return [group for group in made if group is not None]

@@ -38,6 +38,14 @@
     }));
   }
 
+  // A box that is cut off on the right says so, until it is scrolled to its end.
+  const boxes = document.querySelectorAll(".scroll");
+  const mark = (box) => box.classList.toggle("more", box.scrollLeft + box.clientWidth < box.scrollWidth - 2);
+  boxes.forEach((box) => box.addEventListener("scroll", () => mark(box)));
+  const markAll = () => boxes.forEach(mark);
+  addEventListener("resize", markAll);
+  markAll();
+
   // Paper has nothing to click: what is folded is printed open.
   addEventListener("beforeprint", () => {
     document.querySelectorAll("details:not([open])").forEach((one) => { one.open = true; one.dataset.folded = ""; });

@@ -1,10 +1,10 @@
-"""A report's content, before it is written down."""
+"""The content of a report, before it is written."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from spdtokens.evaluation.runs import RunResult, as_text, code_digest
 from spdtokens.evaluation.summary import Row
 from spdtokens.experiments.run import Plan
 from spdtokens.experiments.store import RunStore
-from spdtokens.reporting.decisions import Decision, Tell, Unexplained, decisions, parameters_of
+from spdtokens.reporting.decisions import Decision, Tell, decisions, parameters_of
 from spdtokens.reporting.tables import (
     NO_SEED,
     Table,
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Units:
-    """Scores of every method on each subject.
+    """Scores of every method per subject.
 
-    Attributes
+    Parameters
     ----------
     over : str
-        What the units are: ``'subjects'``, ``'folds'`` of one subject, or ``'seeds'`` of one fold.
+        What the rows are: ``'subjects'``, ``'folds'`` of one subject, or ``'seeds'`` of one fold.
     test, train : DataFrame
-        One row a unit, one column a method: the mean over seeds, then folds; NaN where a method has
-        no run.
+        One row per subject, fold or seed, one column per method: mean over seeds, then folds; NaN
+        where a method has no run.
     """
 
     over: str
@@ -53,25 +53,26 @@ class Units:
 
     @property
     def paired(self) -> bool:
-        """Whether a unit is the same test for every method; a seed is not."""
+        """Whether a row is the same test for every method; a seed is not."""
         return self.over != "seeds"
 
     def complete(self) -> pd.DataFrame | None:
-        """Test scores of the units of which every method has one; None if too few to compare."""
+        """Return the rows in which every method has a score; None if too few to compare."""
         known = self.test.dropna()
         return known if self.paired and min(known.shape) > 1 else None
 
 
 def units_of(results: Mapping[str, Sequence[RunResult]], metric: str) -> Units:
-    """Subjects if there are several, else folds, else seeds.
+    """Compute scores per subject; per fold for one subject, per seed for one fold.
 
     Parameters
     ----------
     results : mapping of str to sequence of RunResult
-        Of each method, of one data set under one protocol; at least one has a run.
+        Runs of each method, on one data set under one protocol; at least one method has runs.
     metric : str
+        Name of the metric.
     """
-    import pandas as pd  # takes half a second: not before there is a table
+    import pandas as pd  # slow to import
 
     rows = [
         (
@@ -96,23 +97,28 @@ def units_of(results: Mapping[str, Sequence[RunResult]], metric: str) -> Units:
 
 @dataclass(frozen=True)
 class Facts:
-    """A question of a study, the answer and what both are about.
+    """Everything a section of the report is made from.
 
-    Attributes
+    Parameters
     ----------
     number : int
-        Place in the study, from 1.
+        Number of the section, from 1.
     answer : Evaluation
+        Question and results.
     dataset : str
-        Name, as people know it.
+        Name of the data set.
     classes : tuple of str
+        Names of the classes.
     planned : int
-        Runs that the question needs.
-    ch_names : tuple of str
-    parameters : mapping of str to int
-        Weights of every method that has a fixed number of them.
-    decisions : tuple of Decision or Unexplained
-        Of the methods that were looked into.
+        Number of runs that the question needs.
+    ch_names : tuple of str, default=()
+        Names of the channels.
+    parameters : mapping of str to int, default={}
+        Number of weights of each method for which it is fixed.
+    decisions : tuple of Decision, default=()
+        Explanations of the best token methods.
+    unexplained : mapping of str to str, default={}
+        Why other methods cannot be explained.
     """
 
     number: int
@@ -122,26 +128,27 @@ class Facts:
     planned: int
     ch_names: tuple[str, ...] = ()
     parameters: Mapping[str, int] = field(default_factory=dict)
-    decisions: tuple[Decision | Unexplained, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    unexplained: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def rows(self) -> list[Row]:
-        """One a method that has runs; the first is the reference."""
+        """Summary of each method that has runs; the first is the reference."""
         return self.answer.rows
 
     @property
     def metric(self) -> str:
-        """Of the scores; only where there are runs."""
+        """Metric of the scores; needs runs."""
         return self.rows[0].metric
 
     @property
     def runs(self) -> list[RunResult]:
-        """Of all methods."""
+        """Runs of all methods."""
         return [run for runs in self.answer.results.values() for run in runs]
 
     @property
     def protocol(self) -> str:
-        """With the options that were set, what is seen of the target, and the alignment."""
+        """Protocol with its options, target access and alignment."""
         question = self.answer.question
         options = [f"{name} = {as_text(v)}" for name, v in question.protocol_options.items()]
         seen = [] if question.access == "train" else [f"access {question.access}"]
@@ -156,11 +163,11 @@ class Facts:
 
     @cached_property
     def units(self) -> Units:
-        """Scores subject by subject; only where there are runs."""
+        """Scores per subject; needs runs."""
         return units_of(self.answer.results, self.metric)
 
     def configurations(self) -> dict[str, Any]:
-        """What every method was given in full, by its name in tables."""
+        """Return all parameters of every method."""
         return {
             name: {**runs[0].spec.estimator, **runs[0].spec.about}
             for name, runs in self.answer.results.items()
@@ -170,19 +177,43 @@ class Facts:
 
 @dataclass(frozen=True)
 class Report:
-    """What there is to report of a study.
+    """The content of a report.
 
-    Attributes
+    Parameters
     ----------
     name : str
-        Of the study.
+        Title of the report.
     source : str
-        Its file, as it stands.
+        Text of the study file; empty for the report of a trained model.
     commands : list of str
-        That make every number again.
+        Commands that reproduce every number.
     found : list of Facts
-        Of each question.
+        One entry per data set and protocol.
     written : datetime
+        When the report was made.
+
+    See Also
+    --------
+    make_report : Report on a study.
+    spdtokens.reporting.page.write_page : Write a report as HTML.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
+    >>> from spdtokens.datasets import from_arrays
+    >>> from spdtokens.evaluation.answer import answer
+    >>> from spdtokens.evaluation.plan import Choice, Question, Source
+    >>> from spdtokens.reporting.page import write_page, write_tables
+    >>> from spdtokens.reporting.report import report_of
+    >>> X = np.random.default_rng(0).standard_normal((40, 4, 50))
+    >>> data = from_arrays(X @ X.swapaxes(1, 2), np.arange(40) % 2)
+    >>> source = Source({data.name: data})
+    >>> result = answer(Question(data.name, (Choice("mdm"),), "k-fold"), source)
+    >>> report = report_of(result, source, name="mine")
+    >>> [table.name for table in report.tables()]
+    ['methods-1', 'folds-1', 'efficiency-1', 'settings-1', 'origin']
     """
 
     name: str
@@ -199,67 +230,97 @@ class Report:
 
     @property
     def warning(self) -> str:
-        """What the reader should know of the code that made the numbers; empty if all is well."""
+        """Warning about runs computed by other code; empty if there are none."""
         n = sum(run.origin.get("code") != code_digest() for run in self.runs)
         if not n:
             return ""
         return (
-            f"Made by other code than the spdtokens that wrote this report: {n} of "
-            f"{counted(len(self.runs), 'run')}. The same command today may give other numbers."
+            f"Computed by other code than the spdtokens that wrote this report: {n} of "
+            f"{counted(len(self.runs), 'run')}. The same command may give other numbers today."
         )
 
-    @property
-    def overview(self) -> Table:
-        """One row a question."""
-        return overview_table(self.found)
-
-    @property
-    def origin(self) -> Table:
-        """Of all runs."""
-        return origin_table(self.runs)
-
     def tables(self) -> list[Table]:
-        """Every table, in the order of the page."""
-        found = [self.overview] if len(self.found) > 1 else []
+        """Return every table, in the order of the page.
+
+        Returns
+        -------
+        list of Table
+            Tables of scores, cost, settings and origin.
+        """
+        found = [overview_table(self.found)] if len(self.found) > 1 else []
         for facts in self.found:
             found += [*question_tables(facts), settings_table(facts)]
-        return [*found, self.origin]
+        return [*found, origin_table(self.runs)]
 
 
 def make_report(
-    planned: Plan, store: RunStore, *, explain: bool = True, tell: Tell = lambda _text: None
+    planned: Plan, store: RunStore, *, explain: bool = True, tell: Tell | None = None
 ) -> Report:
-    """All that a store knows of a study, and what some of its models decide by.
+    """Report on a study: its results, and what its best models use.
 
     Parameters
     ----------
     planned : Plan
-        See :func:`spdtokens.experiments.run.plan_study`.
+        The runs of the study, see :func:`~spdtokens.experiments.run.plan_study`.
     store : RunStore
-    explain : bool
-        Whether to refit one run of each of the best token methods of every question, to see which
-        channels and bands decide.
-    tell : callable
-        Told, line by line, of what takes long.
+        The store of results. The study may be unfinished.
+    explain : bool, default=True
+        Whether to refit one run of each of the best token methods to compute the importance of
+        channels and bands. Nothing is trained otherwise.
+    tell : callable, default=None
+        Called with a line of text before each step that takes long.
+
+    Returns
+    -------
+    Report
+        The report, to be written with :func:`~spdtokens.reporting.page.write_page`.
 
     Raises
     ------
     ReportError
         If the store has no run of the study.
+
+    See Also
+    --------
+    spdtokens.reporting.page.write_page : Write a report as HTML.
+    spdtokens.reporting.page.write_tables : Write its tables as LaTeX and Markdown.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> import numpy as np
+    >>> from spdtokens.datasets import from_arrays
+    >>> from spdtokens.evaluation.plan import Choice, Question, Source
+    >>> from spdtokens.experiments.config import Study
+    >>> from spdtokens.experiments.executors import InProcess
+    >>> from spdtokens.experiments.run import plan_study, run_study
+    >>> from spdtokens.experiments.store import RunStore
+    >>> from spdtokens.reporting.report import make_report
+    >>> X = np.random.default_rng(0).standard_normal((40, 4, 50))
+    >>> data = from_arrays(X @ X.swapaxes(1, 2), np.arange(40) % 2)
+    >>> question = Question(data.name, (Choice("mdm"), Choice("ts-lr")), "k-fold")
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "mine.toml")
+    ...     _ = file.write_text("# as read by read_study")
+    ...     plan = plan_study(Study("mine", file, (question,)), Source({data.name: data}))
+    ...     with RunStore(file.with_suffix(".sqlite")) as store:
+    ...         _ = run_study(plan, store, InProcess(plan.source))
+    ...         report = make_report(plan, store)
+    >>> len(report.runs)
+    10
     """
     path = planned.study.path
     answers = zip(planned.evaluations(store), planned.specs, strict=True)
     found = [
-        _facts(number, answer, planned.source, len({spec.key for spec in specs}))
-        for number, (answer, specs) in enumerate(answers, 1)
+        _facts(n, answer, planned.source, len(specs), explain, tell)
+        for n, (answer, specs) in enumerate(answers, 1)
     ]
     if not any(facts.rows for facts in found):
         others = ""
         if planned.code is not None and set(store.codes()) - {planned.code}:
-            others = " It has runs by other code of spdtokens, which --any-code counts."
+            others = " It has runs computed by other code; --any-code counts them."
         raise ReportError(f"{store.path} has no run of {path}: spdtokens study run {path}.{others}")
-    if explain:
-        found = [_explained(facts, planned.source, tell) for facts in found]
     own = store.path == path.with_suffix(".sqlite")
     where = [] if own else ["--store", str(store.path)]
     end = [*where, *(["--any-code"] if planned.code is None else [])]
@@ -284,28 +345,36 @@ def report_of(
     *,
     name: str,
     commands: Sequence[str] = (),
-    tell: Tell = lambda _text: None,
+    tell: Tell | None = None,
 ) -> Report:
-    """A report of one evaluation, whose runs are in memory and in no store.
+    """Report on one evaluation whose runs are in memory, with explanations of its models.
 
     Parameters
     ----------
     answer : Evaluation
+        The evaluation.
     source : Source
-        With the data set it was made with.
+        Provides the data set of the evaluation.
     name : str
-        Of the report.
-    commands : sequence of str
-        That made it.
-    tell : callable
-        Told, line by line, of what takes long.
+        Title of the report.
+    commands : sequence of str, default=()
+        Commands that made the evaluation.
+    tell : callable, default=None
+        Called with a line of text before each step that takes long.
     """
     runs = {run.spec.key for found in answer.results.values() for run in found}
-    facts = _explained(_facts(1, answer, source, len(runs)), source, tell)
+    facts = _facts(1, answer, source, len(runs), True, tell)
     return Report(name, "", list(commands), [facts], datetime.now(UTC))
 
 
-def _facts(number: int, answer: Evaluation, source: Source, planned: int) -> Facts:
+def _facts(
+    number: int,
+    answer: Evaluation,
+    source: Source,
+    planned: int,
+    explain: bool,
+    tell: Tell | None,
+) -> Facts:
     dataset = source.dataset(answer.question.dataset, answer.question.selection)
     return Facts(
         number,
@@ -315,8 +384,5 @@ def _facts(number: int, answer: Evaluation, source: Source, planned: int) -> Fac
         planned,
         dataset.ch_names,
         parameters_of(answer, source, dataset),
+        *(decisions(answer, source, tell or (lambda _text: None)) if explain else ()),
     )
-
-
-def _explained(facts: Facts, source: Source, tell: Tell) -> Facts:
-    return replace(facts, decisions=tuple(decisions(facts.answer, source, tell)))

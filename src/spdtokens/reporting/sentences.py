@@ -1,40 +1,44 @@
-"""What a table says, in sentences."""
+"""The results of a section in sentences."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from spdtokens._tables import counted
+from spdtokens._tables import counted, p_value
 from spdtokens.evaluation.metrics import METRICS
-from spdtokens.evaluation.protocols import ACCESS
-from spdtokens.evaluation.statistics import Comparison
-from spdtokens.evaluation.summary import Row, chance_said, compare_methods
+from spdtokens.evaluation.protocols import ACCESS, PROTOCOLS
+from spdtokens.evaluation.summary import TESTS, Row, chance_said, compare_methods, score_said
 from spdtokens.reporting.report import Facts
-from spdtokens.reporting.tables import gap_text, listed, p_text, said, winner
+from spdtokens.reporting.tables import gap_text, listed, winner
 
 ALPHA = 0.05
 
 
-def sentences(facts: Facts) -> list[str]:
-    """What won, by how much, whether that can be chance, what was memorised, what flatters."""
+def opening(facts: Facts) -> str:
+    """Say what was decoded, from whom, how it was tested, which method won, and against chance."""
     if not facts.rows:
-        return ["No runs yet."]
+        return "No runs yet."
+    row, protocol = facts.rows[0], PROTOCOLS[facts.answer.question.protocol]
+    channels = f"{counted(len(facts.ch_names), 'channel')} of " if facts.ch_names else ""
+    decoded = (
+        f"{len(facts.classes)} classes ({listed(facts.classes, 8)}) were decoded from {channels}"
+        f"{counted(row.n_subjects, 'subject')} of {facts.dataset}. Training data: "
+        f"{protocol.train}. Test data: {protocol.test}, {counted(row.n_test, 'trial')} in total."
+    )
     if not np.isfinite([row.score for row in facts.rows]).any():
         name = METRICS[facts.metric].title
-        return [f"No {name} could be computed: does a test set lack a class?", _seen(facts)]
-    return [
-        sentence
-        for sentence in (
-            _missing(facts),
-            _leaks(facts),
-            _won(facts),
-            *_ahead(facts),
-            _above_chance(facts),
-            _memorised(facts),
-            _seen(facts),
-        )
-        if sentence
-    ]
+        return f"{decoded} No {name} could be computed: does a test set lack a class?"
+    return f"{decoded} {_won(facts)} {_above_chance(facts)}"
+
+
+def sentences(facts: Facts) -> list[str]:
+    """Say what is missing, what is leaky, how far the winner leads, and how much it overfits."""
+    if not facts.rows:
+        return []
+    found = [_missing(facts), _leaks(facts)]
+    if np.isfinite([row.score for row in facts.rows]).any():
+        found += [*_ahead(facts), _overfitting(facts)]
+    return [sentence for sentence in (*found, _access(facts)) if sentence]
 
 
 def _missing(facts: Facts) -> str:
@@ -42,9 +46,8 @@ def _missing(facts: Facts) -> str:
     if left <= 0:
         return ""
     text = f"Unfinished: {left} of {counted(facts.planned, 'run')} are missing."
-    units = facts.units
-    if units.paired and units.test.isna().any(axis=None):
-        text += f" Not every method has the same {units.over}: scores cannot be compared yet."
+    if facts.units.paired and facts.units.test.isna().any(axis=None):
+        text += f" Methods have different {facts.units.over}: scores cannot be compared yet."
     return text
 
 
@@ -53,30 +56,28 @@ def _leaks(facts: Facts) -> str:
     if not leaky:
         return ""
     why = "; ".join(dict.fromkeys(row.leaky for row in leaky))
-    who = "Every score is" if len(leaky) == len(facts.rows) else "Scores are"
-    return f"Leaky: {why}. {who} marked and flatter: {listed([row.method for row in leaky])}."
+    return f"Leaky: {why}. Scores are optimistic: {listed([row.method for row in leaky])}."
 
 
 def _won(facts: Facts) -> str:
     best, metric = winner(facts.rows), facts.metric
     spread = ""
-    if np.isfinite(best.std):
-        n = {"subjects": best.n_subjects, "seeds": best.n_seeds, "folds": best.n_folds}
-        over = best.std_over
-        spread = f" (standard deviation {gap_text(best.std, metric)} over {n[over]} {over})"
+    if best.std_over:
+        n = getattr(best, f"n_{best.std_over}")
+        spread = f" (standard deviation {gap_text(best.std, metric)} over {n} {best.std_over})"
     equal = [r.method for r in facts.rows if r.score == best.score and r.leaky == best.leaky]
-    name, trials = METRICS[metric].title, counted(best.n_test, "test trial")
+    name = METRICS[metric].title
     if len(equal) > 1:
         text, spread = f"{listed(equal)} share the highest test {name}: ", ""
     elif len(facts.rows) == 1:
         text = f"{best.method} reaches a test {name} of "
     else:
         text = f"{best.method} has the highest test {name} of {len(facts.rows)} methods: "
-    return f"{text}{said(best.score, metric)}{spread}, {trials}."
+    return f"{text}{score_said(best.score, metric)}{spread}."
 
 
 def _ahead(facts: Facts) -> list[str]:
-    """How far the winner is ahead of the next and of the reference, and whether by chance."""
+    """How far the winner is ahead of the next method and of the reference."""
     best, reference = winner(facts.rows), facts.rows[0]
     others = [r for r in facts.rows if r is not best and bool(r.leaky) == bool(best.leaky)]
     if not others:
@@ -87,10 +88,10 @@ def _ahead(facts: Facts) -> list[str]:
 
 
 def _lead(facts: Facts, best: Row, other: Row) -> str:
-    lead = best.score - other.score
     reference = facts.rows[0]
     role = ", the reference" if other is reference else ""
-    text = f"It is {gap_text(lead, facts.metric)} ahead of {other.method}{role}"
+    lead = gap_text(best.score - other.score, facts.metric)
+    text = f"{best.method} is {lead} ahead of {other.method}{role}"
     if reference in (best, other):
         row = other if best is reference else best
         comparison, p, family = row.comparison, row.p_holm, "Holm-corrected"
@@ -98,82 +99,62 @@ def _lead(facts: Facts, best: Row, other: Row) -> str:
         pairs = compare_methods(facts.answer.results, facts.metric)
         two = {best.method, other.method}
         pair = next(pair for pair in pairs if {pair.method, pair.reference} == two)
-        # Which two lead is known only from the scores: every pair might have been asked about.
+        # Which two lead is known only from the scores: any pair might have been compared.
         family = f"Holm-corrected over all {len(pairs)} pairs"
         comparison, p = pair.comparison, pair.p_holm
     if comparison is None or not np.isfinite(p):
-        why = "they have not the same folds" if comparison is None else comparison.why_not
-        return f"{text}; whether that is significant cannot be tested: {why}."
+        why = "the methods do not have the same folds" if comparison is None else comparison.why_not
+        return f"{text}; no significance test: {why}."
     verdict = "significant" if p < ALPHA else "not significant"
-    equals = "p" if p < 0.001 else "p ="
-    over, limit = _over(comparison), _limit(comparison)
-    return f"{text}: {verdict} over {over} ({equals} {p_text(p)}, {family}{limit})."
-
-
-def _over(comparison: Comparison) -> str:
-    """What a difference was tested over, and so what it is a difference of."""
-    n = comparison.n
-    if comparison.test == "mcnemar":
-        return f"the {n} trials of one test session"
-    if comparison.test == "trial_permutation":
-        return f"{n} independent trials, or chains of trials, of one test session"
-    return f"{n} subjects" if comparison.test == "permutation" else f"{n} folds of one subject"
-
-
-def _limit(comparison: Comparison) -> str:
-    """A warning where so few units could not show any difference."""
+    flips = comparison.test in ("permutation", "trial_permutation")
     # The least p there is: all signs alike, and all of them flipped.
-    if (
-        comparison.test in ("permutation", "trial_permutation")
-        and 2.0 ** (1 - comparison.n) >= ALPHA
-    ):
-        return f"; with {comparison.n} no difference can be"
-    return ""
+    limit = (
+        "; too few for any difference to be" if flips and 2 ** (1 - comparison.n) >= ALPHA else ""
+    )
+    return (
+        f"{text}: {verdict} (p {'' if p < 0.001 else '= '}{p_value(p)}, {family}; "
+        f"{TESTS[comparison.test]}, n = {comparison.n}{limit})."
+    )
 
 
 def _above_chance(facts: Facts) -> str:
-    metric = facts.metric
     known = [r for r in facts.rows if np.isfinite(r.chance_bound) and np.isfinite(r.score)]
     if not known:
-        return f"Whether {METRICS[metric].title} is above chance cannot be said here."
-    below = [r for r in known if not r.score > r.chance_bound]
-    level = chance_said(known[0])
+        return f"No chance bound is known for {METRICS[facts.metric].title} here."
+    below = [r.method for r in known if not r.score > r.chance_bound]
     if not below:
         who = {1: "It is", 2: "Both methods are"}.get(len(known), f"All {len(known)} methods are")
-        return f"{who} above chance. {level}"
-    if len(below) == len(known):
-        return f"Nothing is above chance. {level}"
-    return f"Not above chance: {listed([r.method for r in below])}; all others are. {level}"
+        text = f"{who} above chance."
+    elif len(below) == len(known):
+        text = "Nothing is above chance."
+    else:
+        text = f"Not above chance: {listed(below)}; all others are."
+    return f"{text} {chance_said(known[0])}"
 
 
-def _memorised(facts: Facts) -> str:
-    known = [r for r in facts.rows if np.isfinite(r.train_score) and np.isfinite(r.score)]
+def _overfitting(facts: Facts) -> str:
+    known = [r for r in facts.rows if np.isfinite(r.train_score - r.score)]
     if not known:
         return ""
-    metric, best = facts.metric, winner(facts.rows)
+    best = winner(facts.rows)
     worst = max(known, key=lambda r: r.train_score - r.score)
-    text = ""
-    if best in known:
-        gap = best.train_score - best.score
-        text = (
-            f"On its training trials {best.method} scores {said(best.train_score, metric)}, "
-            f"{gap_text(gap, metric)} {'above' if gap >= 0 else 'below'} its test trials."
-        )
-    if worst is not best:
-        text += (
-            f" Farthest apart is {worst.method}: {said(worst.train_score, metric)} on training "
-            f"trials, {said(worst.score, metric)} on test trials."
-        )
-    return text.strip()
+    told = [
+        f"{row.method} scores {score_said(row.train_score, facts.metric)} on its training trials, "
+        f"{gap_text(row.train_score - row.score, facts.metric)} "
+        f"{'above' if row.train_score >= row.score else 'below'} its test trials{most}."
+        for row, most in ((best, ""), (worst, ", the largest gap"))
+        if row in known and (row is best or worst is not best)
+    ]
+    return " ".join(told)
 
 
-def _seen(facts: Facts) -> str:
+def _access(facts: Facts) -> str:
     question = facts.answer.question
     access = ACCESS[question.access]
-    seen = "Nothing is seen of the target before it is tested"
+    seen = "Nothing of the target is used before it is tested"
     if access.share or access.online:
-        seen = f"Seen of the target: {access.description}"
+        seen = f"Used of the target: {access.description}"
     if question.alignment != "none":
-        seen += f"; aligned by {question.alignment}, one reference a {question.domain}"
+        seen += f"; aligned by {question.alignment}, one reference per {question.domain}"
     honest = "" if any(r.leaky for r in facts.rows) else " No score is marked leaky."
     return f"{seen}.{honest}"

@@ -1,16 +1,17 @@
-"""The tables of a report, the numbers in them, and how they are written as Markdown and LaTeX."""
+"""The tables of a report, and their conversion to Markdown and LaTeX."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from spdtokens._tables import counted
+from spdtokens._tables import counted, p_value
+from spdtokens.classifiers.methods import METHODS
 from spdtokens.evaluation.metrics import METRICS
 from spdtokens.evaluation.protocols import ACCESS, PROTOCOLS
 from spdtokens.evaluation.runs import RunResult, as_text
@@ -20,13 +21,14 @@ from spdtokens.experiments.comparison import comparisons
 if TYPE_CHECKING:
     from spdtokens.reporting.report import Facts
 
+T = TypeVar("T")
 NAN = float("nan")
 MINUS = "\N{MINUS SIGN}"
-#: The name, among seeds, of runs of methods without chance in them.
+#: Stands for the seed of deterministic methods.
 NO_SEED = "no seed"
-#: Letters beyond which a cell of LaTeX is broken into lines.
+#: Longer cells are wrapped in LaTeX.
 LONG = 50
-#: What a run's origin says, in words; other keys are versions of packages.
+#: Names of origin keys; all other keys are versions of packages.
 ORIGINS = {"code": "digest of the code", "git": "git revision"}
 
 
@@ -38,9 +40,9 @@ class Cell:
     ----------
     text : str
     value : float or None
-        None for a text, which is sorted as such. NaN, what is not known, comes last.
+        None for text, which is sorted as such. NaN (unknown) comes last.
     mark : str
-        ``'best'``, ``'faint'``, ``'leaky'`` or nothing; never told by colour alone.
+        ``'best'``, ``'faint'``, ``'leaky'`` or nothing; never shown by colour alone.
     """
 
     text: str
@@ -55,11 +57,11 @@ class Table:
     Attributes
     ----------
     name : str
-        Of its files, and of its place in the page.
+        Stem of its files and its id in the page.
     title, note : str
         Above and below the table.
     short : str
-        The title where the page around it says the rest.
+        Title within a section of the page that names the rest.
     headers : tuple of str
     rows : sequence of sequence of Cell
         The first cell names the row.
@@ -74,57 +76,44 @@ class Table:
 
     @property
     def numeric(self) -> list[bool]:
-        """Which columns hold numbers, and are aligned to the right."""
+        """Which columns contain numbers, and are aligned to the right."""
         columns = zip(*self.rows, strict=True) if self.rows else ((),) * len(self.headers)
         return [bool(column) and all(c.value is not None for c in column) for column in columns]
 
 
-# ------------------------------------------------------------------ numbers; not known: a dash
+def _by_row(columns: Mapping[str, Callable[[T], Cell]], items: Iterable[T]) -> dict[str, Any]:
+    """Headers and rows of a table with one row per item."""
+    rows = [[make(item) for make in columns.values()] for item in items]
+    return {"headers": tuple(columns), "rows": rows}
 
 
-def number_text(value: float, form: str = ".2f") -> str:
-    """A number for a table."""
+# ------------------------------------------------------------------ numbers; unknown: a dash
+
+
+def number_text(value: float, form: str) -> str:
+    """Format a number for a table."""
     return format(value, form).replace("-", MINUS) if np.isfinite(value) else "-"
 
 
-def score_text(value: float, metric: str) -> str:
-    """A score for a table: shares in percent, without the sign."""
-    return number_text(100 * value, ".1f") if metric in PERCENT else number_text(value, ".3f")
-
-
-def said(value: float, metric: str) -> str:
-    """A score within a sentence."""
-    return score_text(value, metric) + (" %" if metric in PERCENT else "")
+def score_text(value: float, metric: str, sign: str = "") -> str:
+    """Format a score for a table: shares in percent, without the unit."""
+    percent = metric in PERCENT
+    return number_text(100 * value if percent else value, sign + (".1f" if percent else ".3f"))
 
 
 def gap_text(value: float, metric: str) -> str:
-    """A difference of scores within a sentence, without its sign."""
+    """Format a difference of scores for a sentence, without its sign."""
     return score_text(abs(value), metric) + (" points" if metric in PERCENT else "")
 
 
-def difference_text(value: float, metric: str) -> str:
-    """A difference of scores for a table, with its sign."""
-    return ("+" if value > 0 else "") + score_text(value, metric)
-
-
-def p_text(value: float) -> str:
-    """A p-value for a table."""
-    return "< 0.001" if value < 0.001 else number_text(value, ".3f")
-
-
-def seconds_text(value: float) -> str:
-    """Seconds to three figures, more where there are more."""
-    return number_text(value, ".0f" if value >= 100 else ".3g")
-
-
 def metric_title(metric: str, *, capital: bool = False) -> str:
-    """What the scores of a table are, with their unit."""
+    """Name a metric, with its unit."""
     text = METRICS[metric].title + (" in %" if metric in PERCENT else "")
     return text[:1].upper() + text[1:] if capital else text
 
 
-def listed(names: list[str], most: int = 6) -> str:
-    """Names in a sentence; beyond ``most``, how many more there are."""
+def listed(names: Sequence[str], most: int = 6) -> str:
+    """List names in a sentence; beyond ``most``, say how many more there are."""
     if len(names) > most:
         return ", ".join(names[: most - 1]) + f" and {len(names) - most + 1} others"
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + f" and {names[-1]}"
@@ -134,14 +123,17 @@ def listed(names: list[str], most: int = 6) -> str:
 
 
 def winner(rows: Sequence[Row]) -> Row:
-    """The row of the highest test score, the first of equals; honest ones before leaky ones."""
+    """Return the row with the highest test score; honest scores come before leaky ones."""
     honest = [row for row in rows if not row.leaky] or rows
     return max(honest, key=lambda row: row.score if np.isfinite(row.score) else -np.inf)
 
 
 def _method(row: Row) -> Cell:
-    """A method's name, marked where its score flatters."""
     return Cell(f"{row.method} (leaky)", mark="leaky") if row.leaky else Cell(row.method)
+
+
+def _number(value: float, form: str) -> Cell:
+    return Cell(number_text(value, form), float(value))
 
 
 def _score(value: float, metric: str, mark: str = "") -> Cell:
@@ -155,45 +147,39 @@ def _tested(row: Row, best: Row | None = None) -> Cell:
 
 
 def _seconds(value: float) -> Cell:
-    return Cell(seconds_text(value), float(value))
+    return _number(value, ".0f" if value >= 100 else ".3g")
 
 
 # ------------------------------------------------------------------ scores and costs
 
 
 def overview_table(found: Sequence[Facts]) -> Table:
-    """One row a question: who won."""
-    rows = []
-    for facts in (f for f in found if f.rows):
-        best = winner(facts.rows)
-        rows.append(
-            [
-                Cell(f"{facts.number}", facts.number),
-                Cell(facts.dataset),
-                Cell(facts.protocol),
-                Cell(metric_title(facts.metric)),
-                _method(best),
-                _score(best.train_score, facts.metric),
-                _tested(best),
-                _score(best.chance, facts.metric),
-                Cell(f"{len(facts.runs)} of {facts.planned}", len(facts.runs) / facts.planned),
-            ]
-        )
+    """One row per data set and protocol: the best method."""
+    best = {facts.number: winner(facts.rows) for facts in found if facts.rows}
+    columns: dict[str, Callable[[Facts], Cell]] = {
+        "no.": lambda facts: _number(facts.number, "d"),
+        "data set": lambda facts: Cell(facts.dataset),
+        "protocol": lambda facts: Cell(facts.protocol),
+        "metric": lambda facts: Cell(metric_title(facts.metric)),
+        "best method": lambda facts: _method(best[facts.number]),
+        "train": lambda facts: _score(best[facts.number].train_score, facts.metric),
+        "test": lambda facts: _tested(best[facts.number]),
+        "chance": lambda facts: _score(best[facts.number].chance, facts.metric),
+        "runs": lambda facts: Cell(
+            f"{len(facts.runs)} of {facts.planned}", len(facts.runs) / facts.planned
+        ),
+    }
     return Table(
         "overview",
         "The best method of each data set and protocol",
-        (
-            *("no.", "data set", "protocol", "metric", "best method", "train", "test", "chance"),
-            "runs",
-        ),
-        rows,
-        "Scores of the method with the highest test score. Chosen by that score, it is flattered a "
-        "little: the sections tell how far ahead it is of the others.",
+        **_by_row(columns, [facts for facts in found if facts.rows]),
+        note="Scores of the method with the highest test score. It was selected by that score, "
+        "which is therefore slightly optimistic.",
     )
 
 
 def question_tables(facts: Facts) -> list[Table]:
-    """The tables of scores and costs of one question; none before its first run."""
+    """Make the tables of scores and costs of a section; none before its first run."""
     if not facts.rows:
         return []
     compared = [] if facts.units.complete() is None else [differences_table(facts)]
@@ -201,57 +187,52 @@ def question_tables(facts: Facts) -> list[Table]:
 
 
 def methods_table(facts: Facts) -> Table:
-    """One row a method: train beside test, spread, chance, significance, cost."""
+    """One row per method: train and test score, standard deviation, chance, p-value."""
     metric, reference, best = facts.metric, facts.rows[0], winner(facts.rows)
-    rows = [
-        [
-            _method(row),
-            _score(row.train_score, metric),
-            _tested(row, best),
-            _score(row.std, metric),
-            Cell(row.std_over or "-"),
-            _score(row.chance, metric),
-            _score(row.chance_bound, metric),
-            Cell(str(row.n_test), row.n_test),
-            Cell(str(row.n_runs), row.n_runs),
-            Cell(number_text(row.calibration_error, ".3f"), row.calibration_error),
-            Cell("reference", NAN) if row is reference else Cell(p_text(row.p_holm), row.p_holm),
-            _seconds(row.seconds),
-        ]
-        for row in facts.rows
-    ]
+    columns: dict[str, Callable[[Row], Cell]] = {
+        "method": _method,
+        "train": lambda row: _score(row.train_score, metric),
+        "test": lambda row: _tested(row, best),
+        "±": lambda row: _score(row.std, metric),
+        "chance": lambda row: _score(row.chance, metric),
+        "bound": lambda row: _score(row.chance_bound, metric),
+        "p": lambda row: Cell("reference" if row is reference else p_value(row.p_holm), row.p_holm),
+        "ECE": lambda row: _number(row.calibration_error, ".3f"),
+        "n": lambda row: _number(row.n_test, "d"),
+        "runs": lambda row: _number(row.n_runs, "d"),
+    }
+    over = dict.fromkeys(row.std_over for row in facts.rows if row.std_over)
     tests = dict.fromkeys(
-        row.comparison.test for row in facts.rows if row.comparison and not row.no_p_because
+        TESTS.get(row.comparison.test, row.comparison.test)
+        for row in facts.rows
+        if row.comparison and not row.no_p_because
     )
-    named = " or ".join(TESTS.get(test, test.replace("_", " ")) for test in tests)
-    note = (
+    notes = [
         f"{metric_title(metric, capital=True)}{classes_said(reference)}: mean over seeds, then "
-        "folds, then subjects. "
-        "Train: the same score on the trials trained on; only the test score measures "
-        "generalisation. ±: standard deviation over what the next column names. "
-        f"{chance_said(reference)} Scores not above that bound are in italics. n: test trials. "
-        "ECE: expected calibration error of test trials, 10 bins, lower is better. Seconds: of a "
-        "run. "
-    )
-    if named:
-        note += f"p: difference to {reference.method} ({named}), Holm-corrected over the table. "
-    for row in facts.rows:
-        note += f"No p for {row.method}: {row.no_p_because}. " if row.no_p_because else ""
-    headers = "method train test ± over chance bound n runs ECE p seconds"
+        "folds, then subjects.",
+        "Train: score on the training trials; only the test score measures generalisation.",
+        f"±: standard deviation over {' or '.join(over)}." if over else "",
+        f"{chance_said(reference)} Bound: that percentile; scores not above it are in italics.",
+        f"p: difference to {reference.method} ({' or '.join(tests)}), Holm-corrected over methods."
+        if tests
+        else "",
+        *(f"No p for {row.method}: {row.no_p_because}." for row in facts.rows if row.no_p_because),
+        "ECE: expected calibration error on test trials (10 bins, lower is better).",
+        "n: test trials.",
+    ]
     return Table(
         f"methods-{facts.number}",
         f"Methods on {facts.title}",
-        tuple(headers.split()),
-        rows,
-        note.strip(),
-        "Methods",
+        **_by_row(columns, facts.rows),
+        note=" ".join(filter(None, notes)),
+        short="Methods",
     )
 
 
 def units_table(facts: Facts) -> Table:
-    """Test scores subject by subject; the longer side goes down the page."""
+    """Test scores per subject; the longer side goes down the page."""
     units, one = facts.units, facts.units.over.removesuffix("s")
-    # Of a seed there is no best: other methods' runs with it have only a number in common.
+    # There is no best method of a seed: seeds of two methods share nothing but the number.
     best = units.test.eq(units.test.max(axis=1), axis=0) & units.paired
     scores, down = units.test, len(units.test.columns) <= len(units.test)
     headers = [str(name) for name in scores]
@@ -271,23 +252,23 @@ def units_table(facts: Facts) -> Table:
     bold = f"; the best of each {one} is bold" if units.paired else ""
     return Table(
         f"{units.over}-{facts.number}",
-        f"Test scores by {one} on {facts.title}",
+        f"Test scores per {one} on {facts.title}",
         (one if down else "method", *headers),
         rows,
         f"{metric_title(facts.metric, capital=True)} on test trials{bold}.",
-        f"Test scores by {one}",
+        f"Test scores per {one}",
     )
 
 
 def differences_table(facts: Facts) -> Table:
     """Every method against the reference, by every test."""
-    metric, found = facts.metric, comparisons(facts.answer)
+    found = comparisons(facts.answer)
     rows = [
         [
             Cell(str(method)),
-            Cell(difference_text(difference, metric), difference),
-            Cell(number_text(effect), effect),
-            *(Cell(p_text(p), p) for p in p_values),
+            Cell(score_text(difference, facts.metric, "+"), difference),
+            _number(effect, ".2f"),
+            *(Cell(p_value(p), p) for p in p_values),
         ]
         for method, difference, effect, *p_values in found.frame.itertuples()
     ]
@@ -297,84 +278,97 @@ def differences_table(facts: Facts) -> Table:
         f"Differences to {found.reference} on {facts.title}",
         ("method", "difference", "g", *tests),
         rows,
-        f"{metric_title(metric, capital=True)} over {found.n} {found.over}. g: Hedges' g of the "
-        "paired differences. p-values are Holm-corrected within each column.",
+        f"{metric_title(facts.metric, capital=True)} over {found.n} {found.over}. g: Hedges' g of "
+        "the paired differences. p-values are Holm-corrected within each column.",
         f"Differences to {found.reference}",
     )
 
 
 def efficiency_table(facts: Facts) -> Table:
-    """One row a method: weights, time and memory beside the score they buy."""
-    rows, best = [], winner(facts.rows)
-    for row in facts.rows:
-        runs = facts.answer.results[row.method]
-        seconds = [run.seconds for run in runs]
-        memory = min(run.memory for run in runs)
-        count = facts.parameters.get(row.method)
-        trained = float(np.median([run.sizes["train"] for run in runs]))
-        rows.append(
-            [
-                _method(row),
-                _tested(row, best),
-                Cell("-", NAN) if count is None else Cell(f"{count:,}", count),
-                _seconds(float(np.median(seconds))),
-                _seconds(max(seconds)),
-                Cell(number_text(trained, "g"), trained),
-                Cell(number_text(memory, ".0f"), memory),
-            ]
-        )
+    """One row per method: parameters, time and memory."""
+    best, runs = winner(facts.rows), facts.answer.results
+
+    def per_run(row: Row, name: str) -> list[float]:
+        return [float(getattr(run, name)) for run in runs[row.method]]
+
+    columns: dict[str, Callable[[Row], Cell]] = {
+        "method": _method,
+        "test": lambda row: _tested(row, best),
+        "parameters": lambda row: _number(facts.parameters.get(row.method, NAN), ",.0f"),
+        "seconds": lambda row: _seconds(float(np.median(per_run(row, "seconds")))),
+        "longest": lambda row: _seconds(max(per_run(row, "seconds"))),
+        "trained on": lambda row: _number(
+            float(np.median([run.sizes["train"] for run in runs[row.method]])), "g"
+        ),
+        "MB, at most": lambda row: _number(min(per_run(row, "memory")), ".0f"),
+    }
     return Table(
         f"efficiency-{facts.number}",
         f"Efficiency on {facts.title}",
-        ("method", "test", "parameters", "seconds", "longest", "trained on", "MB, at most"),
-        rows,
-        f"Test: {metric_title(facts.metric)}. Parameters: weights of the network; - where their "
-        "number is not fixed beforehand. Seconds: median over runs of the time to prepare, train "
-        "and predict a run; runs that were trained together share it equally; longest: of all "
-        "runs. Trained on: trials, median. MB: the most memory that the process had needed by the "
-        "end of its leanest run of the method, whatever else it had done before.",
-        "Efficiency",
+        **_by_row(columns, facts.rows),
+        note=f"Test: {metric_title(facts.metric)}. Parameters: weights of the network; - where the "
+        "number is not fixed before fitting. Seconds: time to prepare, train and predict a run, "
+        "median over runs; runs trained together share it equally; longest: maximum over runs. "
+        "Trained on: training trials, median. MB: peak memory of the process, minimum over the "
+        "method's runs; it includes whatever the process did before.",
+        short="Efficiency",
     )
+
+
+def method_legend(facts: Facts) -> dict[str, str]:
+    """Explain each method's name: the steps of its estimator, and the paper of a named method."""
+    found = {}
+    for title, runs in facts.answer.results.items():
+        if runs:
+            values = as_text(runs[0].spec.estimator)
+            classes = re.findall(r'"class":"(?:\w+\.)*(\w+)"', values)
+            steps = [c for c in classes if not c.endswith(("Pipeline", "SearchCV", "KFold"))]
+            steps += re.findall(r'"(?:embedding|network)":"(?!auto)(\w+)"', values)
+            method = METHODS.get(runs[0].spec.method)
+            found[title] = ", ".join(steps) + (f" ({method.reference})" if method else "")
+    return found
 
 
 # ------------------------------------------------------------------ provenance
 
 
 def settings_table(facts: Facts) -> Table:
-    """What determined the runs of a question."""
+    """Everything that determines the runs of a section."""
     question, runs = facts.answer.question, facts.runs
     protocol = PROTOCOLS[question.protocol]
     seeds = sorted({run.spec.seed for run in runs if run.spec.seed is not None})
     subjects = list(dict.fromkeys(run.spec.subject for run in runs))
     hashes = list(dict.fromkeys(run.spec.data_hash for run in runs))
     options = runs[0].spec.protocol_options if runs else question.protocol_options
-    aligned = "" if question.alignment == "none" else f", one reference a {question.domain}"
-    sizes = []
-    for part in dict.fromkeys(part for run in runs for part in run.sizes):
-        if n := sorted({run.sizes[part] for run in runs if run.sizes.get(part)}):
-            sizes.append(f"{part} {n[0]}" + (f" to {n[-1]}" if len(n) > 1 else ""))
+    aligned = "" if question.alignment == "none" else f", one reference per {question.domain}"
+    sizes = {
+        part: sorted({run.sizes[part] for run in runs if run.sizes.get(part)})
+        for part in dict.fromkeys(part for run in runs for part in run.sizes)
+    }
     said = {
         "data set": question.dataset,
         "selection": as_text(question.selection.values()) if question.selection.values() else "all",
         "classes": ", ".join(facts.classes),
-        "digest of the recordings": ", ".join(hashes) or "-",
+        "hash of the recordings": ", ".join(hashes) or "-",
         "protocol": question.protocol,
         "options": ", ".join(f"{name} = {as_text(v)}" for name, v in options.items()) or "none",
         "trained on": protocol.train,
-        "tested": protocol.test,
-        "access": f"{question.access}: {ACCESS[question.access].description}",
+        "tested on": protocol.test,
+        "target access": f"{question.access}: {ACCESS[question.access].description}",
         "alignment": question.alignment + aligned,
         "subjects": f"{len(subjects)}: {listed(subjects, 20)}" if subjects else "-",
         "seeds": listed([str(seed) for seed in seeds], 12) if seeds else "none",
-        "trials of a run": "; ".join(sizes),
+        "trials per run": "; ".join(
+            f"{part} {n[0]}" + (f" to {n[-1]}" if n[1:] else "") for part, n in sizes.items() if n
+        ),
         "runs": f"{len(runs)} of {facts.planned}",
     }
-    title = f"What determined the numbers of {facts.title}"
+    title = f"Settings of {facts.title}"
     return _texts(f"settings-{facts.number}", title, said)
 
 
 def origin_table(runs: Iterable[RunResult]) -> Table:
-    """Versions, code, machine and dates of all runs; more than one value is told with its count."""
+    """Versions, code, machine and dates of all runs; differing values come with their counts."""
     runs, said = list(runs), {}
     for key in dict.fromkeys(key for run in runs for key in run.origin):
         counts = Counter(run.origin[key] or "none" for run in runs if key in run.origin)
@@ -386,21 +380,21 @@ def origin_table(runs: Iterable[RunResult]) -> Table:
             parts = (f"{value} ({counted(n, 'run')})" for value, n in counts.items())
             said[ORIGINS.get(key, key)] = ", ".join(parts)
     said["runs"] = str(len(runs))
-    said["time of all runs"] = f"{sum(run.seconds for run in runs):.0f} s"
-    said["most memory"] = f"{max(run.memory for run in runs):.0f} MB"
+    said["total time"] = f"{sum(run.seconds for run in runs):.0f} s"
+    said["peak memory"] = f"{max(run.memory for run in runs):.0f} MB"
     return _texts("origin", "Origin of the runs", said)
 
 
 def _texts(name: str, title: str, said: dict[str, str]) -> Table:
     rows = [[Cell(what), Cell(text)] for what, text in said.items()]
-    return Table(name, title, ("what", "value"), rows)
+    return Table(name, title, ("setting", "value"), rows)
 
 
 # ------------------------------------------------------------------ Markdown and LaTeX
 
 
 def to_markdown(table: Table) -> str:
-    """A table of GitHub's Markdown, with its title and note."""
+    """Convert a table to GitHub's Markdown, with title and note."""
     rules = ["---:" if numeric else "---" for numeric in table.numeric]
     lines = [[_markdown(header) for header in table.headers], rules]
     lines += [
@@ -415,7 +409,7 @@ def to_markdown(table: Table) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """A floating table; the document needs the package booktabs."""
+    """Convert a table to a LaTeX float, which needs the package booktabs."""
     import pandas as pd
 
     rows = [
@@ -442,11 +436,11 @@ def _marked(text: str, mark: str, bold: str, italic: str) -> str:
 
 
 def _markdown(text: str) -> str:
-    """Everything that Markdown or HTML in it would take for its own, escaped."""
+    """Escape what Markdown, or HTML within it, would interpret."""
     return re.sub(r"([\\`*_\[\]<>|#~$])", r"\\\1", " ".join(text.split()))
 
 
-#: Beyond ASCII only what this package itself writes: modern LaTeX reads the rest of UTF-8.
+#: Besides ASCII only what spdtokens itself writes: modern LaTeX reads UTF-8.
 _LATEX: dict[str, Any] = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -463,5 +457,5 @@ _LATEX: dict[str, Any] = {
 
 def _latex(text: str) -> str:
     escaped = " ".join(text.split()).translate(str.maketrans(_LATEX))
-    # A row that begins with a bracket would be taken for an option of the line before.
+    # A row that begins with a bracket would be an option of the previous line.
     return f"{{}}{escaped}" if escaped.startswith(("[", "*")) else escaped
