@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from spdtokens.datasets.base import Dataset, Recording
 from spdtokens.datasets.official import bci2a, bcicha, mamem
-from spdtokens.errors import DataError
 from spdtokens.runtime.threads import one_thread
 
 # MNE and SciPy's FFT are slow to import: they are, inside functions, where signals are made.
@@ -33,7 +32,6 @@ Samples = NDArray[np.float32]
 
 # The released data: another number gives another cohort, with other scores.
 RELEASE = 2026
-CODES = {"sim-mi": 1, "sim-erp": 2, "sim-ssvep": 3}
 
 
 # The head: electrodes on a sphere, dipoles inside it, and the potentials they cause [1]_.
@@ -57,13 +55,8 @@ def electrodes(ch_names: tuple[str, ...]) -> Any:
     """Channel information with positions on the sphere, as MNE needs it."""
     import mne
 
-    montage = mne.channels.make_standard_montage(MONTAGE)
-    missing = sorted(set(ch_names) - set(montage.ch_names))
-    if missing:
-        raise DataError(f"No position known for {', '.join(missing)}: use names of {MONTAGE}.")
     info = mne.create_info(list(ch_names), 1000.0, "eeg")
-    info.set_montage(montage)
-    return info
+    return info.set_montage(mne.channels.make_standard_montage(MONTAGE))
 
 
 def direction(electrode: str) -> Floats:
@@ -91,16 +84,10 @@ def leadfield(ch_names: tuple[str, ...], positions: Floats) -> Floats:
     Returns
     -------
     ndarray, shape (n_channels, n_dipoles, 3)
-        Volts for each ampere-metre, read-only because cached.
+        Volts per ampere-metre.
     """
-    return _leadfield(ch_names, np.ascontiguousarray(positions, dtype=np.float64).tobytes())
-
-
-@lru_cache(maxsize=64)
-def _leadfield(ch_names: tuple[str, ...], packed: bytes) -> Floats:
     import mne
 
-    positions = np.frombuffer(packed).reshape(-1, 3)
     count = len(positions)
     sphere = mne.make_sphere_model(r0=tuple(CENTRE), head_radius=RADIUS, verbose=False)
     sphere.update({"mu": np.array(PLACES), "lambda": np.array(STRENGTHS)})
@@ -110,15 +97,8 @@ def _leadfield(ch_names: tuple[str, ...], packed: bytes) -> Floats:
     forward = mne.make_forward_solution(
         electrodes(ch_names), trans=None, src=space, bem=sphere, meg=False, verbose=False
     )
-    lost = count - forward["nsource"]
-    if lost:  # MNE only mentions it in its log
-        raise DataError(
-            f"{lost} of {count} dipoles lie outside the inner sphere and were dropped: keep them "
-            f"within {SHALLOWEST} of the head radius, {RADIUS} m (see `inside`)."
-        )
-    gain = np.array(forward["sol"]["data"]).reshape(len(ch_names), count, 3)
-    gain.flags.writeable = False
-    return gain
+    # MNE drops dipoles outside the inner sphere without an error: then this shape does not fit.
+    return np.array(forward["sol"]["data"]).reshape(len(ch_names), count, 3)
 
 
 def rotation(angles: Floats) -> Floats:
@@ -148,7 +128,7 @@ def coloured(
     """
     from scipy.fft import irfft
 
-    length = _padded(samples)
+    length = 2 * (spectrum.shape[-1] - 1)
     power = np.sum(spectrum[..., 1:] ** 2, axis=-1, keepdims=True) * 2
     scale = (spectrum * length / np.sqrt(2 * power)).astype(np.float32)
     scale[..., 0] = 0
@@ -158,16 +138,13 @@ def coloured(
     return np.asarray(irfft(white * scale, n=length, axis=-1)[..., :samples])
 
 
-def _padded(samples: int) -> int:
-    """Even length, good for the FFT, a fifth longer than the trial."""
+def frequencies(t: Floats) -> Floats:
+    """Frequencies of the spectrum that :func:`coloured` needs for the samples of a trial."""
     from scipy.fft import next_fast_len
 
-    return 2 * int(next_fast_len(int(samples * 0.6) + 1, real=True))
-
-
-def frequencies(samples: int, sfreq: float) -> Floats:
-    """Frequencies of the spectrum that :func:`coloured` wants."""
-    return np.fft.rfftfreq(_padded(samples), 1 / sfreq).astype(np.float64)
+    # An even length, good for the FFT, a fifth longer than the trial.
+    length = 2 * int(next_fast_len(int(len(t) * 0.6) + 1, real=True))
+    return np.fft.rfftfreq(length, 1 / (1 / (t[1] - t[0])))
 
 
 def one_over_f(f: Floats, exponent: NDArray[Any] | float) -> Floats:
@@ -202,7 +179,7 @@ def muscle_bursts(
     rng: np.random.Generator, shape: tuple[int, int], t: Floats, rate: float
 ) -> Samples:
     """Wide noise above 20 Hz, always a little, in bursts much, shape (*shape, samples)."""
-    f = frequencies(len(t), 1 / (t[1] - t[0]))
+    f = frequencies(t)
     wave = coloured(rng, shape, len(t), smooth_step(f, 15, 25) / np.sqrt(np.maximum(f, 20)))
     envelope = np.full((*shape, len(t)), 0.15, dtype=np.float32)
     for trial, count in enumerate(rng.poisson(rate * (t[-1] - t[0]), shape[0])):
@@ -340,7 +317,7 @@ class Day:
         ch_names, sfreq = dataset.ch_names, float(dataset.sfreq or 0)
         self.subject, self.session = subject, session
         self.t = dataset.tmin + np.arange(round((tmax - dataset.tmin) * sfreq)) / sfreq
-        key = [release, CODES[dataset.name], int(subject)]
+        key = [release, 1 + list(SIMULATED).index(dataset.name), int(subject)]
         self.traits, self.rng = (
             np.random.Generator(np.random.SFC64(np.random.SeedSequence([*key, number])))
             for number in (0, int(session))
@@ -396,7 +373,7 @@ class Day:
 
     def ongoing_alpha(self, trials: int, sources: int) -> Samples:
         """Alpha of trials and sources, rms about 1, which comes and goes whatever the task."""
-        f = frequencies(len(self.t), 1 / (self.t[1] - self.t[0]))
+        f = frequencies(self.t)
         wave = coloured(self.rng, (trials, sources), len(self.t), bump(f, self.alpha, 0.8))
         return np.asarray(wave * self.rng.lognormal(0, 0.35, (trials, 1, 1)).astype(np.float32))
 
@@ -413,7 +390,7 @@ class Day:
         """
         rng, t = self.rng, self.t
         trials, named, samples = task.shape
-        spectrum = one_over_f(frequencies(samples, 1 / (t[1] - t[0])), self.exponents)
+        spectrum = one_over_f(frequencies(t), self.exponents)
         idle = coloured(rng, (trials, BACKGROUND), samples, spectrum)
         # Vigilance: from trial to trial the background is not equally strong.
         idle *= rng.lognormal(0, 0.15, (trials, 1, 1)).astype(np.float32)
@@ -506,7 +483,7 @@ def _read_mi(release: int, subject: str, session: str) -> Recording:
 def _motor_rhythms(day: Day, y: NDArray[np.int64], strength: float) -> Samples:
     """Moments of the five motor areas, shape (trials, 5, samples)."""
     rng, t, alpha = day.rng, day.t, day.alpha
-    f = frequencies(len(t), 1 / (t[1] - t[0]))
+    f = frequencies(t)
     shape = (len(y), len(MI_AREAS))
     mu = 46.0 * coloured(rng, shape, len(t), bump(f, alpha + 0.5, 1.4))
     beta = 19.0 * coloured(rng, shape, len(t), bump(f, 2 * alpha + 1, 2.0))
