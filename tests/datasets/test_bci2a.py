@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,21 +42,30 @@ def expected() -> np.ndarray:
     return np.array([run[:22, cue - 125 : cue + 1125] for run in signals()[1:] for cue in cues])
 
 
-def save_gdf(folder: Path, name: str, cues_known: bool, **changes: Any) -> Path:
+def save_gdf(
+    folder: Path,
+    name: str = "A01T",
+    cues_known: bool = True,
+    labels: np.ndarray | None = None,
+    left: int | None = None,
+    **changes: Any,
+) -> Path:
+    """A session, a label file beside it if labels are given; cut off after so many bytes."""
     events, offset = [(0, 32766), (0, 1072)], EYES
     for run in range(RUNS):
         events.append((offset, 32766))
         for i in range(EACH):
             k = run * EACH + i
             at = offset + START + i * STEP
-            events.append((at, 768))
-            if ARTIFACTS[k]:
-                events.append((at, 1023))
+            events += [(at, 768), *([(at, 1023)] if ARTIFACTS[k] else [])]
             events.append((at + 500, 769 + int(LABELS[k]) if cues_known else 783))
         offset += LENGTH
     path = folder / f"{name}.gdf"
     given = {"names": NAMES, "sfreq": 250, "events": events} | changes
     write_gdf(path, microvolts=np.concatenate(signals(), axis=1)[: len(given["names"])], **given)
+    path.write_bytes(path.read_bytes()[:left])
+    if labels is not None:
+        save_labels(folder, name, labels)
     return path
 
 
@@ -65,7 +75,9 @@ def save_labels(folder: Path, name: str, labels: np.ndarray = LABELS + 1) -> Pat
     return path
 
 
-def save_bnci(folder: Path, name: str, **changes: Any) -> Path:
+def save_bnci(
+    folder: Path, name: str = "A01T", content: Any = None, left: int | None = None, **changes: Any
+) -> Path:
     runs = []
     for i, signal in enumerate(signals()):
         k = slice((i - 1) * EACH, i * EACH)
@@ -84,7 +96,8 @@ def save_bnci(folder: Path, name: str, **changes: Any) -> Path:
     path = folder / f"{name}.mat"
     cell = np.empty((1, len(runs)), dtype=object)
     cell[0] = runs
-    scipy.io.savemat(path, {"data": cell})
+    scipy.io.savemat(path, content or {"data": cell})
+    path.write_bytes(path.read_bytes()[:left])
     return path
 
 
@@ -96,7 +109,7 @@ def check(dataset: Any, session: str) -> None:
 
 
 def test_gdf_files_with_labels_in_a_folder_of_their_own(tmp_path: Path) -> None:
-    save_gdf(tmp_path, "A01T", cues_known=True)
+    save_gdf(tmp_path)
     save_gdf(tmp_path, "A01E", cues_known=False)
     assert_refused(tmp_path, "E", r"label file A01E\.mat .* is missing")
     (tmp_path / "true_labels").mkdir()
@@ -172,72 +185,41 @@ def assert_refused(folder: Path, session: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "message"),
+    ("save", "changes", "message"),
     [
-        (LABELS[:-1] + 1, "11 labels"),
-        (np.roll(LABELS, 1) + 1, "disagree"),
-        (LABELS, r"found \[0\.0\]"),
-        (LABELS + 0.5, r"0\.5"),
+        # Labels that do not belong to the file.
+        (save_gdf, {"labels": LABELS[:-1] + 1}, "11 labels"),
+        (save_gdf, {"labels": np.roll(LABELS, 1) + 1}, "disagree"),
+        (save_gdf, {"labels": LABELS}, r"\[0\.0\]"),
+        (save_gdf, {"labels": LABELS + 0.5}, r"0\.5"),
+        # Files cut short, or of another experiment.
+        *((save_gdf, {"left": left}, "cut short") for left in (100, 3000, 200_000)),
+        (save_gdf, {"names": NAMES[:24]}, "3 EOG"),
+        (save_gdf, {"sfreq": 200}, "200 Hz"),
+        (save_gdf, {"events": [(0, 32766), (1, 768), (501, 769)]}, "1 trials in 1 runs"),
+        (save_gdf, {"events": [(0, 32766), (1, 768)]}, "0 cues"),
+        (save_bnci, {"left": 10_000}, "cut short"),
+        (save_bnci, {"content": {"other": 1}}, "'data'.*other"),
+        (save_bnci, {"fs": 200}, "200 Hz"),
+        (save_bnci, {"X": np.zeros((50, 22))}, r"shape \(50, 22\)"),
+        (save_bnci, {"X": np.zeros((50, 25))}, "recording has 300"),
+        (save_bnci, {"X": np.full((LENGTH, 25), np.nan)}, "NaN"),
+        (save_bnci, {"trial": np.empty(0)}, "no run has trials"),
+        (save_bnci, {"artifacts": np.zeros(1)}, "1 marks"),
+        (save_bnci, {"y": "left"}, "'y'"),
     ],
 )
-def test_labels_that_do_not_belong_to_the_file(
-    tmp_path: Path, labels: np.ndarray, message: str
+def test_bad_files_are_refused(
+    tmp_path: Path, save: Callable[..., Path], changes: dict, message: str
 ) -> None:
-    save_gdf(tmp_path, "A01T", cues_known=True)
-    save_labels(tmp_path, "A01T", labels)
+    save(tmp_path, **changes)
     assert_refused(tmp_path, "T", message)
 
 
-@pytest.mark.parametrize("left", [100, 3000, 200_000])
-def test_a_gdf_file_cut_short(tmp_path: Path, left: int) -> None:
-    path = save_gdf(tmp_path, "A01T", cues_known=True)
-    path.write_bytes(path.read_bytes()[:left])
-    assert_refused(tmp_path, "T", "cut short")
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"names": [*NAMES[:7], "EEG-C5", *NAMES[8:]]}, "EEG-C5"),
-        ({"names": NAMES[:24]}, "3 EOG"),
-        ({"sfreq": 200}, "200 Hz"),
-        ({"events": [(0, 32766), (1, 768), (501, 769)]}, "1 trials in 1 runs"),
-        ({"events": [(0, 32766), (1, 768)]}, "0 cues"),
-    ],
-)
-def test_a_gdf_file_of_another_experiment(tmp_path: Path, changes: dict, message: str) -> None:
-    save_gdf(tmp_path, "A01T", cues_known=True, **changes)
-    assert_refused(tmp_path, "T", message)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"fs": 200}, "200 Hz"),
-        ({"X": np.zeros((50, 22))}, r"shape \(50, 22\)"),
-        ({"classes": np.array(["a", "b"], dtype=object)}, "classes"),
-        ({"X": np.zeros((50, 25))}, "recording has 300"),
-        ({"X": np.full((LENGTH, 25), np.nan)}, "NaN"),
-        ({"trial": np.empty(0)}, "no run has trials"),
-        ({"artifacts": np.zeros(1)}, "1 marks"),
-        ({"y": "left"}, "'y' must be numbers"),
-    ],
-)
-def test_bad_bnci_files(tmp_path: Path, changes: dict, message: str) -> None:
-    save_bnci(tmp_path, "A01T", **changes)
-    assert_refused(tmp_path, "T", message)
-
-
-def test_a_bnci_file_that_is_not_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = save_bnci(tmp_path, "A01T")
+def test_a_session_with_fewer_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_bnci(tmp_path)
     monkeypatch.setattr(bci2a, "TRIALS", 288)
-    assert_refused(tmp_path, "T", "expected 6 runs of 48 trials, found 12")
-    path.write_bytes(path.read_bytes()[:10_000])
-    assert_refused(tmp_path, "T", "damaged or cut short")
-    scipy.io.savemat(path, {"other": 1})
-    assert_refused(tmp_path, "T", "no variable 'data'; it has other")
-    path.write_bytes(b"MATLAB 7.3".ljust(124) + b"\x00\x02IM" + bytes(400))
-    assert_refused(tmp_path, "T", "'-v7'")
+    assert_refused(tmp_path, "T", "48 trials.* 12")
 
 
 def trials(n: int, channels: int, samples: int) -> np.ndarray:

@@ -165,7 +165,7 @@ def moabb(_: Path) -> Read:
     told = {
         "onset": np.tile(np.array(test_moabb.FakeSource.ONSETS) + 50, 2),
         "run": np.repeat(["0", "1"], 4),
-        "group": np.array([0, 1, 1, 2, 3, 4, 4, 5]),  # the second and third of a run overlap
+        "group": np.array([0, 1, 1, 2, 4, 5, 5, 6]),  # the second and third of a run overlap
     }
     return Read(dataset, "2", "0train", told)
 

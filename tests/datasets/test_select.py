@@ -96,8 +96,8 @@ def test_nothing_selected_changes_nothing() -> None:
     )
 )
 def test_plain_values_come_back(selection: Selection) -> None:
-    assert Selection.of(selection.values()) == selection
-    assert Selection.of(json.loads(json.dumps(selection.values()))) == selection
+    assert Selection(**selection.values()) == selection
+    assert Selection(**json.loads(json.dumps(selection.values()))) == selection
     hash(selection)  # data sets are kept by it
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -38,6 +41,22 @@ def as_float(X: NDArray[Any], where: str) -> NDArray[Any]:
         raise DataError(f"{where}: signals must be integers or floats, got {X.dtype}.")
     narrow = X.dtype.itemsize <= (4 if X.dtype.kind == "f" else 2)
     return X.astype(np.float32 if narrow else np.float64, copy=False)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn whatever a library raises on a damaged file into a :class:`DataError`."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about headers, which users cannot change
+            yield
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"{path} cannot be read ({type(error).__name__}: {error}). It may be damaged, cut "
+            "short, or of another format than its name says."
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -85,6 +104,34 @@ class Recording:
 
     def __len__(self) -> int:
         return len(self.X)
+
+
+def take(recording: Recording, kept: NDArray[np.bool_]) -> Recording:
+    """Keep some trials of a recording."""
+    if kept.all():
+        return recording
+    arrays: dict[str, Any] = {
+        name: getattr(recording, name)[kept] for name in ("X", "y", "run", "group")
+    }
+    arrays["about"] = {name: values[kept] for name, values in recording.about.items()}
+    return replace(recording, **arrays)
+
+
+def join(parts: Sequence[Recording]) -> Recording:
+    """Join the runs of a session; groups are those of their run."""
+    if len(parts) == 1:
+        return parts[0]
+    before = np.cumsum([0, *map(len, parts)])
+    groups = [np.unique(part.group, return_inverse=True)[1] for part in parts]
+    known = [name for name in parts[0].about if all(name in part.about for part in parts)]
+    return replace(
+        parts[0],
+        X=np.concatenate([part.X for part in parts]),
+        y=np.concatenate([part.y for part in parts]),
+        run=np.concatenate([part.run for part in parts]),
+        group=np.concatenate([group + n for group, n in zip(groups, before, strict=False)]),
+        about={name: np.concatenate([part.about[name] for part in parts]) for name in known},
+    )
 
 
 @dataclass(frozen=True)

@@ -40,13 +40,8 @@ class RecordingCheck:
 def check_recording(dataset: Dataset, recording: Recording) -> RecordingCheck:
     """Check one recording."""
     classes = {name: int((recording.y == i).sum()) for i, name in enumerate(dataset.classes)}
-    present = [name for name, n in classes.items() if n]
-    problems = []
-    if len(present) < 2:
-        problems.append(f"only one class is present: {', '.join(present) or 'none'}")
-    elif len(present) < len(classes):
-        missing = [name for name, n in classes.items() if not n]
-        problems.append(f"no trial of class {', '.join(missing)}")
+    missing = [name for name, n in classes.items() if not n]
+    problems = [f"no trial of class {', '.join(missing)}"] if missing else []
     finite = np.isfinite(recording.X).all((1, 2))
     if not finite.all():
         bad = np.flatnonzero(~finite)

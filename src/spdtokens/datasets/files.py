@@ -1,46 +1,55 @@
-"""The user's own files: what to take out of them, ``.npz`` files, files as a data set.
+"""How trials are taken from the user's files, and trials in ``.npz`` files.
 
-Recordings and epochs in the formats of MNE are read by :mod:`.recordings`; both give the
-:class:`Piece` of a file, and :func:`from_pieces` makes a data set of pieces.
+Every reader gives the :class:`Piece` of a file: :func:`read_npz_trials` here, recordings and epochs
+in :mod:`.recordings`, which also makes a data set of pieces.
 """
 
 from __future__ import annotations
 
 import math
-import re
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spdtokens.datasets.base import Dataset, Recording, as_float
-from spdtokens.datasets.select import Head, agree, channel_names, conformed, later_window
+from spdtokens.datasets.base import as_float, reading
+from spdtokens.datasets.select import Head, channel_names
 from spdtokens.errors import DataError
 
-#: Annotations that mark no trials.
+#: Annotations that do not mark trials begin like this.
 NO_TRIALS = ("bad", "edge", "boundary", "new segment", "start", "stop", "rest ")
 #: Without being named, events are classes if there are 2 to MOST kinds with at least LEAST trials.
 LEAST, MOST = 5, 8
 LAYOUT = (
-    "A folder of .npz holds one file a subject and session, named sub-01_ses-1.npz, with the "
-    "arrays X (trials, channels, samples) and sfreq, or C (trials, channels, channels); y, text or "
-    "integers that index classes; and where known ch_names, tmin, run, group, onset."
+    "An .npz file contains the arrays X (trials, channels, samples) and sfreq, or C (trials, "
+    "channels, channels); y, text or integers that index classes; and where known ch_names, tmin, "
+    "run, group, onset. In a folder, its name is like sub-01_ses-1.npz."
 )
-#: An .npz may unpack to so many times its size, and to so many bytes in any case. Zeros shrink to a
-#: thousandth, signals to a half.
+#: An .npz may unpack to MOST_TIMES its size, and to MOST_ANYHOW bytes in any case. Signals shrink
+#: to a half, zeros to a thousandth.
 MOST_TIMES, MOST_ANYHOW = 100, 100_000_000
-#: Lowest and highest that a number can be.
-LIMITS = {"sfreq": (1e-3, 1e7), "unit_in_volts": (1e-300, 1e300)}
 NAMES = "iufbU"  # kinds of arrays that can be names
-#: What is read of an .npz before its signals are.
-HEADER = {
-    *("X", "C", "y", "run", "group", "onset", "ch_names", "classes"),
-    *("sfreq", "tmin", "unit_in_volts", "highpass", "lowpass"),
+#: Arrays of an .npz: their kinds and the axis of X along which they run; None for any length.
+ARRAYS: dict[str, tuple[str, int | None]] = {
+    "y": (NAMES, 0),
+    "run": (NAMES, 0),
+    "group": ("iu", 0),
+    "onset": ("iuf", 0),
+    "ch_names": (NAMES, 1),
+    "classes": (NAMES, None),
+}
+#: Single numbers of an .npz: their lowest and highest value.
+NUMBERS = {
+    "sfreq": (1e-3, 1e7),
+    "tmin": (-math.inf, math.inf),
+    "unit_in_volts": (1e-300, 1e300),
+    "highpass": (-math.inf, math.inf),
+    "lowpass": (-math.inf, math.inf),
 }
 
 
@@ -177,142 +186,6 @@ class Piece:
     dropped: int = 0
 
 
-def from_pieces(
-    name: str,
-    description: str,
-    seen: Mapping[Path, Piece],
-    places: Mapping[Path, tuple[str, str, str]],
-    read: Callable[[Path], Piece],
-    cutting: Cutting,
-) -> Dataset:
-    """Files as a data set.
-
-    Parameters
-    ----------
-    name, description : str
-    seen : mapping of Path to Piece
-        What is known of every file; signals may be missing.
-    places : mapping of Path to tuple of str
-        Subject, session and run of every file.
-    read : callable
-        The piece of a file, with signals.
-    cutting : Cutting
-
-    Raises
-    ------
-    DataError
-        If files differ in what must be alike, or all trials are of one class.
-    """
-    heads = {file.name: piece.head for file, piece in seen.items()}
-    to = agree(heads, cutting.channels, cutting.resample)
-    labels = {str(label) for piece in seen.values() for label in piece.labels}  # type: ignore[union-attr]
-    # In the order of the files where they tell it, else sorted.
-    named = dict.fromkeys(label for p in seen.values() for label in p.classes if label in labels)
-    classes = tuple(cutting.events or (*named, *sorted(labels - named.keys())))
-    if len(classes) < 2:
-        raise DataError(
-            f"{description}: all trials are of one class, {', '.join(classes)}. Look at the labels "
-            "(y of an .npz file); of recordings, name the events: spdtokens train --events "
-            "left=769,right=770."
-        )
-    index: dict[str, tuple[str, ...]] = {}
-    for subject, session, _ in places.values():
-        index[subject] = tuple(dict.fromkeys((*index.get(subject, ()), session)))
-
-    def recording(subject: str, session: str) -> Recording:
-        mine = [file for file, place in places.items() if place[:2] == (subject, session)]
-        parts: list[tuple[NDArray[Any], ...]] = []
-        abouts: list[dict[str, NDArray[Any]]] = []
-        for file in mine:
-            piece, name = read(file), places[file][2]
-            assert piece.labels is not None
-            X, about = conformed(piece.X, piece.about, piece.head, to)
-            n, kept = len(X), piece.labels != ""
-            y = np.array([classes.index(label) for label in piece.labels[kept]], dtype=np.int64)
-            run = np.full(n, name) if piece.run is None else piece.run
-            group = (np.arange(n) if piece.group is None else piece.group)[kept]
-            if len(mine) > 1:  # runs and groups are those of their file
-                if piece.run is not None:
-                    run = np.array([f"{name}/{inner}" for inner in run])
-                group = np.unique(group, return_inverse=True)[1] + sum(len(p[1]) for p in parts)
-            parts.append((X if kept.all() else X[kept], y, run[kept], group))
-            abouts.append({key: values[kept] for key, values in about.items()})
-        X, y, run, group = parts[0]
-        if len(mine) > 1:
-            X, y, run, group = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        known = [key for key in abouts[0] if all(key in about for about in abouts)]
-        told = {key: np.concatenate([about[key] for about in abouts]) for key in known}
-        return Recording(subject, session, X, y, run, group, told)
-
-    dropped = sum(piece.dropped for piece in seen.values())
-    note = f"; {dropped} events at its ends or marked as bad left out" if dropped else ""
-    length = to.n_samples / to.sfreq if to.sfreq and to.n_samples else 0.0
-    return Dataset(
-        name=name,
-        description=description + note,
-        paradigm="other",
-        classes=classes,
-        ch_names=to.ch_names,
-        sfreq=to.sfreq,
-        tmin=to.tmin,
-        window=(to.tmin, to.tmin + length) if to.sfreq else (0.0, 0.0),
-        index=index,
-        read=recording,
-        filtered=next(iter(seen.values())).filtered,
-        is_covariance=to.sfreq is None,
-        unit_in_volts=to.unit_in_volts,
-    )
-
-
-def from_npz(path: Path, cutting: Cutting | None = None) -> Dataset:
-    """Read an ``.npz`` file, or a folder with one per subject and session.
-
-    Parameters
-    ----------
-    path : Path
-        See ``LAYOUT``. Headers are read at once, signals when they are asked for.
-    cutting : Cutting, optional
-        ``label_from`` names the array of labels, ``events`` says which of them to use; times and
-        channels as of recordings.
-
-    Raises
-    ------
-    DataError
-        If a file cannot be read, lacks an array, or files do not go together.
-    """
-    cutting = cutting or Cutting()
-    name, description = path.name, f"folder of .npz files, {path}"
-    places = {path: ("1", "1", "1")}
-    if path.is_file():
-        name, description = path.stem, f"trials of {path}"
-    else:
-        found = {
-            file: re.fullmatch(r"sub-([^_]+)_ses-(.+)", file.stem)
-            for file in sorted(path.glob("*.npz"))
-        }
-        if not found:
-            raise DataError(f"{path} has no .npz files. {LAYOUT}")
-        places = {file: (match[1], match[2], "1") for file, match in found.items() if match}
-        if strange := found.keys() - places.keys():
-            raise DataError(f"{min(strange)}: the name does not tell subject and session. {LAYOUT}")
-    seen = {file: read_npz_trials(file, cutting, signals=False) for file in places}
-    for file, piece in seen.items():
-        if piece.labels is None:
-            raise DataError(f"{file} lacks the array 'y'. {LAYOUT}")
-    dataset = from_pieces(
-        name, description, seen, places, lambda file: read_npz_trials(file, cutting), cutting
-    )
-    matches = (re.fullmatch(r"(\d{1,5}(?:\.\d+)?) ?Hz", name) for name in dataset.classes)
-    frequencies = tuple(float(match[1]) for match in matches if match)
-    dataset = replace(dataset, stimulus_hz=frequencies)
-    if len(frequencies) < 2:
-        return dataset
-    window = dataset.window
-    if cutting.tmin is None and cutting.tmax is None and not dataset.is_covariance:
-        window = later_window(window, dataset.tmin, "ssvep")
-    return replace(dataset, paradigm="ssvep", window=window)
-
-
 def read_npz_trials(path: Path, cutting: Cutting | None = None, signals: bool = True) -> Piece:
     """Read the trials of an ``.npz`` file, and all that it tells of them.
 
@@ -327,14 +200,11 @@ def read_npz_trials(path: Path, cutting: Cutting | None = None, signals: bool = 
     """
     cutting = cutting or Cutting()
     key = cutting.label_from or "y"
-    arrays = _read_arrays(path, None if signals else {*HEADER, key})
-    X = arrays["C"] if "C" in arrays else _need(arrays, "X", path)
+    with reading(path):
+        arrays = _arrays(path, None if signals else {"X", "C", key, *ARRAYS, *NUMBERS})
+    X = _checked(arrays, path)
     n = len(X)
-    numbers = {
-        name: _number(arrays[name], name, path)
-        for name in ("sfreq", "tmin", "unit_in_volts", "highpass", "lowpass")
-        if name in arrays
-    }
+    numbers = {name: _number(arrays[name], name, path) for name in NUMBERS if name in arrays}
     other = {"X", "C", "classes", "ch_names", "run", "group", *({"y"} if key == "y" else ())}
     about = {
         name: array
@@ -352,7 +222,9 @@ def read_npz_trials(path: Path, cutting: Cutting | None = None, signals: bool = 
             about["onset"] = about["onset"].astype(np.int64) + first
     elif cutting.tmin is not None or cutting.tmax is not None:
         raise DataError(f"{path} contains covariance matrices; tmin and tmax do not apply.")
-    labels, classes = _labels(arrays, cutting, n, path)
+    labels, classes = None, ()
+    if "y" in arrays or key != "y":
+        labels, classes = _labels(arrays, n, cutting, path)
     run, group = arrays.get("run"), arrays.get("group")
     return Piece(
         X=as_float(X, f"{path}") if signals else X,
@@ -373,75 +245,21 @@ def read_npz_trials(path: Path, cutting: Cutting | None = None, signals: bool = 
     )
 
 
-def _labels(
-    arrays: dict[str, NDArray[Any]], cutting: Cutting, n: int, path: Path
-) -> tuple[NDArray[np.str_] | None, tuple[str, ...]]:
-    """Labels as texts, if there are any, and the names of classes; integers index these."""
-    if cutting.label_from is None and "y" not in arrays:
-        return None, ()
-    key = cutting.label_from or "y"
-    labels = _need(arrays, key, path)
-    if labels.shape != (n,):
-        raise DataError(f"{path}: {key!r} must hold one label per trial, {n}, got {labels.shape}.")
-    names = tuple(str(name) for name in arrays.get("classes", ()))
-    numbers = labels.dtype.kind in "iu"
-    if not names or not (numbers or key == "y"):
-        return cutting.labels(labels.astype(str), f"{path}"), ()
-    known: set[Any] = set(range(len(names))) if numbers else set(names)
-    labels = labels if numbers else labels.astype(str)
-    if strange := sorted(set(labels.tolist()) - known):
-        raise DataError(
-            f"{path}: labels {strange} are not among the {len(names)} classes "
-            f"{', '.join(names)}. Integers count from 0."
+def _arrays(path: Path, wanted: set[str] | None) -> dict[str, NDArray[Any]]:
+    """Arrays of an ``.npz``, read without trust; of those wanted no signals."""
+    with zipfile.ZipFile(path) as zipped:
+        size = sum(member.file_size for member in zipped.infolist())
+    if size > max(MOST_ANYHOW, MOST_TIMES * path.stat().st_size):
+        raise ValueError(
+            f"it would unpack to {size / 1e9:.1f} GB, which no recording does; if it is yours, do "
+            "not use savez_compressed"
         )
-    return cutting.labels(np.array(names)[labels] if numbers else labels, f"{path}"), names
-
-
-def _need(arrays: dict[str, NDArray[Any]], name: str, path: Path) -> NDArray[Any]:
-    if name not in arrays:
-        raise DataError(f"{path} lacks the array {name!r}. {LAYOUT}")
-    return arrays[name]
-
-
-def _number(value: NDArray[Any], name: str, path: Path) -> float | None:
-    """The only number of an array; None for limits of a filter that are not known."""
-    if name in ("highpass", "lowpass") and value.dtype.kind == "f" and not np.isfinite(value).any():
-        return None
-    low, high = LIMITS.get(name, (-math.inf, math.inf))
-    if value.shape in ((), (1,)) and value.dtype.kind in "iuf" and np.isfinite(value):
-        number = float(value.reshape(()))
-        if low <= number <= high:
-            return number
-    between = f" from {low:g} to {high:g}" if name in LIMITS else ""
-    raise DataError(f"{path}: {name} must be one number{between}, got {value!r}.")
-
-
-def _read_arrays(path: Path, wanted: set[str] | None) -> dict[str, NDArray[Any]]:
-    """Arrays of an ``.npz``, read without trust, and checked; of those wanted no signals."""
-    try:
-        with zipfile.ZipFile(path) as zipped:
-            size = sum(member.file_size for member in zipped.infolist())
-        if size > max(MOST_ANYHOW, MOST_TIMES * path.stat().st_size):
-            raise ValueError(
-                f"it would unpack to {size / 1e9:.1f} GB, which no recording does; if it is yours, "
-                "do not use savez_compressed"
-            )
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            arrays = {
-                name: _claimed(archive, name)
-                if wanted and name in ("X", "C")
-                else _safe(archive, name)
-                for name in archive.files
-                if wanted is None or name in wanted
-            }
-    # Damage shows in many ways: in zlib, in the parser of Python, as a MemoryError.
-    except Exception as error:
-        raise DataError(
-            f"{path} cannot be read ({error}). It may be truncated, no .npz at all, or hold Python "
-            "objects, which are refused; write it again with numpy.savez and plain arrays."
-        ) from error
-    _check(arrays, path)
-    return arrays
+    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        names = [name for name in archive.files if wanted is None or name in wanted]
+        return {
+            name: (_claimed if wanted and name in ("X", "C") else _safe)(archive, name)
+            for name in names
+        }
 
 
 def _safe(archive: Any, name: str) -> NDArray[Any]:
@@ -471,36 +289,67 @@ def _claimed(archive: Any, name: str) -> NDArray[Any]:
     return np.broadcast_to(np.zeros((), dtype), shape)
 
 
-def _check(arrays: dict[str, NDArray[Any]], path: Path) -> None:
-    """Refuse arrays that we know by name and that are not what they should be."""
-    name = "C" if "C" in arrays else "X"
+def _need(arrays: dict[str, NDArray[Any]], name: str, path: Path) -> NDArray[Any]:
     if name not in arrays:
-        return  # told by who needs it
-    X = arrays[name]
-    square = name == "X" or X.shape[1:2] == X.shape[2:]
+        raise DataError(f"{path} lacks the array {name!r}. {LAYOUT}")
+    return arrays[name]
+
+
+def _checked(arrays: dict[str, NDArray[Any]], path: Path) -> NDArray[Any]:
+    """Return the trials, or refuse arrays that are not what their names say."""
+    X = arrays["C"] if "C" in arrays else _need(arrays, "X", path)
+    square = "C" not in arrays or X.shape[1:2] == X.shape[2:]
     if X.ndim != 3 or X.dtype.kind not in "iuf" or not X.size or not square:
         raise DataError(
             f"{path}: expected trials (n, channels, samples) in X or covariances (n, d, d) in C, "
-            f"got {X.dtype} of shape {X.shape} in {name}."
+            f"got {X.dtype} of shape {X.shape}."
         )
-    n, channels = X.shape[:2]
-    for key, size, kinds in (
-        ("y", n, NAMES),
-        ("run", n, NAMES),
-        ("group", n, "iu"),
-        ("onset", n, "iuf"),
-        ("ch_names", channels, NAMES),
-        ("classes", None, NAMES),
-    ):
-        array = arrays.get(key)
-        if array is None:
-            continue
-        good = array.ndim == 1 and array.dtype.kind in kinds and len(array) == (size or len(array))
-        if good and key in ("ch_names", "classes"):
-            good = 0 < len(array) == len({str(name) for name in array})
-        if not good:
-            what = "different names" if key in ("ch_names", "classes") else "entries, one per trial"
+    for name in ARRAYS.keys() & arrays.keys():
+        (kinds, axis), array = ARRAYS[name], arrays[name]
+        size = array.size if axis is None else X.shape[axis]
+        unique = name in ("ch_names", "classes")
+        if (
+            array.shape != (size,)
+            or array.dtype.kind not in kinds
+            or (unique and not 0 < size == len({str(value) for value in array}))
+        ):
+            what = f"{size} entries, one per trial"
+            if unique:
+                what = "different names" + (f", {size} of them" if axis is not None else "")
             raise DataError(
-                f"{path}: {key!r} must hold {size or 'some'} {what}, got {array.dtype} of shape "
-                f"{array.shape}."
+                f"{path}: {name!r} must be {what}, got {array.dtype} of shape {array.shape}."
             )
+    return X
+
+
+def _number(value: NDArray[Any], name: str, path: Path) -> float | None:
+    """The only number of an array; None for limits of a filter that are not known."""
+    if name in ("highpass", "lowpass") and value.dtype.kind == "f" and not np.isfinite(value).any():
+        return None
+    low, high = NUMBERS[name]
+    if value.shape in ((), (1,)) and value.dtype.kind in "iuf" and np.isfinite(value):
+        number = float(value.reshape(()))
+        if low <= number <= high:
+            return number
+    raise DataError(f"{path}: {name} must be one number from {low:g} to {high:g}, got {value!r}.")
+
+
+def _labels(
+    arrays: dict[str, NDArray[Any]], n: int, cutting: Cutting, path: Path
+) -> tuple[NDArray[np.str_], tuple[str, ...]]:
+    """Labels as texts, and the names of the classes, which integers index."""
+    key = cutting.label_from or "y"
+    labels = _need(arrays, key, path)
+    if labels.shape != (n,):
+        raise DataError(f"{path}: {key!r} must hold one label per trial, {n}, got {labels.shape}.")
+    names = tuple(str(name) for name in arrays.get("classes", ()))
+    numbers, texts = labels.dtype.kind in "iu", labels.astype(str)
+    if not names or not (numbers or key == "y"):
+        return cutting.labels(texts, f"{path}"), ()
+    known = {str(i) if numbers else name: name for i, name in enumerate(names)}
+    if strange := sorted(set(texts.tolist()) - known.keys()):
+        raise DataError(
+            f"{path}: labels {strange} are not among the {len(names)} classes "
+            f"{', '.join(names)}. Integers count from 0."
+        )
+    return cutting.labels(np.array([known[text] for text in texts]), f"{path}"), names

@@ -1,23 +1,30 @@
-"""The user's recordings and epochs, in any format that MNE reads."""
+"""The user's files as a data set; recordings and epochs in any format that MNE reads."""
 
 from __future__ import annotations
 
 import gzip
 import re
 import struct
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spdtokens.datasets.base import Dataset
-from spdtokens.datasets.files import Cutting, Piece, from_pieces
-from spdtokens.datasets.select import COMMON, Head, agree, pick_channels
+from spdtokens.datasets.base import Dataset, Paradigm, Recording, join, reading, take
+from spdtokens.datasets.files import LAYOUT, Cutting, Piece, read_npz_trials
+from spdtokens.datasets.select import (
+    COMMON,
+    Head,
+    agree,
+    conformed,
+    later_window,
+    pick_channels,
+)
 from spdtokens.errors import DataError
 
 # MNE takes a second to import: it is, inside functions, only where there are such files.
@@ -45,32 +52,102 @@ def mne_files(path: Path) -> list[Path]:
     return [file for file in found if not re.search(r"(-|_split-0*)[1-9]\d*\.fif$", file.name)]
 
 
-def from_mne_files(path: Path, cutting: Cutting | None = None) -> Dataset:
-    """Recordings or epochs as a data set.
+def from_files(path: Path, cutting: Cutting) -> Dataset:
+    """Make a data set of a file, or of the files of a folder.
 
     Parameters
     ----------
     path : Path
-        A file, or a folder of them. The files of a folder are sessions of one person, in the order
-        of their names, unless these tell: ``sub-01_ses-2_run-3_eeg.edf``.
-    cutting : Cutting, optional
+        The files of a folder are sessions of one person, in the order of their names, unless these
+        tell: ``sub-01_ses-2_run-3_eeg.edf``. If MNE reads any of them, ``.npz`` files are ignored.
+    cutting : Cutting
 
     Raises
     ------
     DataError
-        If a file cannot be read, has not the events or channels, or files do not go together.
+        If a file cannot be read, has not the events or channels, or files do not go together; if
+        all trials are of one class.
     """
-    cutting = cutting or Cutting()
-    files = mne_files(path)
+    files = mne_files(path) or (sorted(path.glob("*.npz")) if path.is_dir() else [path])
     if not files:
-        raise DataError(f"{path} has no recordings ({', '.join(RAW)}).")
-    # What differs is told from the headers, before any signal is read.
-    heads = {file.name: _head(file, cutting) for file in files}
+        raise DataError(f"{path} has no recordings ({', '.join(RAW)}) and no .npz files. {LAYOUT}")
+    read: Callable[[Path], Piece]
+    if is_mne_file(files[0]):
+        # What differs is told from the headers, before any signal is read.
+        heads = {file.name: _head(file, cutting) for file in files}
+        to = agree(heads, cutting.channels, cutting.resample)
+        cutting = replace(cutting, channels=to.ch_names)
+        pieces = {file: read_piece(file, cutting) for file in files}
+        read = pieces.__getitem__
+    else:
+        pieces = {file: read_npz_trials(file, cutting, signals=False) for file in files}
+        read = partial(read_npz_trials, cutting=cutting)
+    if unlabelled := [file for file, piece in pieces.items() if piece.labels is None]:
+        raise DataError(f"{unlabelled[0]} lacks the array 'y'. {LAYOUT}")
+    heads = {file.name: piece.head for file, piece in pieces.items()}
     to = agree(heads, cutting.channels, cutting.resample)
-    cutting = replace(cutting, channels=to.ch_names)
-    pieces = {file: read_piece(file, cutting) for file in files}
-    name = path.name if path.is_dir() else _stem(path)
-    return from_pieces(name, f"{path}", pieces, _places(files), pieces.__getitem__, cutting)
+    classes = _classes(pieces.values(), cutting)
+    if len(classes) < 2:
+        raise DataError(
+            f"{path}: all trials are of one class, {', '.join(classes)}. Look at the labels (y of "
+            "an .npz file); of recordings, name the events: spdtokens train --events "
+            "left=769,right=770."
+        )
+    places = _places(files)
+    index: dict[str, tuple[str, ...]] = {}
+    for subject, session, _ in places.values():
+        index[subject] = tuple(dict.fromkeys((*index.get(subject, ()), session)))
+
+    def recording(subject: str, session: str) -> Recording:
+        mine = [file for file, place in places.items() if place[:2] == (subject, session)]
+        parts = []
+        for file in mine:
+            piece, name = read(file), places[file][2]
+            X, about = conformed(piece.X, piece.about, piece.head, to)
+            assert piece.labels is not None
+            y = np.array([classes.index(label) if label else -1 for label in piece.labels])
+            run, group = piece.run, piece.group
+            if run is None:
+                run = np.full(len(X), name)
+            elif len(mine) > 1:
+                run = np.array([f"{name}/{inner}" for inner in run])
+            group = np.arange(len(X)) if group is None else group
+            parts.append(take(Recording(subject, session, X, y, run, group, about), y >= 0))
+        return join(parts)
+
+    dropped = sum(piece.dropped for piece in pieces.values())
+    note = f"; {dropped} events at its ends or marked as bad left out" if dropped else ""
+    hertz = [re.fullmatch(r"(\d{1,5}(?:\.\d+)?) ?Hz", name) for name in classes]
+    frequencies = tuple(float(match[1]) for match in hertz if match)
+    paradigm: Paradigm = "ssvep" if len(frequencies) > 1 else "other"
+    window = (0.0, 0.0)
+    if to.sfreq and to.n_samples:
+        window = (to.tmin, to.tmin + to.n_samples / to.sfreq)
+        if cutting.tmin is None and cutting.tmax is None:
+            window = later_window(window, to.tmin, paradigm)
+    return Dataset(
+        name=path.name if path.is_dir() else _stem(path),
+        description=f"{path}{note}",
+        paradigm=paradigm,
+        classes=classes,
+        ch_names=to.ch_names,
+        sfreq=to.sfreq,
+        tmin=to.tmin,
+        window=window,
+        index=index,
+        read=recording,
+        stimulus_hz=frequencies,
+        filtered=pieces[files[0]].filtered,
+        is_covariance=to.sfreq is None,
+        unit_in_volts=to.unit_in_volts,
+    )
+
+
+def _classes(pieces: Iterable[Piece], cutting: Cutting) -> tuple[str, ...]:
+    """Classes in the order of the user, else of the files where they tell it, else sorted."""
+    labels = {str(label) for piece in pieces for label in piece.labels}  # type: ignore[union-attr]
+    named = dict.fromkeys(label for piece in pieces for label in piece.classes if label in labels)
+    return tuple(cutting.events or (*named, *sorted(labels - named.keys())))
 
 
 def _places(files: Sequence[Path]) -> dict[Path, tuple[str, str, str]]:
@@ -90,8 +167,8 @@ def _places(files: Sequence[Path]) -> dict[Path, tuple[str, str, str]]:
 
 def _stem(path: Path) -> str:
     """Name without what tells the format."""
-    suffixes = (suffix for suffix in (*EPOCHS, *RAW) if path.name.lower().endswith(suffix))
-    return path.name[: -len(max(suffixes, key=len))]
+    known = (*EPOCHS, *RAW, ".npz")
+    return next(path.name[: -len(end)] for end in known if path.name.lower().endswith(end))
 
 
 def _head(path: Path, cutting: Cutting) -> Head:
@@ -136,20 +213,11 @@ def _refuse_circles(path: Path) -> None:
 
 @contextmanager
 def _told(path: Path) -> Iterator[None]:
-    """MNE raises many kinds of errors on damaged files: they become ours."""
+    """See :func:`~spdtokens.datasets.base.reading`; MNE's log is silent."""
     import mne
 
-    try:
-        with warnings.catch_warnings(), mne.use_log_level("error"):
-            warnings.simplefilter("ignore")  # remarks on headers, which users cannot change
-            yield
-    except DataError:
-        raise
-    except Exception as error:
-        raise DataError(
-            f"{path} cannot be read ({type(error).__name__}: {error}). It may be damaged, cut "
-            "short, or of another format than its name says."
-        ) from error
+    with reading(path), mne.use_log_level("error"):
+        yield
 
 
 def read_piece(path: Path, cutting: Cutting) -> Piece:
@@ -184,18 +252,9 @@ def _from_recording(raw: Any, names: list[str], cutting: Cutting, path: Path) ->
     onset = events[:, 0] - raw.first_samp + round(tmin * sfreq)
     X = np.empty(0)
     if n > 1 and ((onset >= 0) & (onset + n <= raw.n_times)).any():
-        epochs = mne.Epochs(
-            raw,
-            events,
-            codes,
-            tmin=tmin,
-            tmax=tmin + (n - 1) / sfreq,
-            baseline=None,
-            picks=names,
-            preload=True,
-            event_repeated="drop",
-            verbose="error",
-        )
+        times = {"tmin": tmin, "tmax": tmin + (n - 1) / sfreq, "baseline": None}
+        options = {"picks": names, "preload": True, "event_repeated": "drop"}
+        epochs = mne.Epochs(raw, events, codes, **times, **options)
         X = epochs.get_data(picks=names, copy=False)
     if not len(X):
         raise DataError(

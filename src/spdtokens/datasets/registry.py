@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from spdtokens._tables import table
 from spdtokens.datasets.base import Dataset
-from spdtokens.datasets.files import Cutting, from_npz
+from spdtokens.datasets.files import Cutting
 from spdtokens.datasets.official import OFFICIAL, load_moabb
-from spdtokens.datasets.recordings import RAW, from_mne_files, is_mne_file
+from spdtokens.datasets.recordings import RAW, from_files, is_mne_file
 from spdtokens.datasets.select import COMMON, Selection, channel_names, select
 from spdtokens.datasets.simulated import SIMULATED
 from spdtokens.errors import DataError
@@ -95,11 +95,8 @@ def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
     path = Path(name_or_path)
     if path.exists():
         # BIDS: a folder with dataset_description.json would be told apart here.
-        files = list(path.iterdir()) if path.is_dir() else [path]
-        if any(is_mne_file(file) for file in files):
-            return from_mne_files(path, Cutting(**options))
-        if path.is_dir() or path.suffix == ".npz":
-            return from_npz(path, Cutting(**options))
+        if path.is_dir() or is_mne_file(path) or path.suffix == ".npz":
+            return from_files(path, Cutting(**options))
         raise DataError(
             f"{path}: a file of this kind is not a data set. Give .npz, MNE epochs (-epo.fif) or a "
             f"recording ({', '.join(RAW)}), or a folder of them."

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spdtokens.datasets.base import Dataset, Paradigm, Recording
+from spdtokens.datasets.base import Dataset, Paradigm, Recording, take
 from spdtokens.errors import DataError
 
 #: Paradigms by their names in Python, study files and on the command line.
@@ -95,11 +94,6 @@ class Selection:
         values = {name: value for name, value in asdict(self).items() if value}
         return values | ({"where": dict(self.where)} if self.where else {})
 
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Self:
-        """From plain values, as a file or :meth:`values` gives them."""
-        return cls(**values)
-
 
 def select(dataset: Dataset, selection: Selection) -> Dataset:
     """Apply a selection.
@@ -138,17 +132,11 @@ def select(dataset: Dataset, selection: Selection) -> Dataset:
 
     def read(subject: str, session: str) -> Recording:
         recording = dataset.load(subject, session)
-        X, about = conformed(recording.X, recording.about, head, to)
         kept = np.isin(recording.y, codes) & _holds(recording, dict(selection.where))
-        return Recording(
-            subject=subject,
-            session=session,
-            X=X[kept],
-            y=np.array([codes.index(code) for code in recording.y[kept]], dtype=np.int64),
-            run=recording.run[kept],
-            group=recording.group[kept],
-            about={name: values[kept] for name, values in about.items()},
-        )
+        part = take(recording, kept)
+        X, about = conformed(part.X, part.about, head, to)
+        y = np.array([codes.index(code) for code in part.y], dtype=np.int64)
+        return replace(part, X=X, y=y, about=about)
 
     return replace(changed, classes=tuple(dataset.classes[i] for i in codes), read=read)
 
@@ -338,28 +326,23 @@ def _agreed_channels(
     named = all(head.named for head in heads.values())
     if alike or (channels and shared and named):
         return shared
-    # Most files are right: the others are compared with them.
-    plain = {where: frozenset(map(plain_name, head.ch_names)) for where, head in heads.items()}
-    most = Counter(plain.values()).most_common(1)[0][0]
-    usual = next(heads[where].ch_names for where in heads if plain[where] == most)
 
     def difference(head: Head) -> str:
-        lacks = [name for name in usual if _lookup(head.ch_names)(name) is None]
-        more = [name for name in head.ch_names if _lookup(usual)(name) is None]
+        lacks = [name for name in first if _lookup(head.ch_names)(name) is None]
+        more = [name for name in head.ch_names if _lookup(first)(name) is None]
         text = f"{len(head.ch_names)} channels{'' if head.named else ' without names'}"
         text += f", lacks {_listed(lacks)}" if lacks else ""
         return text + (f", has also {_listed(more)}" if more else "")
 
-    problems.append(f"{_grouped(heads, difference)}.")
-    if not named:
-        problems.append("Store ch_names in every file.")
-    elif shared:
-        problems.append(
+    remedy = "Store ch_names in every file."
+    if named and shared:
+        remedy = (
             f"Use the {len(shared)} channels that all have: --channels common (in Python and study "
             f'files: channels="common"); or name some: --channels {",".join(shared[:3])}.'
         )
-    else:
-        problems.append("No channel is in all of them: leave files out.")
+    elif named:
+        remedy = "No channel is in all of them: leave files out."
+    problems += [f"{_grouped(heads, difference)}.", remedy]
     return ()
 
 
@@ -382,11 +365,11 @@ def _agreed_rate(
             )
         return first if _same(first, resample) else resample
     if not all(_same(rate, first) for rate in rates.values()):
-        problems.append(f"{_grouped(heads, lambda head: f'{head.sfreq:g} Hz')}.")
-        problems.append(
+        problems += [
+            f"{_grouped(heads, lambda head: f'{head.sfreq:g} Hz')}.",
             f"Bring all to one rate: --resample {lowest:g} (in Python and study files: "
-            f"resample={lowest:g})."
-        )
+            f"resample={lowest:g}).",
+        ]
     return first
 
 
@@ -401,12 +384,12 @@ def _agreed_length(heads: Mapping[str, Head], sfreq: float) -> int:
             heads, lambda h: f"{h.tmin:g} to {h.tmin + _length(h, sfreq) / sfreq:g} s after the cue"
         )
         begin, end = max(begins), min(ends)
-        remedy = "They have no time in common: leave files out."
-        if begin < end:
-            remedy = (
-                f"Cut them alike: spdtokens train --tmin {begin:g} --tmax {end:g}, or in Python "
-                f"load_dataset(path, tmin={begin:g}, tmax={end:g})."
-            )
+        remedy = (
+            f"Cut them alike: spdtokens train --tmin {begin:g} --tmax {end:g}, or in Python "
+            f"load_dataset(path, tmin={begin:g}, tmax={end:g})."
+        )
+        if begin >= end:
+            remedy = "They have no time in common: leave files out."
         raise DataError(f"Trials differ in time. {spans}. {remedy}")
     return min(lengths)
 
@@ -447,8 +430,6 @@ def resampled(X: NDArray[Any], sfreq: float, wanted: float) -> NDArray[Any]:
     """Trials at another rate in Hz, each by itself."""
     from scipy.signal import resample_poly  # slow to import, and rarely needed
 
-    if _same(sfreq, wanted):
-        return X
     ratio = Fraction(wanted / sfreq).limit_denominator(1000)
     # The gain of SciPy's filter differs by 1e-4 from sample to sample: a large offset would ripple.
     offset = X.mean(-1, keepdims=True)

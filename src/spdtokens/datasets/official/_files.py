@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spdtokens.datasets.base import Dataset
+from spdtokens.datasets.base import Dataset, reading
 from spdtokens.errors import DataError
 
-#: Files by subject and session, or by subject.
-Files = dict[Any, Path]
+#: Files by subject and session.
+Files = dict[tuple[str, str], Path]
 
 
 @dataclass(frozen=True)
@@ -81,24 +81,25 @@ class OfficialSource:
         )
 
 
-def matching(folder: Path, pattern: str) -> Files:
-    """Files of a folder and its direct subfolders, by the groups of a pattern for their names.
+def matching(folder: Path, pattern: str, sessions: Sequence[str]) -> Files:
+    """Find files by name in a folder and its direct subfolders.
 
-    Subjects lose their leading zeros. Archives unpack into ``train/`` or ``true_labels/``, so one
-    level of folders is searched. A file nearer to the top wins.
+    The pattern has a group for the subject and, unless a file holds all sessions, one for the
+    session. Subjects lose their leading zeros. Archives unpack into ``train/`` or ``true_labels/``,
+    so one level of folders is searched. A file nearer to the top wins.
     """
     found: Files = {}
     for path in [*sorted(folder.glob("*/*")), *sorted(folder.glob("*"))]:
         match = re.fullmatch(pattern, path.name, flags=re.IGNORECASE)
         if match and path.is_file():
             subject, *session = match.groups()
-            key = (str(int(subject)), *(text.upper() for text in session))
-            found[key if session else key[0]] = path
+            for name in (text.upper() for text in session) if session else sessions:
+                found[str(int(subject)), name] = path
     return found
 
 
 def index_of(files: Files, sessions: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Sessions of every subject, of files by subject and session."""
+    """List the sessions of every subject."""
     subjects = sorted({subject for subject, _ in files}, key=int)
     return {s: tuple(name for name in sessions if (s, name) in files) for s in subjects}
 
@@ -107,10 +108,8 @@ def mat_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     """Names and shapes of the variables in a MATLAB file, without reading them."""
     import scipy.io
 
-    try:
+    with reading(path):
         return {name: shape for name, shape, _ in scipy.io.whosmat(str(path))}
-    except Exception as error:
-        raise _broken(path, error) from error
 
 
 def read_mat(path: Path, *names: str) -> list[Any]:
@@ -123,24 +122,14 @@ def read_mat(path: Path, *names: str) -> list[Any]:
     """
     import scipy.io
 
-    try:
+    with reading(path):
         found = scipy.io.loadmat(
             str(path), variable_names=list(names), squeeze_me=True, struct_as_record=False
         )
-    except Exception as error:  # SciPy raises many kinds on damaged files
-        raise _broken(path, error) from error
     missing = [name for name in names if name not in found]
-    if missing:
-        raise DataError(
-            f"{path} has no variable {missing[0]!r}; it has {', '.join(mat_shapes(path))}."
-        )
+    there = ", ".join(mat_shapes(path)) if missing else ""
+    expect(not missing, f"{path} has no variable {missing}. It has: {there}.")
     return [found[name] for name in names]
-
-
-def _broken(path: Path, error: Exception) -> DataError:
-    newer = isinstance(error, NotImplementedError)
-    what = "it is of MATLAB 7.3: save it again with '-v7'" if newer else "damaged or cut short?"
-    return DataError(f"{path} cannot be read ({type(error).__name__}: {error}): {what}")
 
 
 def numbers(values: Any, what: str, path: Path) -> NDArray[np.float64]:
@@ -166,28 +155,36 @@ def whole_numbers(
 
 
 def matt_trials(
-    path: Path, names: tuple[str, str], n_trials: int, n_channels: int, n_classes: int
+    path: Path,
+    names: tuple[str, str],
+    n_trials: int,
+    n_channels: int,
+    n_classes: int,
+    part: slice = slice(None),
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Trials that the authors of MAtt made ready, and labels, which count from zero.
+    """Read trials as the authors of MAtt preprocessed them, and labels, which count from zero.
 
-    Which reference, filter and unit they have is not told in their files.
+    Their files do not state reference, filter and unit.
     """
     X, y = read_mat(path, *names)
     X = np.asarray(X)
     y = whole_numbers(y, f"{names[1]!r}", path, (0, n_classes - 1))
     expect(
         X.ndim == 3 and X.shape[:2] == (n_trials, n_channels) and len(y) == n_trials,
-        f"{path}: {names[0]!r} has shape {X.shape} and {names[1]!r} {len(y)} labels; expected "
-        f"({n_trials}, {n_channels}, samples) and {n_trials}.",
+        f"{path}: {names[0]!r} must have shape ({n_trials}, {n_channels}, samples) and "
+        f"{names[1]!r} {n_trials} labels, got {X.shape} and {len(y)}.",
     )
-    expect(bool(np.isfinite(X).all()), f"{path}: {names[0]!r} holds values that are not numbers.")
-    return X.astype(np.float32), y
+    expect(bool(np.isfinite(X).all()), f"{path}: {names[0]!r} contains NaN or infinite values.")
+    return X[part].astype(np.float32), y[part]
 
 
 def matt_samples(path: Path, name: str) -> int:
-    """How long MAtt's trials are, from which follows how fast they were sampled."""
+    """Return the length of MAtt's trials, from which their sampling rate follows."""
     shape = mat_shapes(path).get(name, ())
-    expect(len(shape) == 3, f"{path}: expected {name!r} (n, channels, samples), got {shape}.")
+    expect(
+        len(shape) == 3,
+        f"{path}: {name!r} must have shape (n, channels, samples), got {shape}.",
+    )
     return shape[2]
 
 

@@ -7,12 +7,11 @@ after the other.
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from spdtokens.datasets.base import Dataset, Recording
+from spdtokens.datasets.base import Dataset, Recording, reading
 from spdtokens.datasets.official._files import (
     Files,
     OfficialSource,
@@ -24,7 +23,6 @@ from spdtokens.datasets.official._files import (
     matt_trials,
     whole_numbers,
 )
-from spdtokens.errors import DataError
 
 CLASSES = ("error", "correct")
 _MONTAGE = """
@@ -60,13 +58,13 @@ def load_bcicha(folder: Path | None = None, *, layout: str | None = None) -> Dat
     )
 
     def read(subject: str, session: str) -> Recording:
+        path, n = files[subject, session], FEEDBACKS[session]
         if not matt:
-            return _read(files[subject, session], label_files[0], subject, session)
-        total, n = sum(FEEDBACKS.values()), FEEDBACKS[session]
-        path, names = files[subject], ("x_test", "y_test")
-        X, y = matt_trials(path, names, total, len(CHANNELS), len(CLASSES))
+            return _read(path, label_files[0], subject, session)
+        names, total = ("x_test", "y_test"), sum(FEEDBACKS.values())
         part = slice(first := 60 * (int(session) - 1), first + n)
-        return Recording(subject, session, X[part], y[part], np.full(n, "1"), np.arange(n))
+        X, y = matt_trials(path, names, total, len(CHANNELS), len(CLASSES), part)
+        return Recording(subject, session, X, y, np.full(n, "1"), np.arange(n))
 
     return Dataset(
         name=SOURCE.name,
@@ -77,9 +75,7 @@ def load_bcicha(folder: Path | None = None, *, layout: str | None = None) -> Dat
         sfreq=sfreq,
         tmin=0.0 if matt else INTERVAL[0],
         window=WINDOW,
-        index=dict.fromkeys(sorted(files, key=int), tuple(FEEDBACKS))
-        if matt
-        else index_of(files, tuple(FEEDBACKS)),
+        index=index_of(files, tuple(FEEDBACKS)),
         read=read,
         unit_in_volts=None if matt else 1e-6,
     )
@@ -87,17 +83,15 @@ def load_bcicha(folder: Path | None = None, *, layout: str | None = None) -> Dat
 
 def _kaggle_files(folder: Path) -> Files:
     """Session files of subjects with public labels: the test subjects' files look the same."""
-    found = matching(folder, r"Data_S(\d\d)_Sess0([1-5])\.csv")
+    found = matching(folder, r"Data_S(\d\d)_Sess0([1-5])\.csv", tuple(FEEDBACKS))
     return {key: path for key, path in found.items() if int(key[0]) in SUBJECTS}
 
 
 def _read(path: Path, label_file: Path, subject: str, session: str) -> Recording:
     import pandas as pd  # slow to import
 
-    try:
+    with reading(path):
         table = pd.read_csv(path, dtype=np.float64, float_precision="round_trip")
-    except (ValueError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is damaged or cut short ({error}). Get it again.") from error
     # The files spell PO8 with a zero.
     table.columns = [name.strip().replace("P08", "PO8") for name in table.columns]
     missing = [n for n in ("Time", *CHANNELS, "FeedBackEvent") if n not in table.columns]
@@ -111,27 +105,21 @@ def _read(path: Path, label_file: Path, subject: str, session: str) -> Recording
         f"{path}: {len(onsets)} feedback events, samples {step:g} s apart; session {session} has "
         f"{FEEDBACKS[session]}, {1 / SFREQ:g} s apart. The file is cut short or was edited.",
     )
-    known = _labels(label_file, label_file.stat().st_mtime_ns)
+    with reading(label_file):
+        labels = pd.read_csv(label_file, dtype=str, index_col="IdFeedBack")["Prediction"]
+    known = dict(
+        zip(
+            labels.index.str.strip(),
+            whole_numbers(labels, "Prediction", label_file, (0, 1)),
+            strict=True,
+        )
+    )
     names = [f"S{int(subject):02d}_Sess0{session}_FB{i + 1:03d}" for i in range(len(onsets))]
     missing = [name for name in names if name not in known]
     expect(not missing, f"{label_file} has no label for {', '.join(missing[:3])}, ... of {path}.")
     X, group, onset = cut(signal, onsets, SFREQ, INTERVAL, WINDOW, path)
     y = np.array([known[name] for name in names], dtype=np.int64)
     return Recording(subject, session, X, y, np.full(len(y), "1"), group, {"onset": onset})
-
-
-@cache
-def _labels(path: Path, _modified: int) -> dict[str, int]:
-    """Labels by the name of the feedback; kept, for every session asks for the same file."""
-    import pandas as pd
-
-    try:
-        table = pd.read_csv(path, dtype=str)
-        names, values = table["IdFeedBack"].str.strip(), table["Prediction"]
-    except (ValueError, KeyError) as error:
-        raise DataError(f"{path} must have the columns IdFeedBack and Prediction.") from error
-    y = whole_numbers(values, "Prediction", path, (0, 1))
-    return dict(zip(names, y.tolist(), strict=True))
 
 
 SOURCE = OfficialSource(
@@ -148,6 +136,6 @@ SOURCE = OfficialSource(
     load=load_bcicha,
     layouts={
         "kaggle": _kaggle_files,
-        "matt": lambda folder: matching(folder, r"Data_S(\d\d)_Sess\.mat"),
+        "matt": lambda folder: matching(folder, r"Data_S(\d\d)_Sess\.mat", tuple(FEEDBACKS)),
     },
 )

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from spdtokens.datasets.base import Dataset, Recording
 from spdtokens.datasets.official._files import (
+    Files,
     OfficialSource,
     cut,
     expect,
@@ -45,7 +46,7 @@ SITES = {
     "PO8": "E161", "O1": "E116", "Oz": "E126", "O2": "E150",
 }  # fmt: skip
 ELECTRODES = tuple(f"E{i + 1}" for i in range(256))
-SFREQ, TRIALS, SESSIONS = 250.0, 25, "ABCDE"
+SFREQ, TRIALS, SESSIONS = 250.0, 25, "12345"
 MARGIN = 0.5  # seconds around a trial, for the filters; the pause between trials is 5 s
 PAUSE = 2000.0  # milliseconds without a flash that part trials
 SHORTEST = 382  # samples; the makers' toolbox takes shorter trains of flashes for false starts
@@ -87,26 +88,16 @@ def load_mamem(
     shifts = [0.0] if segments == 1 else [first_segment + i for i in range(segments)]
 
     def read(subject: str, session: str) -> Recording:
-        number = int(session) - 1
+        path, size = files[subject, session], TRIALS * MATT_SEGMENTS
         if not matt:
-            path = files[subject, SESSIONS[number]]
             return _read(path, subject, session, tuple(channels), shifts, window)
-        size = TRIALS * MATT_SEGMENTS
+        part = slice(first := size * SESSIONS.index(session), first + size)
         total, names = size * len(SESSIONS), ("x_test", "y_test")
-        X, y = matt_trials(files[subject], names, total, len(SITES), len(CLASSES))
-        X, y = (array[size * number : size * (number + 1)] for array in (X, y))
+        X, y = matt_trials(path, names, total, len(SITES), len(CLASSES), part)
         return Recording(subject, session, X, y, np.full(size, "1"), segment_groups(y))
 
-    index: dict[str, tuple[str, ...]]
-    if matt:
-        sfreq = float(matt_samples(min(files.values()), "x_test"))  # a segment is 1 s long
-        index = dict.fromkeys(sorted(files, key=int), ("1", "2", "3", "4", "5"))
-    else:
-        sfreq = SFREQ
-        index = {
-            subject: tuple(str(SESSIONS.index(letter) + 1) for letter in letters)
-            for subject, letters in index_of(files, SESSIONS).items()
-        }
+    # A segment of MAtt's is 1 s long.
+    sfreq = float(matt_samples(min(files.values()), "x_test")) if matt else SFREQ
     return Dataset(
         name=SOURCE.name,
         description=SOURCE.description + (" (1-s segments made ready by MAtt)" if matt else ""),
@@ -116,11 +107,17 @@ def load_mamem(
         sfreq=sfreq,
         tmin=0.0 if matt else -MARGIN,
         window=window,
-        index=index,
+        index=index_of(files, SESSIONS),
         read=read,
         stimulus_hz=FREQUENCIES,
         unit_in_volts=None if matt else 1e-6,
     )
+
+
+def _figshare_files(folder: Path) -> Files:
+    """Sessions are lettered in the files, and numbered here."""
+    found = matching(folder, r"[TU](\d{3})([a-e])\.mat", SESSIONS)
+    return {(s, SESSIONS["ABCDE".index(letter)]): path for (s, letter), path in found.items()}
 
 
 def _read(
@@ -196,7 +193,7 @@ SOURCE = OfficialSource(
     ),
     load=load_mamem,
     layouts={
-        "figshare": lambda folder: matching(folder, r"[TU](\d{3})([a-e])\.mat"),
-        "matt": lambda folder: matching(folder, r"U(\d{3})\.mat"),
+        "figshare": _figshare_files,
+        "matt": lambda folder: matching(folder, r"U(\d{3})\.mat", SESSIONS),
     },
 )

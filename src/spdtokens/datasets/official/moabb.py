@@ -1,7 +1,6 @@
 """Any data set that MOABB knows, by name: ``moabb:BNCI2014_001``.
 
-MOABB downloads what is missing. Where that fails, the message says which files are missed and where
-they belong, so that they can be brought there by hand.
+MOABB downloads what is missing.
 """
 
 from __future__ import annotations
@@ -11,17 +10,17 @@ import os
 import socket
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spdtokens.datasets.base import Dataset, Paradigm, Recording
+from spdtokens.datasets.base import Dataset, Paradigm, Recording, join
 from spdtokens.datasets.official._files import cut, expect
 from spdtokens.errors import DataError
 
@@ -31,28 +30,23 @@ MARGIN = 0.5  # seconds around the interval that MOABB names, for the filters
 CUES = {"BNCI2014_001": (2.0, (0.5, 4.0))}
 # One session whose runs were recorded minutes apart, and are what the literature calls sessions.
 RUNS_ARE_SESSIONS = frozenset({"MAMEM1", "MAMEM2", "MAMEM3"})
-BNCI_HOST, MIRROR = "lampx.tugraz.at", "data.nemar.org"
-PROVIDER = "MOABB_DOWNLOAD_PROVIDER"
-By = Literal["session", "run"]
+MIRROR, PROVIDER = "data.nemar.org", "MOABB_DOWNLOAD_PROVIDER"
 Raws = dict[str, dict[str, Any]]
 
 
-def load_moabb(name: str, *, by: By | None = None, **options: Any) -> Dataset:
-    """A data set of MOABB.
+def load_moabb(name: str, **options: Any) -> Dataset:
+    """Load a data set of MOABB.
 
     Parameters
     ----------
     name : str
         Name of a class of ``moabb.datasets``, with or without ``moabb:``.
-    by : {'session', 'run'}, optional
-        What counts as a session. Default: the session, but the run for the MAMEM sets.
-    options
-        Given to the class.
+    **options
+        Passed to the class.
     """
     name = name.removeprefix("moabb:")
-    expect(by in (None, "session", "run"), f"by must be 'session' or 'run', not {by!r}.")
     source = _make(name, options)
-    trials = _Trials(name, source, by or ("run" if name in RUNS_ARE_SESSIONS else "session"))
+    trials = _Trials(name, source)
     lines = [line.strip() for line in (source.__doc__ or "").splitlines() if line.strip()]
     # Flicker frequencies are the names of the events, beside "rest".
     hertz = [
@@ -82,8 +76,8 @@ class _Trials(Mapping[str, tuple[str, ...]]):
     first subject's are taken for all, and checked.
     """
 
-    def __init__(self, name: str, source: Any, by: By) -> None:
-        self.name, self.source, self.by = name, source, by
+    def __init__(self, name: str, source: Any) -> None:
+        self.name, self.source = name, source
         self.codes = dict(sorted(source.event_id.items(), key=lambda item: item[1]))
         self.classes = tuple(self.codes)
         self.subjects = tuple(str(subject) for subject in source.subject_list)
@@ -115,17 +109,12 @@ class _Trials(Mapping[str, tuple[str, ...]]):
     def _raws(self, subject: str) -> Raws:
         """Recordings of a subject: by session, then by run."""
         found = _get(self.name, self.source, int(subject))
-        if self.by == "session":
+        if self.name not in RUNS_ARE_SESSIONS:
             return found
-        several = len(found) > 1
-        return {
-            f"{session}:{run}" if several else run: {run: raw}
-            for session, runs in found.items()
-            for run, raw in runs.items()
-        }
+        return {run: {run: raw} for runs in found.values() for run, raw in runs.items()}
 
     def read(self, subject: str, session: str) -> Recording:
-        parts: list[tuple[NDArray[Any], ...]] = []
+        parts = []
         for name, raw in self.raws(subject)[session].items():
             onsets, y = self._events(raw)
             if not onsets.size:
@@ -133,20 +122,18 @@ class _Trials(Mapping[str, tuple[str, ...]]):
             where = f"{self.name}, subject {subject}, session {session}, run {name}"
             eeg = _eeg(raw)
             ch_names, sfreq = tuple(eeg.ch_names), float(eeg.info["sfreq"])
-            differing = sorted(set(self.ch_names) ^ set(ch_names))
+            differing = ", ".join(set(self.ch_names) ^ set(ch_names)) or "none"
             expect(
                 ch_names == self.ch_names and sfreq == self.sfreq,
-                f"{where}: {len(ch_names)} channels at {sfreq:g} Hz, but the first has "
-                f"{len(self.ch_names)} at {self.sfreq:g} Hz; differing channels: "
-                f"{', '.join(differing) or 'none'}.",
+                f"{where} must have the channels and the rate of the first recording, "
+                f"{self.sfreq:g} Hz, got {sfreq:g} Hz; differing channels: {differing}.",
             )
             cues = onsets + round(self.cue * sfreq)
             X, group, onset = cut(eeg.get_data(), cues, sfreq, self.interval, self.window, where)
-            first = int(parts[-1][3][-1]) + 1 if parts else 0
-            parts.append((X, y, np.full(len(y), name), first + group, onset))
+            run, about = np.full(len(y), name), {"onset": onset}
+            parts.append(Recording(subject, session, X, y, run, group, about))
         expect(bool(parts), f"{self.name}: no trials for subject {subject} in session {session}.")
-        X, y, run, group, onset = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        return Recording(subject, session, X, y, run, group, {"onset": onset})
+        return join(parts)
 
     def _events(self, raw: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Samples, counted from the first of the recording, and labels."""
@@ -196,33 +183,26 @@ def _make(name: str, options: Mapping[str, Any]) -> Any:
 
 
 def _get(name: str, source: Any, subject: int) -> Raws:
-    """A subject's recordings, from the disk, or from the network through MOABB."""
-    files = _expected(name, subject)
-    missing = [path for path in files if not path.is_file()]
-    ask_mirror = not (files and not missing) and _reachable(MIRROR)
+    """Recordings of a subject, from the disk, or from the network through MOABB."""
+    import mne
+
+    # MOABB asks its mirror even for files that are on the disk, and waits where it does not answer.
+    upstream = not mne.get_config(PROVIDER) and not _reachable(MIRROR)
+    if upstream:
+        os.environ[PROVIDER] = "upstream"
     try:
-        if missing and not ask_mirror and not _reachable(BNCI_HOST):
-            # MOABB would try again and again for most of a minute.
-            raise ConnectionError(f"neither {MIRROR} nor {BNCI_HOST} answers")
-        with _quiet(), nullcontext() if ask_mirror else _without_mirror():
+        with _quiet():
             found: Raws = source.get_data(subjects=[subject])[subject]
     except Exception as error:  # downloads, archives and readers fail in many ways
-        missing = [path for path in files if not path.is_file()]
-        reason = f"{type(error).__name__}: {error}"
-        # The errors of sockets and of requests are OSErrors, as are those of the disk.
-        disk = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
-        if missing or (isinstance(error, OSError) and not isinstance(error, disk)):
-            where = f"MOABB keeps its files in {_data_folder()}"
-            if missing:
-                where = "Missing:\n" + "\n".join(f"  {path}" for path in missing) + "\n"
-            raise DataError(
-                f"{name}, subject {subject}: the files are not here, and the network was not "
-                f"reached ({reason}). {where}; put them there by hand, or connect and try again."
-            ) from error
+        folder = mne.get_config("MNE_DATA") or Path.home() / "mne_data"
         raise DataError(
-            f"MOABB cannot read {name}, subject {subject} ({reason}). If a file in "
-            f"{_data_folder()} is damaged, remove it and get it again."
+            f"MOABB cannot read {name}, subject {subject} ({type(error).__name__}: {error}). It "
+            f"keeps files in {folder}: if they are missing there, connect to the network or copy "
+            "them by hand; if one is damaged, remove it and try again."
         ) from error
+    finally:
+        if upstream:
+            os.environ.pop(PROVIDER, None)
     expect(bool(found), f"MOABB gave nothing for {name}, subject {subject}.")
     return found
 
@@ -235,37 +215,6 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings(), mne.utils.use_log_level("ERROR"):
         warnings.simplefilter("ignore")
         yield
-
-
-@contextmanager
-def _without_mirror() -> Iterator[None]:
-    """Keep MOABB from asking its mirror, which it does even for files that are on the disk."""
-    import mne
-
-    if mne.get_config(PROVIDER):  # the user's choice stands
-        yield
-        return
-    os.environ[PROVIDER] = "upstream"
-    try:
-        yield
-    finally:
-        os.environ.pop(PROVIDER, None)
-
-
-def _data_folder(sign: str = "") -> Path:
-    """Folder in which MOABB keeps the files of a data set."""
-    import mne
-
-    configured = mne.get_config(f"MNE_DATASETS_{sign}_PATH") if sign else None
-    return Path(configured or mne.get_config("MNE_DATA") or Path.home() / "mne_data")
-
-
-def _expected(name: str, subject: int) -> list[Path]:
-    """Files that MOABB will look for, where that is known."""
-    if name != "BNCI2014_001":
-        return []
-    folder = _data_folder("BNCI") / "MNE-bnci-data" / "~bci" / "database" / "001-2014"
-    return [folder / f"A{subject:02d}{session}.mat" for session in "TE"]
 
 
 def _reachable(host: str) -> bool:
