@@ -28,7 +28,13 @@ SECONDS = 2.0
 
 
 def write(
-    folder: Path, session: int, ch_names: Any = NAMES, sfreq: float = 100.0, n: int = 40, **changes
+    folder: Path,
+    session: int,
+    ch_names: Any = NAMES,
+    sfreq: float = 100.0,
+    n: int = 40,
+    named: bool = True,
+    **changes: Any,
 ) -> Path:
     """Trials whose classes differ in the power of C3; every channel has its own mean."""
     rng = np.random.default_rng(session)
@@ -39,7 +45,8 @@ def write(
         X[y == 1, ch_names.index("C3")] *= 2
     X += [[100 * (sum(map(ord, name)) % 97)] for name in ch_names]
     path = folder / f"sub-1_ses-{session}.npz"
-    arrays = {"X": X.astype(np.float32), "y": y, "classes": ["a", "b"], "ch_names": ch_names}
+    arrays = {"X": X.astype(np.float32), "y": y, "classes": ["a", "b"]}
+    arrays |= {"ch_names": ch_names if named else None}
     arrays |= {"sfreq": sfreq, **changes}
     np.savez_compressed(path, **{k: v for k, v in arrays.items() if v is not None})
     return path
@@ -103,16 +110,6 @@ def test_the_very_name_comes_first() -> None:
     assert pick_channels(there, ["C3-A1", "CZ"], "it") == ["C3-A1", "EEG Cz"]
 
 
-def test_channels_without_names_are_not_guessed(tmp_path: Path) -> None:
-    write(tmp_path, 1)
-    path = write(tmp_path, 2, NAMES[:3])
-    with np.load(path) as stored:
-        np.savez(path, **{name: stored[name] for name in stored.files if name != "ch_names"})
-    for options in ({}, {"channels": "common"}):
-        with pytest.raises(DataError, match=r"3 channels without names.*sub-1_ses-2\.npz"):
-            load_dataset(tmp_path, **options)
-
-
 def test_covariances_have_their_channels_chosen_on_both_sides(tmp_path: Path) -> None:
     C = np.arange(2 * 25.0).reshape(2, 5, 5)
     C = C + C.transpose(0, 2, 1) + 100 * np.eye(5)
@@ -152,34 +149,40 @@ def test_units_are_brought_together(tmp_path: Path) -> None:
             )
 
 
-def test_trials_of_other_times_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changes", "options", "culprit"),
+    [
+        ({"tmin": -0.5}, {}, r"0 to 2 s .*ses-1.npz; -0.5 to 1.5 s .*ses-2.npz"),
+        ({"seconds": 2.5}, {}, r"0 to 2.5 s .*ses-2.npz.*--tmin 0 --tmax 2,"),
+        ({"tmin": 5.0}, {}, r"ses-2.npz.*leave files out"),
+        ({"ch_names": ("T7", "T8")}, {}, r"ses-2.npz(.|\n)*No channel is in all"),
+        *(
+            ({"ch_names": NAMES[:3], "named": False}, options, r"without names.*ses-2\.npz")
+            for options in ({}, {"channels": "common"})
+        ),
+        ({"sfreq": 160.0}, {"resample": 160}, r"100 Hz, that of .*ses-1\.npz.*--resample 100"),
+        *(({}, {"resample": wrong}, "above 0 Hz") for wrong in (0, -1, float("nan"))),
+    ],
+)
+def test_what_cannot_be_used_together(
+    tmp_path: Path, changes: dict, options: dict, culprit: str
+) -> None:
     write(tmp_path, 1)
-    write(tmp_path, 2, tmin=-0.5)
-    with pytest.raises(DataError, match=r"0 to 2 s .*ses-1.npz; -0.5 to 1.5 s .*ses-2.npz"):
-        load_dataset(tmp_path)
-    dataset = load_dataset(tmp_path, tmin=0.0, tmax=1.5)
-    assert {dataset.load("1", s).X.shape for s in "12"} == {(40, 5, 150)}
-    write(tmp_path, 2, seconds=2.5)
-    with pytest.raises(DataError, match=r"0 to 2.5 s .*ses-2.npz.*--tmin 0 --tmax 2,"):
-        load_dataset(tmp_path)
-    write(tmp_path, 2, tmin=5.0)
-    with pytest.raises(DataError, match="no time in common: leave files out"):
-        load_dataset(tmp_path)
-    write(tmp_path, 2, ("T7", "T8"))
-    with pytest.raises(DataError, match="No channel is in all of them"):
-        load_dataset(tmp_path)
-    write(tmp_path, 2, seconds=2.01)  # MNE counts the last sample too
-    assert {load_dataset(tmp_path).load("1", s).X.shape for s in "12"} == {(40, 5, 200)}
+    write(tmp_path, 2, **changes)
+    with pytest.raises(DataError, match=culprit):
+        load_dataset(tmp_path, **options)
 
 
-def test_a_rate_that_is_too_high_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changes", "options", "n"),
+    [({"tmin": -0.5}, {"tmin": 0.0, "tmax": 1.5}, 150), ({"seconds": 2.01}, {}, 200)],
+)
+def test_trials_are_cut_alike(tmp_path: Path, changes: dict, options: dict, n: int) -> None:
+    """If that is asked for, or if they differ by a sample: MNE counts the last one too."""
     write(tmp_path, 1)
-    write(tmp_path, 2, sfreq=160.0)
-    with pytest.raises(DataError, match=r"100 Hz, that of .*ses-1\.npz.*--resample 100"):
-        load_dataset(tmp_path, resample=160)
-    for wrong in (0, -1, float("nan")):
-        with pytest.raises(DataError, match="above 0 Hz"):
-            load_dataset(tmp_path, resample=wrong)
+    write(tmp_path, 2, **changes)
+    dataset = load_dataset(tmp_path, **options)
+    assert {dataset.load("1", s).X.shape for s in "12"} == {(40, 5, n)}
 
 
 @pytest.mark.parametrize(("old", "new"), [(512.0, 128.0), (160.0, 100.0), (1000.0, 250.0)])

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import resource
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 #: Of one case: far more than any needs, and far less than a file could make one take.
@@ -19,15 +20,25 @@ PLACES = st.integers(0, 2**32 - 1)
 FEW = st.integers(0, 40)
 
 
-def examples(n: int) -> settings:
-    """So many cases, the same in every run."""
-    return settings(
+#: Times the examples of a case.
+FACTORS = [1, pytest.param(10, marks=pytest.mark.slow)]
+
+
+def for_all(strategy: Any, n: int, check: Callable[[Any], object]) -> None:
+    """Check ``n`` examples, the same in every run."""
+
+    @settings(
         max_examples=n,
         derandomize=True,
         database=None,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],  # of a busy machine, not of the tests
     )
+    @given(strategy)
+    def run(drawn: Any) -> None:
+        check(drawn)
+
+    run()
 
 
 @contextlib.contextmanager
