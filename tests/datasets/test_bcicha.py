@@ -4,11 +4,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import scipy.io
 
 from spdtokens.datasets.official import bcicha, load_bcicha
 from spdtokens.errors import DataError
-from tests.datasets.test_bci2a import trials
 
 HEADER = ["Time", *bcicha.CHANNELS, "EOG", "FeedBackEvent"]
 HEADER[HEADER.index("PO8")] = "P08"  # so do the official files
@@ -113,14 +111,3 @@ def test_damaged_session_files(tmp_path: Path) -> None:
         path.write_text(contents)
         with pytest.raises(DataError, match=f"Data_S02_Sess01.csv.*{message}"):
             load_bcicha(tmp_path).load("2", "1")
-
-
-def test_trials_of_matt(tmp_path: Path) -> None:
-    X, y = trials(340, 56, 160), np.arange(340) % 2
-    scipy.io.savemat(tmp_path / "Data_S02_Sess.mat", {"x_test": X, "y_test": y})
-    dataset = load_bcicha(tmp_path)
-    assert dict(dataset.index) == {"2": ("1", "2", "3", "4", "5")}
-    assert dataset.sfreq == 128.0
-    np.testing.assert_array_equal(dataset.load("2", "4").X, X[180:240])
-    np.testing.assert_array_equal(dataset.load("2", "5").X, X[240:])
-    np.testing.assert_array_equal(dataset.load("2", "5").y, y[240:])

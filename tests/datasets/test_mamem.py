@@ -10,7 +10,6 @@ import scipy.io
 from spdtokens.datasets.official import load_mamem, mamem
 from spdtokens.datasets.official.mamem import segment_groups
 from spdtokens.errors import DataError
-from tests.datasets.test_bci2a import trials
 
 FIRST, STEP, N = 200, 2500, 25  # a trial every 10 s
 LENGTH = FIRST + N * STEP
@@ -120,17 +119,6 @@ def test_bad_files(tmp_path: Path, changes: dict[str, Any], message: str) -> Non
     with pytest.raises(DataError, match=message) as caught:
         load_mamem(tmp_path).load("1", "1")
     assert "T001a.mat" in str(caught.value)
-
-
-def test_segments_of_matt(tmp_path: Path) -> None:
-    X, y = trials(500, 8, 250), np.repeat(np.arange(125) % 5, 4)
-    scipy.io.savemat(tmp_path / "U001.mat", {"x_test": X, "y_test": y})
-    dataset = load_mamem(tmp_path)
-    assert (dataset.sfreq, dataset.window) == (250.0, (0.0, 1.0))
-    recording = dataset.load("1", "3")
-    np.testing.assert_array_equal(recording.X, X[200:300])
-    np.testing.assert_array_equal(recording.y, y[200:300])
-    np.testing.assert_array_equal(recording.group, np.repeat(np.arange(25), 4))
 
 
 def test_segments_that_cannot_be_told_apart_stay_together() -> None:

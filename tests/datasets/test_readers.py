@@ -11,6 +11,7 @@ from typing import Any
 import mne
 import numpy as np
 import pytest
+import scipy.io
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -210,6 +211,30 @@ def test_whatever_is_known_of_trials_is_kept(reader: Any, tmp_path: Path) -> Non
         assert set(found) == set(known)
         for name, values in known.items():
             np.testing.assert_array_equal(found[name], values[rows], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("load", "name", "shape", "session", "part", "sfreq"),
+    [
+        (load_bci2a, "BCIC_S02_E.mat", (288, 22, 563), "E", slice(None), 125.0),
+        (load_bcicha, "Data_S02_Sess.mat", (340, 56, 160), "4", slice(180, 240), 128.0),
+        (load_bcicha, "Data_S02_Sess.mat", (340, 56, 160), "5", slice(240, None), 128.0),
+        (load_mamem, "U002.mat", (500, 8, 250), "3", slice(200, 300), 250.0),
+    ],
+)
+def test_trials_of_matt(
+    tmp_path: Path, load: Any, name: str, shape: Any, session: str, part: slice, sfreq: float
+) -> None:
+    X = np.random.default_rng(3).normal(size=shape).astype("f4")
+    y = np.repeat(np.arange(shape[0] // 4) % 2, 4)
+    scipy.io.savemat(tmp_path / name, {"x_test": X, "y_test": y})
+    dataset = load(tmp_path)
+    recording = dataset.load("2", session)
+    np.testing.assert_array_equal(recording.X, X[part])
+    np.testing.assert_array_equal(recording.y, y[part])
+    assert (dataset.sfreq, dataset.unit_in_volts) == (sfreq, None)
+    segments = 4 if load is load_mamem else 1
+    np.testing.assert_array_equal(recording.group, np.arange(len(recording)) // segments)
 
 
 @pytest.mark.parametrize("where", ["sub-1_ses-1.npz", "."], ids=["file", "folder"])

@@ -76,20 +76,22 @@ class TokenCache:
         """
         if not self.enabled:
             return steps.transform(X)
+        file = self.path / f"{digest(steps, X)}.npz"
         try:
-            return self._by_disk(steps, X)
+            self.path.mkdir(parents=True, exist_ok=True)
+            tokens = _read(file)
+            if tokens is None:
+                tokens = steps.transform(X)
+                self._write(file, tokens)
         except OSError as error:
             raise DataError(
                 f"The cache folder {self.path} cannot be used ({error}). Name another folder in "
                 "the environment variable SPDTOKENS_CACHE, or do without a cache: --no-cache."
             ) from error
+        return tokens
 
-    def _by_disk(self, steps: Pipeline, X: NDArray[Any]) -> NDArray[np.float64]:
-        self.path.mkdir(parents=True, exist_ok=True)
-        file = self.path / f"{digest(steps, X)}.npz"
-        if (tokens := _read(file)) is not None:
-            return tokens
-        tokens = steps.transform(X)
+    def _write(self, file: Path, tokens: NDArray[np.float64]) -> None:
+        """Write a file, and remove those used longest ago beyond the limit."""
         with written_whole(file) as temporary:
             np.savez(temporary, allow_pickle=False, **{file.stem: tokens})
         entries = self.entries()
@@ -98,7 +100,6 @@ class TokenCache:
             if excess > 0:
                 old.unlink(missing_ok=True)
                 excess -= size
-        return tokens
 
     def entries(self) -> list[tuple[Path, int, float]]:
         """Files with their bytes and time of last use, longest ago first."""

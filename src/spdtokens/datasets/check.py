@@ -125,25 +125,22 @@ def describe(dataset: Dataset) -> str:
     """The data set in a few lines."""
     fewest, most = (f(len(s) for s in dataset.index.values()) for f in (min, max))
     each = ("" if fewest == most else f"{fewest}-") + counted(most, "session")
+    (left, right), (low, high) = dataset.window, dataset.filtered
+    signals = (
+        f"sampling rate {dataset.sfreq or 0:g} Hz, trials from {dataset.tmin:g} s, window "
+        f"{left:g} to {right:g} s after the cue"
+    )
+    stimuli = ", ".join(f"{hertz:g}" for hertz in dataset.stimulus_hz)
     lines = [
         f"{dataset.name}: {dataset.description}",
         f"{counted(len(dataset.subjects), 'subject')}, {each} each, {dataset.paradigm}",
         f"classes: {', '.join(dataset.classes)}",
         f"{counted(len(dataset.ch_names), 'channel')}: {', '.join(dataset.ch_names)}",
-        "covariance matrices, no signals",
+        "covariance matrices, no signals" if dataset.is_covariance else signals,
+        f"stimuli at {stimuli} Hz" if stimuli else "",
+        f"filtered from {low or 0:g} to {high or np.inf:g} Hz" if low or high else "",
     ]
-    if not dataset.is_covariance:
-        left, right = dataset.window
-        lines[-1] = (
-            f"{dataset.sfreq:g} samples a second, trials from {dataset.tmin:g} s, "
-            f"to decode: {left:g} to {right:g} s"
-        )
-    if dataset.stimulus_hz:
-        lines.append(f"stimuli at {', '.join(f'{f:g}' for f in dataset.stimulus_hz)} Hz")
-    low, high = dataset.filtered
-    if low or high:
-        lines.append(f"already filtered: {low or 0:g} to {high or float('inf'):g} Hz")
-    return "\n".join(lines)
+    return "\n".join(filter(None, lines))
 
 
 def check_table(checks: Sequence[RecordingCheck], unit_in_volts: float | None) -> Table:

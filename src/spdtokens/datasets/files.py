@@ -222,7 +222,8 @@ def read_npz_trials(path: Path, cutting: Cutting | None = None, signals: bool = 
             about["onset"] = about["onset"].astype(np.int64) + first
     elif cutting.tmin is not None or cutting.tmax is not None:
         raise DataError(f"{path} contains covariance matrices; tmin and tmax do not apply.")
-    labels, classes = None, ()
+    labels: NDArray[np.str_] | None = None
+    classes: tuple[str, ...] = ()
     if "y" in arrays or key != "y":
         labels, classes = _labels(arrays, n, cutting, path)
     run, group = arrays.get("run"), arrays.get("group")

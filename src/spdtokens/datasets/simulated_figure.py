@@ -44,7 +44,8 @@ def simulation_figure(name: str) -> Figure:
     courses, unit = _courses(dataset, X, y)
     figure = Figure(figsize=(11, 8.5), layout="constrained")
     figure.suptitle(f"{name}: {dataset.description} (subject {subject})", fontsize=11)
-    above, below = figure.subfigures(2, 1, height_ratios=(1, 2))
+    halves: Any = figure.subfigures(2, 1, height_ratios=(1, 2))
+    above, below = halves
     averaged = (t >= seconds[0]) & (t < seconds[1])
     _topographies(above, dataset, [course[:, averaged].mean(-1) for course in courses], unit)
     axes = below.subplots(2, 2)

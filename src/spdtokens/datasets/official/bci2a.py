@@ -94,9 +94,11 @@ def load_bci2a(
         signal, cue, y, run, artifact = parts
         runs, counts = np.unique(run, return_counts=True)
         expect(
-            len(y) == TRIALS and len(runs) == RUNS and set(counts) == {TRIALS // RUNS},
-            f"{path}: expected {RUNS} runs of {TRIALS // RUNS} trials, found {len(y)} trials in "
-            f"{len(runs)} runs of {counts.tolist()}. The file is cut short or was edited.",
+            len(y) == len(cue) == len(artifact) == TRIALS
+            and (len(runs), *set(counts)) == (RUNS, TRIALS // RUNS),
+            f"{path} must have {RUNS} runs of {TRIALS // RUNS} trials, got {len(cue)} cues, "
+            f"{len(y)} labels and {len(artifact)} marks of artifacts in {len(runs)} runs. The file "
+            "is cut short or was edited.",
         )
         X, group, onset = cut(signal, cue, SFREQ, INTERVAL, NEEDED, path)
         about = {"onset": onset, "artifact": artifact}
@@ -140,29 +142,22 @@ def _read_bnci(path: Path) -> Session:
     """
     runs: list[Session] = []
     before = 0
-    for run in np.atleast_1d(read_mat(path, "data")[0]):
-        missing = [n for n in ("X", "trial", "y", "fs", "artifacts") if not hasattr(run, n)]
-        expect(not missing, f"{path}: a run of 'data' has no field {', '.join(missing)}.")
-        shape = np.shape(run.X)
-        expect(
-            float(run.fs) == SFREQ and len(shape) == 2 and shape[1] == N_CHANNELS,
-            f"{path}: a run of shape {shape} at {run.fs} Hz; expected (samples, {N_CHANNELS}), 22 "
-            f"EEG and 3 EOG channels, at {SFREQ:g} Hz.",
-        )
-        starts = whole_numbers(run.trial, "'trial'", path)
-        if not starts.size:
-            continue
-        y = whole_numbers(run.y, "'y'", path, (1, len(CLASSES))) - 1
-        marks = whole_numbers(run.artifacts, "'artifacts'", path)
-        expect(
-            len(y) == len(marks) == len(starts),
-            f"{path}: a run has {len(starts)} trials, {len(y)} labels and {len(marks)} marks of "
-            "artifacts.",
-        )
-        signal = np.asarray(run.X, dtype=float)[:, : len(CHANNELS)].T
-        cue = before + starts - 1 + round(2 * SFREQ)
-        runs.append((signal, cue, y, np.full(len(y), str(len(runs) + 1)), marks.astype(bool)))
-        before += len(run.X)
+    with reading(path):
+        for run in np.atleast_1d(read_mat(path, "data")[0]):
+            shape = np.shape(run.X)
+            expect(
+                float(run.fs) == SFREQ and len(shape) == 2 and shape[1] == N_CHANNELS,
+                f"{path}: a run must have shape (samples, {N_CHANNELS}), 22 EEG and 3 EOG "
+                f"channels, at {SFREQ:g} Hz, got shape {shape} at {run.fs} Hz.",
+            )
+            cue = before + whole_numbers(run.trial, "'trial'", path) - 1 + round(2 * SFREQ)
+            if not cue.size:
+                continue
+            y = whole_numbers(run.y, "'y'", path, (1, len(CLASSES))) - 1
+            artifact = whole_numbers(run.artifacts, "'artifacts'", path).astype(bool)
+            signal = np.asarray(run.X, dtype=float)[:, : len(CHANNELS)].T
+            runs.append((signal, cue, y, np.full(len(cue), str(len(runs) + 1)), artifact))
+            before += len(run.X)
     expect(bool(runs), f"{path}: no run has trials.")
     signals, *others = zip(*runs, strict=True)
     cue, y, numbers, artifact = (np.concatenate(part) for part in others)
@@ -194,15 +189,9 @@ def _read_gdf(path: Path, folder: Path, label_name: str) -> Session:
     codes, at = codes[order], at[order]
     is_cue = np.isin(codes, [*CUES, UNKNOWN_CUE])
     cue, starts = at[is_cue], at[codes == RUN_START]
-    trial_starts = at[codes == TRIAL_START]
-    expect(
-        0 < len(cue) == len(trial_starts) and len(starts) > 0,
-        f"{path}: {len(starts)} runs start (event {RUN_START}) and {len(trial_starts)} trials "
-        f"({TRIAL_START}), but {len(cue)} cues (769 to 772, 783) appear; the file is cut short.",
-    )
     # Runs without trials record eye movements; a file may lack some, so runs are counted by trials.
     _, run = np.unique(np.searchsorted(starts, cue, side="right"), return_inverse=True)
-    rejected = np.isin(trial_starts, at[codes == REJECTED])
+    rejected = np.isin(at[codes == TRIAL_START], at[codes == REJECTED])
     y = _gdf_labels(codes[is_cue], path, folder, label_name)
     return signal, cue, y, (run + 1).astype(str), rejected
 
