@@ -131,7 +131,7 @@ def test_bnci_files_give_the_same_trials(tmp_path: Path) -> None:
     assert dict(dataset.index) == {"1": ("E",)}
     assert dataset.unit_in_volts == 1e-6
     check(dataset, "E")
-    with pytest.raises(DataError, match="no layout 'edf'"):
+    with pytest.raises(DataError, match="'edf'"):
         load_bci2a(tmp_path, layout="edf")
 
 
@@ -153,7 +153,7 @@ def test_the_papers_crop_is_its_438_samples(
     dataset = load_bci2a(tmp_path, crop=crop, layout=layout)
     assert dataset.sfreq == sfreq
     assert [round((t + 0.5) * sfreq) for t in dataset.window] == [124, 562]
-    with pytest.raises(DataError, match="no crop 'all'"):
+    with pytest.raises(DataError, match="'all'"):
         load_bci2a(tmp_path, crop="all")  # type: ignore[arg-type]
 
 
@@ -198,23 +198,23 @@ def assert_refused(folder: Path, session: str, message: str) -> None:
     [
         # Labels that do not belong to the file.
         (save_gdf, {"labels": LABELS[:-1] + 1}, "11 labels"),
-        (save_gdf, {"labels": np.roll(LABELS, 1) + 1}, "disagree"),
+        (save_gdf, {"labels": np.roll(LABELS, 1) + 1}, "A01T.mat and .*differ"),
         (save_gdf, {"labels": LABELS}, r"\[0\.0\]"),
         (save_gdf, {"labels": LABELS + 0.5}, r"0\.5"),
         # Files cut short, or of another experiment.
-        *((save_gdf, {"left": left}, "cut short") for left in (100, 3000, 200_000)),
+        *((save_gdf, {"left": left}, "truncated") for left in (100, 3000, 200_000)),
         (save_gdf, {"names": NAMES[:24]}, "3 EOG"),
         (save_gdf, {"sfreq": 200}, "200 Hz"),
         (save_gdf, {"events": [(0, 32766), (1, 768), (501, 769)]}, "1 labels .*in 1 runs"),
         (save_gdf, {"events": [(0, 32766), (1, 768)]}, "0 cues"),
-        (save_bnci, {"left": 10_000}, "cut short"),
+        (save_bnci, {"left": 10_000}, "truncated"),
         (save_bnci, {"content": {"other": 1}}, "'data'.*other"),
         (save_bnci, {"fs": 200}, "200 Hz"),
         (save_bnci, {"X": np.zeros((50, 22))}, r"shape \(50, 22\)"),
         (save_bnci, {"X": np.zeros((50, 25))}, "recording has 300"),
         (save_bnci, {"X": np.full((LENGTH, 25), np.nan)}, "NaN"),
         (save_bnci, {"trial": np.empty(0)}, "no run has trials"),
-        (save_bnci, {"artifacts": np.zeros(1)}, "6 marks"),
+        (save_bnci, {"artifacts": np.zeros(1)}, "6 artifact flags"),
         (save_bnci, {"y": "left"}, "'y'"),
     ],
 )
@@ -233,7 +233,7 @@ def test_a_session_with_fewer_trials(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("n", "samples", "first", "message"),
-    [(288, 438, 0, "438 samples"), (10, 562, 0, r"\(288, 22, samples\)"), (288, 562, 1, r"4\.0")],
+    [(288, 438, 0, "got 438"), (10, 562, 0, r"\(288, 22, samples\)"), (288, 562, 1, r"4\.0")],
 )
 def test_other_files_of_matt(
     tmp_path: Path, n: int, samples: int, first: int, message: str

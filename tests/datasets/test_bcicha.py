@@ -102,10 +102,10 @@ def test_damaged_session_files(tmp_path: Path) -> None:
     for contents, message in (
         (ends_early, "trial 60 of 60"),
         (whole[:-20], "61 feedback events"),  # in the middle of a line
-        (whole[: len(whole) // 2], "feedback events.* 60"),
+        (whole[: len(whole) // 2], "must have 60 feedback events"),
         (whole.replace(".", "x", 200), "cannot be read"),
         (whole.replace(HEADER[5], "XX", 1), HEADER[5]),
-        (path.read_text(), r"0\.0017 s apart"),
+        (path.read_text(), r"0\.0017"),
         ("", "cannot be read"),
     ):
         path.write_text(contents)

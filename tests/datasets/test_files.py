@@ -66,21 +66,21 @@ def test_covariances_and_stimuli(tmp_path: Path) -> None:
     ("changes", "culprit"),
     [
         *(({name: None}, f"'{name}'") for name in ("y", "sfreq")),
-        ({"y": np.array([0, 1, 2, 0, 1, 7])}, r"labels \[.*2.*7.*\]"),
-        ({"y": np.array(["left", "up"] * 3)}, r"labels \['up'\]"),
-        ({"y": np.linspace(0, 1, 6)}, r"'0\.2'"),
+        ({"y": np.array([0, 1, 2, 0, 1, 7])}, "'y' .*got 2, 7"),
+        ({"y": np.array(["left", "up"] * 3)}, "'y' .*got up"),
+        ({"y": np.linspace(0, 1, 6)}, r"got 0\.0, 0\.2"),
         *(
-            ({key: value}, f"{key} must be one number")
+            ({key: value}, f"{key} must be a number")
             for key in ("sfreq", "tmin", "highpass", "unit_in_volts")
             for value in (np.array([1.0, 2.0]), "fast")
         ),
-        *(({"sfreq": value}, "sfreq must be one number") for value in (0.0, -100.0, np.nan)),
+        *(({"sfreq": value}, "sfreq must be a number") for value in (0.0, -100.0, np.nan)),
         ({"unit_in_volts": -1e-6}, "unit_in_volts must be"),
         *(
-            ({"X": np.ones(shape, dtype)}, "expected trials")
+            ({"X": np.ones(shape, dtype)}, "must contain trials")
             for shape, dtype in ((6, "f8"), ((6, 50), "f8"), ((6, 3, 0), "f8"), ((6, 3, 5), "c8"))
         ),
-        ({"C": np.ones((6, 3, 4))}, "expected trials"),
+        ({"C": np.ones((6, 3, 4))}, "must contain trials"),
         *(({key: np.array([0, 1])}, f"{key}' must be 6") for key in ("y", "run", "onset")),
         ({"y": np.array(0)}, "'y' must be 6"),
         ({"group": np.full(6, "a")}, "'group' must be 6"),
@@ -112,7 +112,7 @@ def test_bad_files(tmp_path: Path) -> None:
             load_dataset(tmp_path)
     with zipfile.ZipFile(write(tmp_path), "a") as archive:
         archive.writestr("onset.npy", b"no array")  # NumPy gives bytes for it
-    with pytest.raises(DataError, match="'onset' is no array"):
+    with pytest.raises(DataError, match="'onset'"):
         load_dataset(tmp_path)
     (tmp_path / "x.txt").write_text("hello")
     for wrong in (tmp_path / "x.txt", "nowhere"):
@@ -143,7 +143,7 @@ def test_fif_tags_in_circles(tmp_path: Path) -> None:
     contents[36 + 12 : 36 + 20] = struct.pack(">ii", 36, -1)
     for name, packed in (("x-epo.fif", bytes), ("x-epo.fif.gz", gzip.compress)):
         (tmp_path / name).write_bytes(packed(bytes(contents)))
-        with pytest.raises(DataError, match="in circles"):
+        with pytest.raises(DataError, match="cycle"):
             load_dataset(tmp_path / name)
 
 

@@ -96,22 +96,22 @@ def test_the_electrodes_lie_where_they_are_said_to() -> None:
 
 
 def test_bad_options(official: Path) -> None:
-    with pytest.raises(DataError, match="5 segments of 1 s from 1 s on do not fit"):
+    with pytest.raises(DataError, match=r"segments .* got 5 from 1 s"):
         load_mamem(official, segments=5)
-    with pytest.raises(DataError, match=r"no electrodes \['Oz'\]"):
+    with pytest.raises(DataError, match="Oz"):
         load_mamem(official, channels=["Oz"])
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"eeg": np.zeros((14, 100))}, r"shape \(14, 100\).*Data set III"),
-        ({"eeg": np.zeros((257, 100), "f4")}, "trial 1 of 25 needs samples 200 to 1450"),
-        ({"labels": np.arange(25) % 6}, r"between 1 and 5, found \[0\.0\]"),
-        ({"labels": LABELS[:-1]}, "25 trains of flashes in 'DIN_1' and 24 labels; expected 25"),
-        ({"DIN_1": flashes(7)}, "7 trains of flashes"),
-        ({"DIN_1": np.zeros((2, 7))}, r"'DIN_1' has shape \(2, 7\); expected four rows"),
-        ({"DIN_1": np.full((4, 7), "x", object)}, "row 2 of 'DIN_1' must be numbers"),
+        ({"eeg": np.zeros((14, 100))}, r"'eeg'.*\(14, 100\)"),
+        ({"eeg": np.zeros((257, 100), "f4")}, "trial 1 of 25 .*200 to 1450"),
+        ({"labels": np.arange(25) % 6}, r"between 1 and 5.*\[0\.0\]"),
+        ({"labels": LABELS[:-1]}, "DIN_1.* got 25 and 24"),
+        ({"DIN_1": flashes(7)}, "DIN_1.* got 7 and 25"),
+        ({"DIN_1": np.zeros((2, 7))}, r"'DIN_1'.*\(2, 7\)"),
+        ({"DIN_1": np.full((4, 7), "x", object)}, "row 2 of 'DIN_1'"),
     ],
 )
 def test_bad_files(tmp_path: Path, changes: dict[str, Any], message: str) -> None:

@@ -74,7 +74,7 @@ def test_mappings_and_lists_are_kept_as_what_can_be_hashed() -> None:
 
 @pytest.mark.parametrize("name", ["classes", "where"])
 def test_one_text_is_refused_with_an_example(name: str) -> None:
-    with pytest.raises(DataError, match=rf"{name}='left' is one text. Give it like {name}=[({{]"):
+    with pytest.raises(DataError, match=rf"{name} must be like {name}=[({{]"):
         Selection(**{name: "left"})  # type: ignore[arg-type]
 
 
@@ -122,11 +122,11 @@ def test_window_and_flicker() -> None:
     [
         (Selection("eeg"), "'eeg'"),
         (Selection("ssvep"), "d: .*--stimulus-hz"),
-        (Selection(stimulus_hz=(13.0,)), "d is taken as other"),
+        (Selection(stimulus_hz=(13.0,)), "stimulus_hz .* d is other"),
         (Selection(classes=("left", "rigth")), "'rigth'. Did you mean 'right'"),
         *((Selection(classes=names), "left") for names in (("left",), ("left", "left"))),
         *(
-            (Selection(window=window), r"d begin -0\.5 s after the cue")
+            (Selection(window=window), r"window .* d begin at -0\.5")
             for window in ((-0.6, 1.0), (1.0, 1.0), (1.0, 0.5))
         ),
     ],
@@ -144,7 +144,7 @@ def test_covariances_have_no_window() -> None:
 
 @pytest.mark.parametrize(
     ("where", "culprit"),
-    [({"phase": "1"}, "'phase'.* run, imagined, onset"), ({"imagined": "2"}, "imagined = 2.*0, 1")],
+    [({"phase": "1"}, "'phase'.* run, imagined, onset"), ({"imagined": "2"}, "imagined=2.*0, 1")],
 )
 def test_properties_that_do_not_exist(where: dict[str, str], culprit: str) -> None:
     with pytest.raises(DataError, match=f"Subject 1, session 1: .*{culprit}"):
@@ -166,7 +166,7 @@ def test_chosen_subjects_come_in_the_order_of_the_data_set() -> None:
     assert three.chosen([3, "a"]) == ("a", "3")
     assert three.sessions(3) == ("1",)
     assert len(three.load(3, "1")) == 8
-    with pytest.raises(DataError, match=r"no session '9'. There are: 1"):
+    with pytest.raises(DataError, match=r"no session '9'. It has: 1"):
         three.load(3, "9")
 
 
@@ -190,7 +190,7 @@ def test_what_goes_together_must() -> None:
         ((X[0], y), r"\(3, 5\)"),
         ((X.astype(complex), y), "complex"),
         ((X, y[:3]), "'y'"),
-        ((X, y[None]), "y must be one label per trial"),
+        ((X, y[None]), r"y must .*\(1, 4\)"),
     ):
         with pytest.raises(DataError, match=culprit):
             from_arrays(*arrays, sfreq=50.0)

@@ -1,7 +1,4 @@
-"""Find the files of official data sets, read MATLAB files and cut trials.
-
-Messages name the file and what is wrong with it.
-"""
+"""Find the files of published data sets, read MATLAB files and cut trials."""
 
 from __future__ import annotations
 
@@ -24,19 +21,20 @@ Files = dict[tuple[str, str], Path]
 
 @dataclass(frozen=True)
 class OfficialSource:
-    """A data set that is read from the files its makers publish.
+    """A data set that is read from the files that its authors publish.
 
     Attributes
     ----------
     name : str
+        Name of the data set.
     description : str
         One line: what was recorded.
     how_to_get : str
-        Which files are expected, and who gives them out.
+        Which files are expected, and where to get them.
     load : callable
-        From a folder (None: the usual places) and options to a :class:`Dataset`.
+        Function from a folder (None for the default folders) and options to a :class:`Dataset`.
     layouts : mapping of str to callable
-        From a folder to its files, for every layout that ``load`` knows.
+        For each layout that ``load`` knows, a function from a folder to its files.
     """
 
     name: str
@@ -46,7 +44,7 @@ class OfficialSource:
     layouts: Mapping[str, Callable[[Path], Files]]
 
     def folders(self, folder: Path | None = None) -> list[Path]:
-        """Places to look in: the folder given, or else the usual ones, in order."""
+        """Return the folders to search: the given one, or the default ones in order."""
         if folder is not None:
             return [Path(folder).expanduser()]
         own = os.environ.get("SPDTOKENS_DATA")
@@ -54,20 +52,20 @@ class OfficialSource:
         return [place / self.name for place in places]
 
     def is_present(self, folder: Path | None = None) -> bool:
-        """Whether files of this data set are in the folder, or in the usual places."""
+        """Return whether files of this data set are in the folder, or in a default folder."""
         return any(files(p) for p in self.folders(folder) for files in self.layouts.values())
 
     def find(self, folder: Path | None, layout: str | None) -> tuple[Path, str, Files]:
-        """First folder that holds files, the first of the layouts that they have, and they.
+        """Return the first folder with files, their layout, and the files.
 
         Raises
         ------
         DataError
-            If there is none: names every path tried, what is expected and how to get it.
+            If there are none. Lists the folders, the expected files and where to get them.
         """
         if layout not in (None, *self.layouts):
             known = ", ".join(self.layouts)
-            raise DataError(f"{self.name} has no layout {layout!r}. There are: {known}.")
+            raise DataError(f"layout of {self.name} must be one of {known}, got {layout!r}.")
         tried = self.folders(folder)
         for place in tried:
             for name in [layout] if layout else self.layouts:
@@ -75,9 +73,9 @@ class OfficialSource:
                     return place, name, found
         paths = "\n".join(f"  {p}{'' if p.is_dir() else ' (no such folder)'}" for p in tried)
         raise DataError(
-            f"No files of {self.name} found. Looked in:\n{paths}\n{self.how_to_get}\nPut them into "
-            "one of these folders, give the folder, or set SPDTOKENS_DATA to the folder that "
-            f"contains a folder {self.name!r}."
+            f"No files of {self.name} found in:\n{paths}\n{self.how_to_get}\nCopy them to one of "
+            f"these folders, pass folder=..., or set SPDTOKENS_DATA to the parent of a folder "
+            f"{self.name!r}."
         )
 
 
@@ -105,7 +103,7 @@ def index_of(files: Files, sessions: Sequence[str]) -> dict[str, tuple[str, ...]
 
 
 def mat_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the variables in a MATLAB file, without reading them."""
+    """Return the shapes of the variables in a MATLAB file, by name."""
     import scipy.io
 
     with reading(path):
@@ -113,12 +111,12 @@ def mat_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def read_mat(path: Path, *names: str) -> list[Any]:
-    """Variables of a MATLAB file, structures as objects, singleton axes dropped.
+    """Read variables of a MATLAB file, structures as objects, without axes of length 1.
 
     Raises
     ------
     DataError
-        If the file cannot be read, or a variable is not in it.
+        If the file cannot be read, or lacks a variable.
     """
     import scipy.io
 
@@ -128,12 +126,12 @@ def read_mat(path: Path, *names: str) -> list[Any]:
         )
     missing = [name for name in names if name not in found]
     there = ", ".join(mat_shapes(path)) if missing else ""
-    expect(not missing, f"{path} has no variable {missing}. It has: {there}.")
+    expect(not missing, f"{path} lacks the variables {missing}. It has: {there}.")
     return [found[name] for name in names]
 
 
 def numbers(values: Any, what: str, path: Path) -> NDArray[np.float64]:
-    """A flat array of numbers, from whatever MATLAB made of it (also cell arrays)."""
+    """Return a MATLAB array, or cell array of scalars, as a flat array of numbers."""
     try:
         return np.array([float(np.squeeze(v)) for v in np.atleast_1d(values).ravel()])
     except (TypeError, ValueError) as error:
@@ -143,12 +141,12 @@ def numbers(values: Any, what: str, path: Path) -> NDArray[np.float64]:
 def whole_numbers(
     values: Any, what: str, path: Path, between: tuple[float, float] = (-np.inf, np.inf)
 ) -> NDArray[np.int64]:
-    """A flat array of whole numbers, from whatever MATLAB made of it."""
+    """Return a MATLAB array, or cell array of scalars, as a flat array of integers."""
     flat = numbers(values, what, path)
     right = (flat == np.round(flat)) & (flat >= between[0]) & (flat <= between[1])  # not NaN
     expect(
         bool(right.all()),
-        f"{path}: {what} must be whole numbers between {between[0]:g} and {between[1]:g}, found "
+        f"{path}: {what} must be integers between {between[0]:g} and {between[1]:g}, got "
         f"{np.unique(flat[~right]).tolist()}.",
     )
     return flat.astype(np.int64)
@@ -196,28 +194,31 @@ def cut(
     window: tuple[float, float],
     where: Path | str,
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
-    """Trials around onsets.
+    """Cut trials around onsets.
 
     Parameters
     ----------
-    signal : ndarray, shape (channels, samples)
-    onsets : ndarray of int, shape (n,)
-        Sample of time zero of every trial, counted from zero.
+    signal : ndarray, shape (n_channels, n_samples)
+        Continuous recording.
+    onsets : ndarray of int, shape (n_trials,)
+        Sample of the cue of every trial, counted from zero.
     sfreq : float
+        Sampling rate in Hz.
     interval : tuple of float
-        First and last second of a trial; the last sample is left out.
+        Begin and end of a trial in seconds after the cue; the end is excluded.
     window : tuple of float
-        The seconds that will be decoded. They must lie within the recording; what lies around them
-        only serves the filters, and repeats the outermost sample where a recording ends early.
+        Begin and end of the part to decode. It must be within the recording. Samples around it are
+        for the filters only; beyond the ends of the recording they repeat its outermost sample.
     where : Path or str
-        Named in messages.
+        Source of the signal, for error messages.
 
     Returns
     -------
-    trials : ndarray, shape (n, channels, samples)
-    group : ndarray of int, shape (n,)
-        Trials whose windows overlap in time share one.
-    onset : ndarray of int, shape (n,)
+    trials : ndarray, shape (n_trials, n_channels, n_samples)
+        Trials.
+    group : ndarray of int, shape (n_trials,)
+        Group of each trial; trials whose windows overlap belong to the same group.
+    onset : ndarray of int, shape (n_trials,)
         First sample of each trial.
     """
     start, stop = (round(t * sfreq) for t in interval)
@@ -228,19 +229,19 @@ def cut(
         i = int(outside[0])
         raise DataError(
             f"{where}: trial {i + 1} of {len(onsets)} needs samples {onsets[i] + first} to "
-            f"{onsets[i] + last}, but the recording has {n_samples}. The file is cut short, or its "
-            "events do not belong to it."
+            f"{onsets[i] + last}, but the recording has {n_samples}. The file is truncated, or its "
+            "events belong to another recording."
         )
     at = np.clip(onsets[:, None] + np.arange(start, stop), 0, n_samples - 1)
     trials = np.moveaxis(signal[:, at], 0, 1).astype(np.float32)
     bad = np.flatnonzero(~np.isfinite(trials).all(axis=(1, 2)))
-    expect(not bad.size, f"{where}: trials {(bad + 1).tolist()} hold NaN or infinite values.")
+    expect(not bad.size, f"{where}: trials {(bad + 1).tolist()} contain NaN or infinite values.")
     length = round((window[1] - window[0]) * sfreq)
     apart = np.diff(onsets, prepend=onsets[:1] - length) >= length
     return trials, np.cumsum(apart) - 1, onsets + start
 
 
 def expect(condition: bool, message: str) -> None:
-    """Raise a :class:`DataError` with the message unless the condition holds."""
+    """Raise a :class:`DataError` with the message unless the condition is true."""
     if not condition:
         raise DataError(message)

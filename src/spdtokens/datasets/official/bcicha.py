@@ -1,8 +1,8 @@
-"""BCI Challenge at NER 2015: was the speller's feedback right? 16 subjects, five sessions.
+"""BCI Challenge at NER 2015: error potentials after feedback, 16 subjects, five sessions.
 
-The Kaggle files: a CSV file a session with the continuous EEG, and ``TrainLabels.csv``. Only the
-training subjects have public labels. Or MAtt's trials: a file a subject, its five sessions one
-after the other.
+The Kaggle files are one CSV file per session with the continuous EEG, and ``TrainLabels.csv``. Only
+the training subjects have public labels. MAtt's files contain the trials of all five sessions of a
+subject.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ LABELS = "TrainLabels.csv"
 
 
 def load_bcicha(folder: Path | None = None, *, layout: str | None = None) -> Dataset:
-    """BCI Challenge at NER 2015 from the Kaggle files.
+    """Load the BCI Challenge at NER 2015 from its published files.
 
     Parameters
     ----------
-    folder : Path, optional
-        Where the files are; else ``$SPDTOKENS_DATA/bcicha``, else ``~/spdtokens_data/bcicha``.
-    layout : {'kaggle', 'matt'}, optional
-        Kind of files to read, if a folder holds several.
+    folder : Path or None, default=None
+        Folder of the files; if None, ``$SPDTOKENS_DATA/bcicha`` or ``~/spdtokens_data/bcicha``.
+    layout : {'kaggle', 'matt'} or None, default=None
+        Layout to read; the first that is found if None.
     """
     place, layout, files = SOURCE.find(folder, layout)
     matt = layout == "matt"
@@ -53,8 +53,8 @@ def load_bcicha(folder: Path | None = None, *, layout: str | None = None) -> Dat
     label_files = [*place.glob(LABELS), *sorted(place.glob(f"*/{LABELS}"))]
     expect(
         matt or bool(label_files),
-        f"The label file {LABELS} is missing in {place}. It is a file of its own in the Kaggle "
-        "competition; put it beside the session files.",
+        f"{place} lacks the label file {LABELS}, a separate file of the Kaggle competition. Copy "
+        "it to the folder of the session files.",
     )
 
     def read(subject: str, session: str) -> Recording:
@@ -68,7 +68,7 @@ def load_bcicha(folder: Path | None = None, *, layout: str | None = None) -> Dat
 
     return Dataset(
         name=SOURCE.name,
-        description=SOURCE.description + (" (trials made ready by MAtt)" if matt else ""),
+        description=SOURCE.description + (" (trials preprocessed by MAtt)" if matt else ""),
         paradigm="erp",
         classes=CLASSES,
         ch_names=CHANNELS,
@@ -82,7 +82,7 @@ def load_bcicha(folder: Path | None = None, *, layout: str | None = None) -> Dat
 
 
 def _kaggle_files(folder: Path) -> Files:
-    """Session files of subjects with public labels: the test subjects' files look the same."""
+    """Find the session files of the training subjects; test subjects have no public labels."""
     found = matching(folder, r"Data_S(\d\d)_Sess0([1-5])\.csv", tuple(FEEDBACKS))
     return {key: path for key, path in found.items() if int(key[0]) in SUBJECTS}
 
@@ -95,15 +95,16 @@ def _read(path: Path, label_file: Path, subject: str, session: str) -> Recording
     # The files spell PO8 with a zero.
     table.columns = [name.strip().replace("P08", "PO8") for name in table.columns]
     missing = [n for n in ("Time", *CHANNELS, "FeedBackEvent") if n not in table.columns]
-    expect(not missing, f"{path}: no column {', '.join(missing[:5])}.")
+    expect(not missing, f"{path} lacks the columns {', '.join(missing[:5])}.")
     signal = table[list(CHANNELS)].to_numpy().T
     time, event = table["Time"].to_numpy(), table["FeedBackEvent"].to_numpy()
     step = float(np.median(np.diff(time))) if len(time) > 1 else 0.0
     onsets = np.flatnonzero(np.diff(event != 0, prepend=False) & (event != 0))
     expect(
         abs(step * SFREQ - 1) < 0.01 and len(onsets) == FEEDBACKS[session],
-        f"{path}: {len(onsets)} feedback events, samples {step:g} s apart; session {session} has "
-        f"{FEEDBACKS[session]}, {1 / SFREQ:g} s apart. The file is cut short or was edited.",
+        f"{path}: session {session} must have {FEEDBACKS[session]} feedback events and samples "
+        f"{1 / SFREQ:g} s apart, got {len(onsets)} feedback events and {step:g} s. The file is "
+        "truncated or was edited.",
     )
     with reading(label_file):
         labels = pd.read_csv(label_file, dtype=str, index_col="IdFeedBack")["Prediction"]
@@ -116,7 +117,7 @@ def _read(path: Path, label_file: Path, subject: str, session: str) -> Recording
     )
     names = [f"S{int(subject):02d}_Sess0{session}_FB{i + 1:03d}" for i in range(len(onsets))]
     missing = [name for name in names if name not in known]
-    expect(not missing, f"{label_file} has no label for {', '.join(missing[:3])}, ... of {path}.")
+    expect(not missing, f"{label_file} lacks labels of {path}: {', '.join(missing[:3])}, ...")
     X, group, onset = cut(signal, onsets, SFREQ, INTERVAL, WINDOW, path)
     y = np.array([known[name] for name in names], dtype=np.int64)
     return Recording(subject, session, X, y, np.full(len(y), "1"), group, {"onset": onset})

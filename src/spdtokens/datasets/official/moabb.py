@@ -1,7 +1,4 @@
-"""Any data set that MOABB knows, by name: ``moabb:BNCI2014_001``.
-
-MOABB downloads what is missing.
-"""
+"""Data sets of MOABB by name, such as ``moabb:BNCI2014_001``. MOABB downloads missing files."""
 
 from __future__ import annotations
 
@@ -25,10 +22,10 @@ from spdtokens.datasets.official._files import cut, expect
 from spdtokens.errors import DataError
 
 PARADIGMS: dict[str, Paradigm] = {"imagery": "motor imagery", "p300": "erp", "ssvep": "ssvep"}
-MARGIN = 0.5  # seconds around the interval that MOABB names, for the filters
-# Sets whose events mark the start of a trial: seconds to the cue, and the window after the cue.
+MARGIN = 0.5  # seconds around MOABB's interval, for the filters
+# Data sets whose events mark the start of a trial: seconds to the cue, and window after the cue.
 CUES = {"BNCI2014_001": (2.0, (0.5, 4.0))}
-# One session whose runs were recorded minutes apart, and are what the literature calls sessions.
+# Data sets of one session whose runs, recorded minutes apart, the literature calls sessions.
 RUNS_ARE_SESSIONS = frozenset({"MAMEM1", "MAMEM2", "MAMEM3"})
 MIRROR, PROVIDER = "data.nemar.org", "MOABB_DOWNLOAD_PROVIDER"
 Raws = dict[str, dict[str, Any]]
@@ -48,7 +45,7 @@ def load_moabb(name: str, **options: Any) -> Dataset:
     source = _make(name, options)
     trials = _Trials(name, source)
     lines = [line.strip() for line in (source.__doc__ or "").splitlines() if line.strip()]
-    # Flicker frequencies are the names of the events, beside "rest".
+    # Flicker frequencies are the names of the events, except "rest".
     hertz = [
         c for c in trials.classes if source.paradigm == "ssvep" and c.replace(".", "").isdigit()
     ]
@@ -64,16 +61,16 @@ def load_moabb(name: str, **options: Any) -> Dataset:
         index=trials,
         read=trials.read,
         stimulus_hz=tuple(float(c) for c in hertz),
-        # MOABB multiplies by this factor to get microvolts.
+        # MOABB multiplies signals by this factor to get microvolts.
         unit_in_volts=float(source.unit_factor) * 1e-6,
     )
 
 
 class _Trials(Mapping[str, tuple[str, ...]]):
-    """Trials of a MOABB data set; as a mapping, the sessions of every subject.
+    """Trials of a MOABB data set, and a mapping from subjects to sessions.
 
-    These are found out when they are asked for: only the files tell. So do channels and rate; the
-    first subject's are taken for all, and checked.
+    Only the files state the sessions of a subject, so they are read on demand. Channels and
+    sampling rate are those of the first subject; other subjects must have the same.
     """
 
     def __init__(self, name: str, source: Any) -> None:
@@ -85,7 +82,7 @@ class _Trials(Mapping[str, tuple[str, ...]]):
         self.window = (begin, end)
         before = 0.5 + MARGIN if name in CUES else MARGIN
         self.interval = (begin - before, end + MARGIN)
-        # Neighbouring questions concern one subject; two do not fit into memory for large sets.
+        # Sessions of one subject are read one after the other; two subjects may not fit in memory.
         self.raws = lru_cache(maxsize=1)(self._raws)
         self.sessions = lru_cache(maxsize=None)(lambda subject: tuple(self.raws(subject)))
         first = next(iter(next(iter(self.raws(self.subjects[0]).values())).values()))
@@ -103,11 +100,11 @@ class _Trials(Mapping[str, tuple[str, ...]]):
     def __len__(self) -> int:
         return len(self.subjects)
 
-    def __contains__(self, subject: object) -> bool:  # Mapping's own would read the files
+    def __contains__(self, subject: object) -> bool:  # that of Mapping would read the files
         return subject in self.subjects
 
     def _raws(self, subject: str) -> Raws:
-        """Recordings of a subject: by session, then by run."""
+        """Return the recordings of a subject by session and run."""
         found = _get(self.name, self.source, int(subject))
         if self.name not in RUNS_ARE_SESSIONS:
             return found
@@ -136,7 +133,7 @@ class _Trials(Mapping[str, tuple[str, ...]]):
         return join(parts)
 
     def _events(self, raw: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Samples, counted from the first of the recording, and labels."""
+        """Return the samples of the events, counted from the first, and their labels."""
         import mne
 
         if len(mne.pick_types(raw.info, stim=True)):
@@ -162,7 +159,7 @@ def _moabb() -> ModuleType:
             return import_module("moabb.datasets")
     except ImportError as error:
         raise DataError(
-            f"Data sets of MOABB need the package moabb ({error}). Install it with: pip install "
+            f"Data sets of MOABB require the package moabb ({error}). Install it: pip install "
             "'spdtokens[moabb]'"
         ) from error
 
@@ -179,14 +176,14 @@ def _make(name: str, options: Mapping[str, Any]) -> Any:
         with _quiet():
             return found(**options)
     except TypeError as error:
-        raise DataError(f"MOABB's {name} cannot be made from {dict(options)}: {error}.") from error
+        raise DataError(f"Options of {name} must be those of its class: {error}.") from error
 
 
 def _get(name: str, source: Any, subject: int) -> Raws:
-    """Recordings of a subject, from the disk, or from the network through MOABB."""
+    """Let MOABB read the recordings of a subject, and download them if they are missing."""
     import mne
 
-    # MOABB asks its mirror even for files that are on the disk, and waits where it does not answer.
+    # MOABB contacts its mirror even if the files are on disk, and waits if it does not answer.
     upstream = not mne.get_config(PROVIDER) and not _reachable(MIRROR)
     if upstream:
         os.environ[PROVIDER] = "upstream"
@@ -196,20 +193,20 @@ def _get(name: str, source: Any, subject: int) -> Raws:
     except Exception as error:  # downloads, archives and readers fail in many ways
         folder = mne.get_config("MNE_DATA") or Path.home() / "mne_data"
         raise DataError(
-            f"MOABB cannot read {name}, subject {subject} ({type(error).__name__}: {error}). It "
-            f"keeps files in {folder}: if they are missing there, connect to the network or copy "
-            "them by hand; if one is damaged, remove it and try again."
+            f"MOABB cannot read {name}, subject {subject} ({type(error).__name__}: {error}). Its "
+            f"folder is {folder}: if files are missing there, connect to the network or copy them; "
+            "if a file is damaged, remove it and try again."
         ) from error
     finally:
         if upstream:
             os.environ.pop(PROVIDER, None)
-    expect(bool(found), f"MOABB gave nothing for {name}, subject {subject}.")
+    expect(bool(found), f"MOABB returned no recordings of {name}, subject {subject}.")
     return found
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """MOABB and MNE warn of optional packages, old names, and what is downloaded."""
+    """Silence warnings of MOABB and MNE about optional packages, old names and downloads."""
     import mne
 
     with warnings.catch_warnings(), mne.utils.use_log_level("ERROR"):
