@@ -86,8 +86,8 @@ def output_folder(path: Path) -> Path:
         If the path is a file, or cannot be created or written.
     """
     if path.exists() and not path.is_dir():
-        raise NotADirectoryError(f"{path} must be a folder, got a file. Name a folder.")
+        raise NotADirectoryError(f"{path} is a file; name a folder to write to.")
     path.mkdir(parents=True, exist_ok=True)
     if not os.access(path, os.W_OK):
-        raise PermissionError(f"The folder {path} is not writable. Choose another with --out.")
+        raise PermissionError(f"The folder {path} is not writable. Choose another folder.")
     return path

@@ -53,7 +53,7 @@ def as_labels(
     classes = np.unique(y)
     if len(classes) < 2:
         raise error(
-            f"All {n} training trials belong to the class {classes[0]}. {who} needs trials of at "
+            f"All {n} training trials belong to one class, {classes[0]}. {who} needs trials of at "
             "least two classes."
         )
     return y
