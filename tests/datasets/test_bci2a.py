@@ -50,7 +50,7 @@ def save_gdf(
     left: int | None = None,
     **changes: Any,
 ) -> Path:
-    """A session, a label file beside it if labels are given; cut off after so many bytes."""
+    """Write a session and, if labels are given, its label file; keep ``left`` bytes."""
     events, offset = [(0, 32766), (0, 1072)], EYES
     for run in range(RUNS):
         events.append((offset, 32766))

@@ -1,4 +1,4 @@
-"""Recordings that differ: told before any work, by file; brought together if that is asked for."""
+"""Recordings that differ in channels, rate or length: refused, or brought together."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def write(
 
 
 def spoil_signals(path: Path) -> None:
-    """Damage X inside the archive: whoever reads it fails."""
+    """Damage X inside the archive, so that reading it fails."""
     with zipfile.ZipFile(path) as archive:
         member = archive.getinfo("X.npy")
     contents = bytearray(path.read_bytes())
@@ -62,7 +62,7 @@ def spoil_signals(path: Path) -> None:
     path.write_bytes(contents)
 
 
-def test_what_differs_is_told_from_headers(tmp_path: Path) -> None:
+def test_differences_are_found_from_headers(tmp_path: Path) -> None:
     write(tmp_path, 1)
     write(tmp_path, 2, (*NAMES[2:], "T7"))
     write(tmp_path, 3, sfreq=160.0)
@@ -70,13 +70,13 @@ def test_what_differs_is_told_from_headers(tmp_path: Path) -> None:
         spoil_signals(path)
     with pytest.raises(DataError) as caught:
         load_dataset(tmp_path)
-    told = str(caught.value)
-    assert "lacks Fz, C3, has also T7: sub-1_ses-2.npz" in told
-    assert "5 channels: sub-1_ses-1.npz" in told
-    assert "160 Hz: sub-1_ses-3.npz" in told
-    assert "--channels common" in told
-    assert "--resample 100" in told
-    # The remedy that is told is right, and signals are read only now.
+    message = str(caught.value)
+    assert "lacks Fz, C3, has also T7: sub-1_ses-2.npz" in message
+    assert "5 channels: sub-1_ses-1.npz" in message
+    assert "160 Hz: sub-1_ses-3.npz" in message
+    assert "--channels common" in message
+    assert "--resample 100" in message
+    # The remedy works, and signals are read only now.
     dataset = load_dataset(tmp_path, channels="common", resample=100)
     assert (dataset.ch_names, dataset.sfreq) == (("Cz", "C4", "Pz"), 100.0)
     with pytest.raises(DataError, match=r"ses-1\.npz cannot be read"):
@@ -103,8 +103,8 @@ def test_channels_are_found_by_name(
             load_dataset(folder)
 
 
-def test_the_very_name_comes_first() -> None:
-    """Both references of a site have one plain name."""
+def test_the_exact_name_comes_first() -> None:
+    """Channels with different references have the same normalised name."""
     there = ["C3-A1", "C3-A2", "EEG Cz"]
     assert pick_channels(there, there, "it") == there
     assert pick_channels(there, ["C3-A1", "CZ"], "it") == ["C3-A1", "EEG Cz"]
@@ -126,7 +126,7 @@ def test_covariances_have_their_channels_chosen_on_both_sides(tmp_path: Path) ->
 
 
 def test_classes_are_joined_by_name(tmp_path: Path) -> None:
-    """The first file's order was taken for that of all: labels were exchanged in silence."""
+    """Files may list the classes in different orders."""
     y = np.array([0, 1, 1, 0] * 2)
     write(tmp_path, 1, n=8, y=y)
     write(tmp_path, 2, n=8, y=y, classes=["b", "a"])
@@ -178,7 +178,7 @@ def test_what_cannot_be_used_together(
     [({"tmin": -0.5}, {"tmin": 0.0, "tmax": 1.5}, 150), ({"seconds": 2.01}, {}, 200)],
 )
 def test_trials_are_cut_alike(tmp_path: Path, changes: dict, options: dict, n: int) -> None:
-    """If that is asked for, or if they differ by a sample: MNE counts the last one too."""
+    """On request, or if they differ by one sample: MNE includes the last one."""
     write(tmp_path, 1)
     write(tmp_path, 2, **changes)
     dataset = load_dataset(tmp_path, **options)
@@ -187,7 +187,7 @@ def test_trials_are_cut_alike(tmp_path: Path, changes: dict, options: dict, n: i
 
 @pytest.mark.parametrize(("old", "new"), [(512.0, 128.0), (160.0, 100.0), (1000.0, 250.0)])
 def test_a_wave_is_the_same_wave_at_another_rate(old: float, new: float) -> None:
-    """Also on a large offset, which SciPy alone turns into a ripple of 0.24."""
+    """Also with a large offset, from which SciPy alone makes a ripple of 0.24."""
     seconds, phases = 4.0, np.linspace(0, 6, 5)
 
     def waves(sfreq: float) -> np.ndarray:
@@ -220,7 +220,7 @@ def test_neighbours_do_not_come_to_overlap(
 
 
 def test_sessions_that_differ_are_evaluated_and_trained_on(tmp_path: Path) -> None:
-    """As those that the same amplifier would have recorded with the common channels."""
+    """With the result of files that have the common channels only."""
     folders = tmp_path / "alike", tmp_path / "differ"
     for folder, options in zip(folders, ({}, {"ch_names": (*NAMES[::-1], "T7")}), strict=True):
         folder.mkdir()
@@ -271,7 +271,7 @@ def test_any_data_set_can_be_reduced() -> None:
 
 
 def test_what_was_not_asked_for_changes_nothing(tmp_path: Path) -> None:
-    """Runs that are stored are found again by the hash of their data."""
+    """Stored runs are identified by the hash of their data."""
     write(tmp_path, 1)
     hashes = [
         Trials(select(load_dataset(tmp_path, **options), Selection(**options))).hashes

@@ -1,4 +1,4 @@
-"""The user's own files, good and bad."""
+"""Trials in .npz files, valid and invalid."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_covariances_and_stimuli(tmp_path: Path) -> None:
     ],
 )
 def test_bad_arrays(tmp_path: Path, changes: dict, culprit: str) -> None:
-    """Many of them were found by fuzzing: an error of NumPy, or taken for good."""
+    """Many were found by fuzzing: they raised errors of NumPy, or were accepted."""
     write(tmp_path, **changes)
     with pytest.raises(DataError, match=culprit):
         load_dataset(tmp_path).load("01", "1")
@@ -128,13 +128,13 @@ def test_arrays() -> None:
 
 
 def test_frequencies_that_are_none(tmp_path: Path) -> None:
-    """Without a check: infinity."""
+    """Digits beyond the range of floats gave infinity."""
     write(tmp_path, classes=np.array(["9" * 400 + "Hz", "13Hz"]))
     assert load_dataset(tmp_path).stimulus_hz == (13.0,)
 
 
 def test_fif_tags_in_circles(tmp_path: Path) -> None:
-    """Without a check: MNE follows them until the memory is full."""
+    """MNE follows them until the memory is full."""
     info = mne.create_info(2, 100.0, "eeg")
     path = tmp_path / "x-epo.fif"
     mne.EpochsArray(np.ones((2, 2, 10)), info, verbose="error").save(path, verbose="error")

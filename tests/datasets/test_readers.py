@@ -27,8 +27,8 @@ from tests.helpers.recordings import write_edf
 from tests.inference.helpers import made
 
 N = 12
-#: What a file may tell of each trial.
-TOLD = {
+#: Metadata that a file may contain.
+METADATA = {
     "run": np.repeat(["a", "b"], N // 2),
     "group": np.arange(N) // 2,
     "onset": np.tile(np.arange(N // 2) * 150, 2),
@@ -40,12 +40,12 @@ TOLD = {
 
 @dataclass(frozen=True)
 class Read:
-    """A data set, a recording in it, and what is known of its trials."""
+    """A data set, one of its recordings, and the metadata of its trials."""
 
     dataset: Dataset
     subject: str
     session: str
-    told: dict[str, Any]
+    metadata: dict[str, Any]
 
 
 def arrays(n: int = N) -> dict[str, Any]:
@@ -55,8 +55,8 @@ def arrays(n: int = N) -> dict[str, Any]:
 
 
 def npz_file(folder: Path, place: str = "sub-1_ses-2.npz") -> Read:
-    np.savez(folder / "sub-1_ses-2.npz", **arrays(), **TOLD)
-    return Read(load_dataset(folder / place), "1", "2", TOLD)
+    np.savez(folder / "sub-1_ses-2.npz", **arrays(), **METADATA)
+    return Read(load_dataset(folder / place), "1", "2", METADATA)
 
 
 def npz_folder(folder: Path) -> Read:
@@ -64,12 +64,12 @@ def npz_folder(folder: Path) -> Read:
 
 
 def in_memory(_: Path) -> Read:
-    told = dict(TOLD)
+    metadata = dict(METADATA)
     given = arrays()
-    run, group, classes = told.pop("run"), told.pop("group"), given.pop("classes")
+    run, group, classes = metadata.pop("run"), metadata.pop("group"), given.pop("classes")
     X, y, given["ch_names"] = given.pop("X"), given.pop("y"), tuple(given["ch_names"])
-    made = from_arrays(X, y, run=run, group=group, about=told, classes=tuple(classes), **given)
-    return Read(made, "1", "1", TOLD)
+    made = from_arrays(X, y, run=run, group=group, about=metadata, classes=tuple(classes), **given)
+    return Read(made, "1", "1", METADATA)
 
 
 def recording(folder: Path) -> Read:
@@ -82,38 +82,39 @@ def recordings_of_two_runs(folder: Path) -> Read:
     for run in (1, 2):
         write_edf(folder / f"sub-1_ses-1_run-{run}_eeg.edf", own.recording(seed=run))
     dataset = load_dataset(folder, events=own.EVENTS, tmin=0.5, tmax=1.5)
-    told = {
+    metadata = {
         "onset": np.tile(150 + 200 * np.arange(N), 2),
         "run": np.repeat(["1", "2"], N),
         "group": np.arange(2 * N),
     }
-    return Read(dataset, "1", "1", told)
+    return Read(dataset, "1", "1", metadata)
 
 
 def save_epochs(path: Path) -> dict[str, Any]:
     import pandas as pd
 
-    told = {name: values for name, values in TOLD.items() if name not in ("gaze", "onset")}
+    metadata = {name: values for name, values in METADATA.items() if name not in ("gaze", "onset")}
     raw = own.recording()
     events, ids = mne.events_from_annotations(raw, verbose="error")
     options = {"baseline": None, "preload": True, "verbose": "error"}
-    metadata = pd.DataFrame(told)
-    epochs = mne.Epochs(raw, events, ids, tmin=-0.5, tmax=1.0, metadata=metadata, **options)
+    epochs = mne.Epochs(
+        raw, events, ids, tmin=-0.5, tmax=1.0, metadata=pd.DataFrame(metadata), **options
+    )
     epochs.save(path, verbose="error")
-    return told | {"onset": 50 + 200 * np.arange(N)}
+    return metadata | {"onset": 50 + 200 * np.arange(N)}
 
 
 def epochs_file(folder: Path) -> Read:
-    told = save_epochs(folder / "own-epo.fif")
-    return Read(load_dataset(folder / "own-epo.fif"), "1", "1", told)
+    metadata = save_epochs(folder / "own-epo.fif")
+    return Read(load_dataset(folder / "own-epo.fif"), "1", "1", metadata)
 
 
 def epochs_of_two_runs(folder: Path) -> Read:
     for run in (1, 2):
-        told = save_epochs(folder / f"sub-1_ses-1_run-{run}-epo.fif")
-    twice = {name: np.tile(values, 2) for name, values in told.items()}
-    twice["run"] = np.array([f"{run}/{inner}" for run in (1, 2) for inner in told["run"]])
-    twice["group"] = np.concatenate([told["group"], told["group"] + N])
+        metadata = save_epochs(folder / f"sub-1_ses-1_run-{run}-epo.fif")
+    twice = {name: np.tile(values, 2) for name, values in metadata.items()}
+    twice["run"] = np.array([f"{run}/{inner}" for run in (1, 2) for inner in metadata["run"]])
+    twice["group"] = np.concatenate([metadata["group"], metadata["group"] + N])
     return Read(load_dataset(folder), "1", "1", twice)
 
 
@@ -123,13 +124,13 @@ def official_2a(save: Callable[[Path], Any], folder: Path, before: int = 0) -> R
     each, n = test_bci2a.EACH, test_bci2a.RUNS * test_bci2a.EACH
     run, trial = np.divmod(np.arange(n), each)
     cues = before + run * test_bci2a.LENGTH + test_bci2a.CUE + trial * test_bci2a.STEP
-    told = {
+    metadata = {
         "run": (run + 1).astype(str),
         "group": np.arange(n),
         "onset": cues - 125,
         "artifact": test_bci2a.ARTIFACTS,
     }
-    return Read(load_bci2a(folder), "1", "T", told)
+    return Read(load_bci2a(folder), "1", "T", metadata)
 
 
 def bci2a_gdf(folder: Path) -> Read:
@@ -154,18 +155,18 @@ def mamem_figshare(folder: Path) -> Read:
     test_mamem.save(folder)
     cues = test_mamem.FIRST + test_mamem.STEP * np.arange(25)
     onset = (cues[:, None] + 250 * np.arange(1, 5) - 125).ravel()
-    told = {"onset": onset, "group": np.repeat(np.arange(25), 4)}
-    return Read(load_mamem(folder, segments=4), "1", "1", told)
+    metadata = {"onset": onset, "group": np.repeat(np.arange(25), 4)}
+    return Read(load_mamem(folder, segments=4), "1", "1", metadata)
 
 
 def moabb(_: Path) -> Read:
     dataset = load_dataset("moabb:FakeSource")
-    told = {
+    metadata = {
         "onset": np.tile(np.array(test_moabb.FakeSource.ONSETS) + 50, 2),
         "run": np.repeat(["0", "1"], 4),
         "group": np.array([0, 1, 1, 2, 4, 5, 5, 6]),  # the second and third of a run overlap
     }
-    return Read(dataset, "2", "0train", told)
+    return Read(dataset, "2", "0train", metadata)
 
 
 READERS = [
@@ -197,7 +198,7 @@ def test_whatever_is_known_of_trials_is_kept(reader: Any, tmp_path: Path) -> Non
     whole = read.dataset.load(read.subject, read.session)
     known = {"run": whole.run, "group": whole.group, **whole.about}
     assert known["onset"].dtype.kind == "i"
-    for name, values in read.told.items():
+    for name, values in read.metadata.items():
         np.testing.assert_array_equal(known[name], values, err_msg=name)
     # A selection keeps it too, of the trials that it keeps.
     first = whole.run[0]

@@ -1,4 +1,4 @@
-"""Damaged and hostile data files: a data set, or a DataError."""
+"""Damaged and malicious data files give a data set, or a DataError."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def attempt(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, bytes], 
     folder = tmp_path_factory.mktemp("data")
 
     def run(name: str, contents: bytes) -> bool:
-        """Whether the file is a data set, all of which can be read."""
+        """Return whether the file is a data set that can be read completely."""
         path = folder / name
         path.write_bytes(contents)
         try:

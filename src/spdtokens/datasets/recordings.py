@@ -161,9 +161,13 @@ def _places(files: Sequence[Path]) -> dict[Path, tuple[str, str, str]]:
     """Return subject, session and run of every file, from names as in BIDS."""
     found = {}
     for file in files:
-        told = dict(re.findall(r"(sub|ses|run)-([^_]+)", _stem(file)))
-        session = "1" if told or len(files) == 1 else _stem(file)
-        found[file] = (told.get("sub", "1"), told.get("ses", session), told.get("run", "1"))
+        entities = dict(re.findall(r"(sub|ses|run)-([^_]+)", _stem(file)))
+        session = "1" if entities or len(files) == 1 else _stem(file)
+        found[file] = (
+            entities.get("sub", "1"),
+            entities.get("ses", session),
+            entities.get("run", "1"),
+        )
     # Onsets are counted from the beginning of a file, so every file must be a run.
     places = list(found.values())
     return {
@@ -182,7 +186,7 @@ def _head(path: Path, cutting: Cutting) -> Head:
     """Return the channels and the sampling rate of a file."""
     opened = open_mne(path)
     chosen = cutting.channels not in ((), (COMMON,))
-    with _told(path):
+    with _reading(path):
         names = opened.ch_names if chosen else _eeg(opened, (), path)
         return Head(tuple(names), float(opened.info["sfreq"]))
 
@@ -191,7 +195,7 @@ def open_mne(path: Path) -> Any:
     """Open a recording or epochs with MNE, without reading the signals."""
     import mne
 
-    with _told(path):
+    with _reading(path):
         _refuse_circles(path)
         read = mne.read_epochs if holds_epochs(path) else mne.io.read_raw
         return read(path, preload=False, verbose="error")
@@ -219,7 +223,7 @@ def _refuse_circles(path: Path) -> None:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _reading(path: Path) -> Iterator[None]:
     """Name the file in errors, and silence the log of MNE."""
     import mne
 
@@ -230,7 +234,7 @@ def _told(path: Path) -> Iterator[None]:
 def read_piece(path: Path, cutting: Cutting) -> Piece:
     """Read the trials of a recording, or of epochs."""
     opened = open_mne(path)
-    with _told(path):
+    with _reading(path):
         names = _eeg(opened, cutting.channels, path)
         read = _from_epochs if holds_epochs(path) else _from_recording
         return read(opened, names, cutting, path)

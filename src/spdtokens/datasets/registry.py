@@ -156,12 +156,12 @@ def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
             "use spdtokens.datasets.from_arrays(X, y, sfreq=250), without sfreq for covariances."
         )
     name = str(name_or_path)
-    makers = dict(DATASETS)
-    makers |= {known: source.load for known, source in OFFICIAL.items()}
+    loaders = dict(DATASETS)
+    loaders |= {known: source.load for known, source in OFFICIAL.items()}
     if name.startswith("moabb:"):
-        makers[name] = partial(load_moabb, name.removeprefix("moabb:"))
-    if name in makers:
-        return _named(makers[name], options)
+        loaders[name] = partial(load_moabb, name.removeprefix("moabb:"))
+    if name in loaders:
+        return _named(loaders[name], options)
     path = Path(name_or_path)
     if path.exists():
         if path.is_dir() or is_mne_file(path) or path.suffix == ".npz":
@@ -172,7 +172,7 @@ def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
         )
     raise DataError(
         f"There is no data set {name!r}, and no file or folder of that name. Data sets: "
-        f"{', '.join(makers)}, moabb:NAME."
+        f"{', '.join(loaders)}, moabb:NAME."
     )
 
 

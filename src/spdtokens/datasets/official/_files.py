@@ -82,7 +82,7 @@ class OfficialSource:
 def matching(folder: Path, pattern: str, sessions: Sequence[str]) -> Files:
     """Find files by name in a folder and its direct subfolders.
 
-    The pattern has a group for the subject and, unless a file holds all sessions, one for the
+    The pattern has a group for the subject and, unless a file contains all sessions, one for the
     session. Subjects lose their leading zeros. Archives unpack into ``train/`` or ``true_labels/``,
     so one level of folders is searched. A file nearer to the top wins.
     """
