@@ -108,13 +108,8 @@ def _read(path: Path, label_file: Path, subject: str, session: str) -> Recording
     )
     with reading(label_file):
         labels = pd.read_csv(label_file, dtype=str, index_col="IdFeedBack")["Prediction"]
-    known = dict(
-        zip(
-            labels.index.str.strip(),
-            whole_numbers(labels, "Prediction", label_file, (0, 1)),
-            strict=True,
-        )
-    )
+        predictions = whole_numbers(labels, "Prediction", label_file, (0, 1))
+        known = dict(zip(labels.index.str.strip(), predictions, strict=True))
     names = [f"S{int(subject):02d}_Sess0{session}_FB{i + 1:03d}" for i in range(len(onsets))]
     missing = [name for name in names if name not in known]
     expect(not missing, f"{label_file} lacks labels of {path}: {', '.join(missing[:3])}, ...")
