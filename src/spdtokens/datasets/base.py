@@ -92,8 +92,8 @@ class Recording:
     Raises
     ------
     DataError
-        If ``X`` has not three dimensions or is not numeric, or if another array does not have one
-        entry per trial.
+        If ``X`` does not have three dimensions or is not numeric, or if another array does not have
+        one entry per trial.
 
     See Also
     --------

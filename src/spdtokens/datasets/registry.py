@@ -69,8 +69,7 @@ def list_datasets() -> list[Listing]:
     ['sim-mi', 'sim-erp', 'sim-ssvep']
     """
     simulated = [
-        Listing(name, make().description, True, "simulated on demand")
-        for name, make in DATASETS.items()
+        Listing(name, make().description, True, "included") for name, make in DATASETS.items()
     ]
     official = [
         Listing(source.name, source.description, source.is_present(None), source.how_to_get)

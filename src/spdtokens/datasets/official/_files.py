@@ -55,22 +55,19 @@ class OfficialSource:
         """Return whether files of this data set are in the folder, or in a default folder."""
         return any(files(p) for p in self.folders(folder) for files in self.layouts.values())
 
-    def find(self, folder: Path | None, layout: str | None) -> tuple[Path, str, Files]:
-        """Return the first folder with files, their layout, and the files.
+    def find(self, folder: Path | None) -> tuple[Path, str, Files]:
+        """Return the first folder with files, the first layout found in it, and the files.
 
         Raises
         ------
         DataError
             If there are none. Lists the folders, the expected files and where to get them.
         """
-        if layout not in (None, *self.layouts):
-            known = ", ".join(self.layouts)
-            raise DataError(f"layout of {self.name} must be one of {known}, got {layout!r}.")
         tried = self.folders(folder)
         for place in tried:
-            for name in [layout] if layout else self.layouts:
-                if found := self.layouts[name](place):
-                    return place, name, found
+            for layout, files in self.layouts.items():
+                if found := files(place):
+                    return place, layout, found
         paths = "\n".join(f"  {p}{'' if p.is_dir() else ' (no such folder)'}" for p in tried)
         raise DataError(
             f"No files of {self.name} found in:\n{paths}\n{self.how_to_get}\nCopy them to one of "

@@ -55,22 +55,19 @@ MATT_CROP = (124, 562)
 MATT_SFREQ = {"matt": 125.0, "paper-250": 250.0}
 
 
-def load_bci2a(
-    folder: Path | None = None, *, crop: Crop = "matt", layout: str | None = None
-) -> Dataset:
+def load_bci2a(folder: Path | None = None, *, crop: Crop = "matt") -> Dataset:
     """Load BCI Competition IV data set 2a from its published files.
 
     Parameters
     ----------
     folder : Path or None, default=None
-        Folder of the files; if None, ``$SPDTOKENS_DATA/bci2a`` or ``~/spdtokens_data/bci2a``.
+        Folder of the files; if None, ``$SPDTOKENS_DATA/bci2a`` or ``~/spdtokens_data/bci2a``. If it
+        contains several layouts, GDF files are preferred to those of BNCI, and these to MAtt's.
     crop : {'matt', 'paper-250'}, default='matt'
         Part of a trial to decode, see the module.
-    layout : {'gdf', 'bnci', 'matt'} or None, default=None
-        Layout to read; the first that is found if None.
     """
     expect(crop in WINDOWS, f"crop must be one of {', '.join(WINDOWS)}, got {crop!r}.")
-    place, layout, files = SOURCE.find(folder, layout)
+    place, layout, files = SOURCE.find(folder)
     description, sfreq, window = SOURCE.description, SFREQ, WINDOWS[crop]
     if layout == "matt":
         (_, session), path = min(files.items())

@@ -37,17 +37,16 @@ SFREQ, INTERVAL, WINDOW = 200.0, (-0.2, 1.3), (0.0, 1.25)
 LABELS = "TrainLabels.csv"
 
 
-def load_bcicha(folder: Path | None = None, *, layout: str | None = None) -> Dataset:
+def load_bcicha(folder: Path | None = None) -> Dataset:
     """Load the BCI Challenge at NER 2015 from its published files.
 
     Parameters
     ----------
     folder : Path or None, default=None
         Folder of the files; if None, ``$SPDTOKENS_DATA/bcicha`` or ``~/spdtokens_data/bcicha``.
-    layout : {'kaggle', 'matt'} or None, default=None
-        Layout to read; the first that is found if None.
+        The Kaggle files are preferred to MAtt's.
     """
-    place, layout, files = SOURCE.find(folder, layout)
+    place, layout, files = SOURCE.find(folder)
     matt = layout == "matt"
     sfreq = matt_samples(min(files.values()), "x_test") / 1.25 if matt else SFREQ
     label_files = [*place.glob(LABELS), *sorted(place.glob(f"*/{LABELS}"))]

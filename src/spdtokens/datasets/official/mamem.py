@@ -59,7 +59,6 @@ def load_mamem(
     segments: int = 1,
     first_segment: float = 1.0,
     channels: Sequence[str] = tuple(SITES.values()),
-    layout: str | None = None,
 ) -> Dataset:
     """Load MAMEM EEG SSVEP data set II from its published files.
 
@@ -67,14 +66,13 @@ def load_mamem(
     ----------
     folder : Path or None, default=None
         Folder of the files; if None, ``$SPDTOKENS_DATA/mamem`` or ``~/spdtokens_data/mamem``.
+        MAMEM's files are preferred to MAtt's.
     segments : int, default=1
         Number of segments of 1 s per trial, which belong to one group; 1 for whole trials of 5 s.
     first_segment : float, default=1.0
         Begin of the first segment, in seconds after the onset of the flicker.
     channels : sequence of str
         Electrodes, ``E1`` to ``E256``. Default: eight parieto-occipital ones.
-    layout : {'figshare', 'matt'} or None, default=None
-        Layout to read; the first that is found if None.
     """
     strange = [name for name in channels if name not in ELECTRODES]
     expect(not strange, f"channels of mamem must be E1 to E256, got {', '.join(strange)}.")
@@ -82,7 +80,7 @@ def load_mamem(
         segments >= 1 and (segments == 1 or 0 <= first_segment <= 5 - segments),
         f"segments of 1 s must fit into a trial of 5 s, got {segments} from {first_segment:g} s.",
     )
-    _, layout, files = SOURCE.find(folder, layout)
+    _, layout, files = SOURCE.find(folder)
     matt = layout == "matt"
     window = (0.0, 5.0) if segments == 1 and not matt else (0.0, 1.0)
     shifts = [0.0] if segments == 1 else [first_segment + i for i in range(segments)]
