@@ -1,4 +1,4 @@
-"""Which code this is."""
+"""Identify the version of the code."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import spdtokens
 
 
 def digest_of(rooms: Iterable[str]) -> str:
-    """Digest of the code of some rooms of the package."""
+    """Return a digest of the source code of some subpackages."""
     home = Path(spdtokens.__file__).parent
     digest = hashlib.blake2b(digest_size=8)
     for room in rooms:

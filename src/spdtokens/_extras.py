@@ -1,10 +1,10 @@
-"""Our extras: whether they are installed, and how to get them."""
+"""Optional dependencies (extras): whether they are installed, and how to install them."""
 
 from __future__ import annotations
 
 from importlib.util import find_spec
 
-#: The packages by whose presence an extra is known to be installed.
+#: Packages that must be importable for an extra to count as installed.
 PACKAGES = {
     "baselines": ("spd_learn",),
     "live": ("mne_lsl",),
@@ -13,10 +13,10 @@ PACKAGES = {
 
 
 def is_installed(extra: str | None) -> bool:
-    """Whether what an extra brings can be imported; nothing to bring (None) always can."""
+    """Return whether the packages of an extra can be imported; True for None."""
     return extra is None or all(find_spec(name) is not None for name in PACKAGES[extra])
 
 
 def how_to_install(extra: str) -> str:
-    """The command that installs an extra."""
+    """Return the command that installs an extra."""
     return f"pip install 'spdtokens[{extra}]'"

@@ -1,4 +1,4 @@
-"""Files appear whole or not at all."""
+"""Write files atomically, and check that they can be written."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pathlib import Path
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside the file; rename it to the file if the block succeeds.
+    """Yield a temporary path in the same folder; rename it to the file if the block succeeds.
 
-    The temporary name keeps the suffix, which tells many writers the format. A symbolic link stays
-    one: the file it points to is written. A file that is replaced keeps its permissions; a new one
-    gets those of the umask.
+    The temporary name keeps the suffix, from which many writers infer the format. If ``path`` is a
+    symbolic link, the file it points to is written. A file that is replaced keeps its permissions;
+    a new file has those of the umask.
 
     Raises
     ------
@@ -25,9 +25,9 @@ def written_whole(path: Path) -> Iterator[Path]:
     """
     target = output_file(path)
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
-    # The stem is cut, since the file's own name may already be as long as the disk allows.
+    # The stem is cut, because the name of the file may already have the maximal length.
     temporary = target.with_name(f".{target.stem[:40]}-{secrets.token_hex(8)}{target.suffix}")
-    # Fails if the name is taken, so that a link planted there is not followed.
+    # Fails if the name exists, so that a symbolic link is not followed.
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY
     os.close(os.open(temporary, flags, 0o666 if mode is None else mode))
     try:
@@ -40,25 +40,30 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def output_file(path: Path) -> Path:
-    """Find the file that writing to ``path`` changes, or say plainly why it cannot be written.
+    """Return the file that writing to ``path`` would change; raise if it cannot be written.
 
-    Call it before long work: what it accepts, :func:`written_whole` can write.
+    Call it before long computations: :func:`written_whole` can write what it accepts.
+
+    Parameters
+    ----------
+    path : Path
+        File to write.
 
     Returns
     -------
     Path
-        The path in full, with symbolic links followed.
+        Absolute path, with symbolic links resolved.
 
     Raises
     ------
     OSError
-        If it is a folder, a device, a pipe or a loop of links, if its folder does not exist, or if
+        If it is a folder, a device, a pipe or a cycle of links, if its folder does not exist, or if
         the folder or the file cannot be written.
     """
     target = Path(os.path.realpath(path))
-    folder = target.parent if path.is_symlink() else path.parent  # as the user has named it
+    folder = target.parent if path.is_symlink() else path.parent  # as the user wrote it
     if target.is_symlink():
-        raise OSError(f"{path} must be a file, got a loop of symbolic links. Name another file.")
+        raise OSError(f"{path} must be a file, got a cycle of symbolic links. Name another file.")
     if target.is_dir():
         raise IsADirectoryError(f"{path} must be a file, got a folder. Name a file in it.")
     if target.exists() and not target.is_file():
@@ -66,23 +71,23 @@ def output_file(path: Path) -> Path:
     if not folder.is_dir():
         raise FileNotFoundError(f"There is no folder {folder} to write {target.name} to.")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise PermissionError(f"The folder {folder} cannot be written to. Choose another.")
+        raise PermissionError(f"The folder {folder} is not writable. Choose another folder.")
     if target.exists() and not os.access(target, os.W_OK):
-        raise PermissionError(f"{path} is write-protected. Choose another name, or allow writing.")
+        raise PermissionError(f"{path} is write-protected. Choose another name, or chmod u+w.")
     return target
 
 
 def output_folder(path: Path) -> Path:
-    """Make a folder to write to, or say plainly why it cannot be.
+    """Create a folder to write to.
 
     Raises
     ------
     OSError
-        If the path is a file, or cannot be made or written.
+        If the path is a file, or cannot be created or written.
     """
     if path.exists() and not path.is_dir():
-        raise NotADirectoryError(f"{path} is a file; give a folder to write to.")
+        raise NotADirectoryError(f"{path} is a file; name a folder to write to.")
     path.mkdir(parents=True, exist_ok=True)
     if not os.access(path, os.W_OK):
-        raise PermissionError(f"{path} cannot be written to; choose another folder with --out.")
+        raise PermissionError(f"The folder {path} is not writable. Choose another folder.")
     return path

@@ -1,4 +1,4 @@
-"""Labels and groups of trials: one per trial."""
+"""Validate labels and groups of trials."""
 
 from __future__ import annotations
 
@@ -15,40 +15,46 @@ from spdtokens.errors import UserError
 def as_labels(
     y: ArrayLike | None, n: int, error: type[UserError] = UserError, who: str = "The classifier"
 ) -> NDArray[Any]:
-    """Labels (n,) from whatever can be made such; a column with a warning, as in scikit-learn.
+    """Validate labels; a column is accepted with a warning, as in scikit-learn.
 
     Parameters
     ----------
-    y : array, shape (n,) or (n, 1)
+    y : array-like, shape (n,) or (n, 1)
+        Labels.
     n : int
         Number of trials.
     error : type, default=UserError
-        What to raise.
+        Class of the errors.
     who : str, default='The classifier'
-        Needs them, for the messages.
+        Subject of the error messages.
+
+    Returns
+    -------
+    ndarray, shape (n,)
+        Labels.
 
     Raises
     ------
     UserError
-        If there are not ``n`` labels, of two or more classes, or some are no labels: missing, or
-        continuous.
+        If there is not one label per trial, labels are missing or continuous, or all trials belong
+        to one class.
     """
     if y is None:
         raise error(f"{who} requires y to be passed, but the target y is None.")
     shape = np.shape(y)
     if shape not in ((n,), (n, 1)):
-        raise error(f"Expected {n} labels, one per trial, got an array of shape {shape}.")
+        raise error(f"y must have one label per trial, shape ({n},), got {shape}.")
     try:
         y = np.asarray(column_or_1d(y, warn=True))
         assert_all_finite(y, input_name="y")
         check_classification_targets(y)
     except ValueError as fault:
-        raise error(f"Labels must be classes: {fault}") from fault
+        raise error(f"y must contain class labels: {fault}") from fault
     classes = np.unique(y)
     if len(classes) < 2:
         raise error(
-            f"All {n} training trials are of one class, {classes[0]}. {who} needs trials of two or "
-            "more classes."
+            f"All {n} training trials belong to one class, {classes[0]}. {who} needs trials of at "
+            "least two classes."
         )
     return y
 
@@ -56,15 +62,9 @@ def as_labels(
 def as_groups(
     groups: ArrayLike | None, n: int, error: type[UserError] = UserError
 ) -> NDArray[Any] | None:
-    """Groups (n,), or None.
-
-    Raises
-    ------
-    UserError
-        If there is not one per trial.
-    """
+    """Validate groups, one per trial; None is returned as is."""
     if groups is None:
         return None
     if np.shape(groups) != (n,):
-        raise error(f"groups must have one entry per trial, {n}, got shape {np.shape(groups)}.")
+        raise error(f"groups must have one entry per trial, shape ({n},), got {np.shape(groups)}.")
     return np.asarray(groups)

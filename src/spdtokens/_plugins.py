@@ -1,4 +1,4 @@
-"""Packages of others that add embeddings, methods, data sets, protocols or figures by name."""
+"""Plugins: packages that register embeddings, methods, data sets, protocols or figures."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from functools import cache
 
 from spdtokens.errors import UserError
 
-#: Entry points of this group name modules that enter something in a registry: docs/extending.md.
+#: Entry points of this group name modules that register something (docs/extending.md).
 GROUP = "spdtokens"
 
 
 @cache
 def load_plugins() -> None:
-    """Import what installed packages name in their entry points."""
+    """Import the modules that installed packages name in their entry points."""
     from importlib.metadata import entry_points
 
     for entry in entry_points(group=GROUP):
@@ -21,6 +21,6 @@ def load_plugins() -> None:
         except Exception as error:
             package = entry.dist.name if entry.dist else entry.value
             raise UserError(
-                f"The plugin {entry.name!r} of {package} cannot be imported: {error!r}. Mend it, "
-                f"or pip uninstall {package}."
+                f"The plugin {entry.name!r} of {package} cannot be imported: {error!r}. Fix it, "
+                f"or run: pip uninstall {package}"
             ) from error

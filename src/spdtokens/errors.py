@@ -1,67 +1,85 @@
-"""What went wrong, said so that it can be put right.
+"""Exceptions of spdtokens.
 
-Every error that a user can mend is a :class:`UserError`, and so a ``ValueError``: its message
-names the culprit and the remedy. The command line prints the message and nothing else.
+Every error that the user can fix is a :class:`UserError`, which is a ``ValueError``. Its message
+names the culprit (file, channel, trial or option) and the remedy. The command line prints the
+message without a traceback.
 """
 
 from __future__ import annotations
 
 
 class UserError(ValueError):
-    """Input or settings that cannot be used: the base of all errors here."""
+    """Invalid input or settings; base class of the errors of this package."""
 
 
 class NotSPDError(UserError):
-    """A matrix that is not symmetric positive definite."""
+    """A matrix is not symmetric positive definite."""
 
 
 class SignalError(UserError):
-    """Trials, bands or windows from which no matrix can be made."""
+    """Trials, bands or windows from which no covariance matrix can be computed."""
 
 
 class DataError(UserError):
-    """A data set or a file that cannot be read as asked."""
+    """A data set or a file does not exist, cannot be read, or lacks what was requested."""
 
 
 class ModelError(UserError):
-    """A network, or a recipe of its training, that is impossible."""
+    """Invalid labels, or invalid parameters of a classifier, a network or its training."""
 
 
 class MethodError(UserError):
-    """A method or an estimator that is unknown, or does not fit the data."""
+    """A method or an estimator is unknown, or does not support the data set."""
 
 
 class EvaluationError(UserError):
-    """An evaluation that cannot be done."""
+    """An evaluation is not possible with this data set, protocol or alignment."""
 
 
 class LeakError(EvaluationError):
-    """An evaluation that would see what it must not; the message has the trials' ids."""
+    """Training and test trials are not independent; the message lists the trials."""
 
 
 class StudyError(UserError):
-    """A study, or a store of runs, that cannot be used."""
+    """A study file, or a store of runs, is invalid."""
 
 
 class ReportError(UserError):
-    """A report or an explanation that cannot be made."""
+    """A report, a figure or an explanation cannot be made from these results."""
 
 
 class PaperError(UserError):
-    """A number or a table that the audit cannot check."""
+    """A number or a table of the paper cannot be checked."""
 
 
 class DecoderError(UserError):
-    """A model file, or data that its model cannot be used with."""
+    """A model file is invalid, or its model cannot be applied to the data.
+
+    See Also
+    --------
+    spdtokens.load_model : Read a model file.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from spdtokens import load_model
+    >>> from spdtokens.runtime import DecoderError
+    >>> with tempfile.NamedTemporaryFile(suffix=".spdt") as file:
+    ...     try:
+    ...         load_model(file.name)
+    ...     except DecoderError:
+    ...         print("not a model")
+    not a model
+    """
 
 
 class DeployError(UserError):
-    """A model or a recording that cannot be trained on or predicted as asked."""
+    """A recording cannot be used for training or prediction."""
 
 
 class LiveError(UserError):
-    """A stream that cannot be decoded."""
+    """A live stream cannot be decoded."""
 
 
 class StreamLostError(Exception):
-    """A stream that has ended or gone silent; not the user's fault."""
+    """A live stream has ended or stopped sending; not caused by the user."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,21 +42,30 @@ def expected() -> np.ndarray:
     return np.array([run[:22, cue - 125 : cue + 1125] for run in signals()[1:] for cue in cues])
 
 
-def save_gdf(folder: Path, name: str, cues_known: bool, **changes: Any) -> Path:
+def save_gdf(
+    folder: Path,
+    name: str = "A01T",
+    cues_known: bool = True,
+    labels: np.ndarray | None = None,
+    left: int | None = None,
+    **changes: Any,
+) -> Path:
+    """Write a session and, if labels are given, its label file; keep ``left`` bytes."""
     events, offset = [(0, 32766), (0, 1072)], EYES
     for run in range(RUNS):
         events.append((offset, 32766))
         for i in range(EACH):
             k = run * EACH + i
             at = offset + START + i * STEP
-            events.append((at, 768))
-            if ARTIFACTS[k]:
-                events.append((at, 1023))
+            events += [(at, 768), *([(at, 1023)] if ARTIFACTS[k] else [])]
             events.append((at + 500, 769 + int(LABELS[k]) if cues_known else 783))
         offset += LENGTH
     path = folder / f"{name}.gdf"
     given = {"names": NAMES, "sfreq": 250, "events": events} | changes
     write_gdf(path, microvolts=np.concatenate(signals(), axis=1)[: len(given["names"])], **given)
+    path.write_bytes(path.read_bytes()[:left])
+    if labels is not None:
+        save_labels(folder, name, labels)
     return path
 
 
@@ -65,7 +75,9 @@ def save_labels(folder: Path, name: str, labels: np.ndarray = LABELS + 1) -> Pat
     return path
 
 
-def save_bnci(folder: Path, name: str, **changes: Any) -> Path:
+def save_bnci(
+    folder: Path, name: str = "A01T", content: Any = None, left: int | None = None, **changes: Any
+) -> Path:
     runs = []
     for i, signal in enumerate(signals()):
         k = slice((i - 1) * EACH, i * EACH)
@@ -84,7 +96,8 @@ def save_bnci(folder: Path, name: str, **changes: Any) -> Path:
     path = folder / f"{name}.mat"
     cell = np.empty((1, len(runs)), dtype=object)
     cell[0] = runs
-    scipy.io.savemat(path, {"data": cell})
+    scipy.io.savemat(path, content or {"data": cell})
+    path.write_bytes(path.read_bytes()[:left])
     return path
 
 
@@ -96,7 +109,7 @@ def check(dataset: Any, session: str) -> None:
 
 
 def test_gdf_files_with_labels_in_a_folder_of_their_own(tmp_path: Path) -> None:
-    save_gdf(tmp_path, "A01T", cues_known=True)
+    save_gdf(tmp_path)
     save_gdf(tmp_path, "A01E", cues_known=False)
     assert_refused(tmp_path, "E", r"label file A01E\.mat .* is missing")
     (tmp_path / "true_labels").mkdir()
@@ -114,12 +127,11 @@ def test_bnci_files_give_the_same_trials(tmp_path: Path) -> None:
     save_gdf(tmp_path, "A01E", cues_known=False)
     save_bnci(tmp_path, "A01E")
     assert_refused(tmp_path, "E", "A01E.mat has no variable 'classlabel'")
-    dataset = load_bci2a(tmp_path, layout="bnci")
+    (tmp_path / "A01E.gdf").unlink()
+    dataset = load_bci2a(tmp_path)
     assert dict(dataset.index) == {"1": ("E",)}
     assert dataset.unit_in_volts == 1e-6
     check(dataset, "E")
-    with pytest.raises(DataError, match="no layout 'edf'"):
-        load_bci2a(tmp_path, layout="edf")
 
 
 def test_label_files_alone_are_not_the_data(tmp_path: Path) -> None:
@@ -127,11 +139,21 @@ def test_label_files_alone_are_not_the_data(tmp_path: Path) -> None:
     assert not OFFICIAL["bci2a"].is_present(tmp_path)
 
 
-def test_the_papers_crop_at_250_hz_is_its_438_samples(tmp_path: Path) -> None:
-    save_bnci(tmp_path, "A01T")
-    window = load_bci2a(tmp_path, crop="paper-250").window
-    assert [round((t + 0.5) * 250) for t in window] == [124, 562]
-    with pytest.raises(DataError, match="no crop 'all'"):
+@pytest.mark.parametrize(
+    ("layout", "crop", "sfreq"),
+    [("bnci", "paper-250", 250.0), ("matt", "paper-250", 250.0), ("matt", "matt", 125.0)],
+)
+def test_the_papers_crop_is_its_438_samples(
+    tmp_path: Path, layout: str, crop: bci2a.Crop, sfreq: float
+) -> None:
+    """Whatever rate is assumed for MAtt's trials."""
+    if layout == "bnci":
+        save_bnci(tmp_path)
+    scipy.io.savemat(tmp_path / "BCIC_S01_T.mat", {"x_train": np.ones((2, 22, 563))})
+    dataset = load_bci2a(tmp_path, crop=crop)
+    assert dataset.sfreq == sfreq
+    assert [round((t + 0.5) * sfreq) for t in dataset.window] == [124, 562]
+    with pytest.raises(DataError, match="'all'"):
         load_bci2a(tmp_path, crop="all")  # type: ignore[arg-type]
 
 
@@ -172,103 +194,51 @@ def assert_refused(folder: Path, session: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("labels", "message"),
+    ("save", "changes", "message"),
     [
-        (LABELS[:-1] + 1, "11 labels"),
-        (np.roll(LABELS, 1) + 1, "disagree"),
-        (LABELS, r"found \[0\.0\]"),
-        (LABELS + 0.5, r"0\.5"),
+        # Labels that do not belong to the file.
+        (save_gdf, {"labels": LABELS[:-1] + 1}, "11 labels"),
+        (save_gdf, {"labels": np.roll(LABELS, 1) + 1}, "A01T.mat and .*differ"),
+        (save_gdf, {"labels": LABELS}, r"\[0\.0\]"),
+        (save_gdf, {"labels": LABELS + 0.5}, r"0\.5"),
+        # Files cut short, or of another experiment.
+        *((save_gdf, {"left": left}, "truncated") for left in (100, 3000, 200_000)),
+        (save_gdf, {"names": NAMES[:24]}, "3 EOG"),
+        (save_gdf, {"sfreq": 200}, "200 Hz"),
+        (save_gdf, {"events": [(0, 32766), (1, 768), (501, 769)]}, "1 labels .*in 1 runs"),
+        (save_gdf, {"events": [(0, 32766), (1, 768)]}, "0 cues"),
+        *((save_bnci, {"left": left}, "truncated") for left in (150, 10_000)),
+        (save_bnci, {"content": {"other": 1}}, "'data'.*other"),
+        (save_bnci, {"fs": 200}, "200 Hz"),
+        (save_bnci, {"X": np.zeros((50, 22))}, r"shape \(50, 22\)"),
+        (save_bnci, {"X": np.zeros((50, 25))}, "recording has 300"),
+        (save_bnci, {"X": np.full((LENGTH, 25), np.nan)}, "NaN"),
+        (save_bnci, {"trial": np.empty(0)}, "no run has trials"),
+        (save_bnci, {"artifacts": np.zeros(1)}, "6 artifact flags"),
+        (save_bnci, {"y": "left"}, "'y'"),
     ],
 )
-def test_labels_that_do_not_belong_to_the_file(
-    tmp_path: Path, labels: np.ndarray, message: str
+def test_bad_files_are_refused(
+    tmp_path: Path, save: Callable[..., Path], changes: dict, message: str
 ) -> None:
-    save_gdf(tmp_path, "A01T", cues_known=True)
-    save_labels(tmp_path, "A01T", labels)
+    save(tmp_path, **changes)
     assert_refused(tmp_path, "T", message)
 
 
-@pytest.mark.parametrize("left", [100, 3000, 200_000])
-def test_a_gdf_file_cut_short(tmp_path: Path, left: int) -> None:
-    path = save_gdf(tmp_path, "A01T", cues_known=True)
-    path.write_bytes(path.read_bytes()[:left])
-    assert_refused(tmp_path, "T", "cut short")
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"names": [*NAMES[:7], "EEG-C5", *NAMES[8:]]}, "EEG-C5"),
-        ({"names": NAMES[:24]}, "3 EOG"),
-        ({"sfreq": 200}, "200 Hz"),
-        ({"events": [(0, 32766), (1, 768), (501, 769)]}, "1 trials in 1 runs"),
-        ({"events": [(0, 32766), (1, 768)]}, "0 cues"),
-    ],
-)
-def test_a_gdf_file_of_another_experiment(tmp_path: Path, changes: dict, message: str) -> None:
-    save_gdf(tmp_path, "A01T", cues_known=True, **changes)
-    assert_refused(tmp_path, "T", message)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"fs": 200}, "200 Hz"),
-        ({"X": np.zeros((50, 22))}, r"shape \(50, 22\)"),
-        ({"classes": np.array(["a", "b"], dtype=object)}, "classes"),
-        ({"X": np.zeros((50, 25))}, "recording has 300"),
-        ({"X": np.full((LENGTH, 25), np.nan)}, "NaN"),
-        ({"trial": np.empty(0)}, "no run has trials"),
-        ({"artifacts": np.zeros(1)}, "1 marks"),
-        ({"y": "left"}, "'y' must be numbers"),
-    ],
-)
-def test_bad_bnci_files(tmp_path: Path, changes: dict, message: str) -> None:
-    save_bnci(tmp_path, "A01T", **changes)
-    assert_refused(tmp_path, "T", message)
-
-
-def test_a_bnci_file_that_is_not_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = save_bnci(tmp_path, "A01T")
+def test_a_session_with_fewer_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save_bnci(tmp_path)
     monkeypatch.setattr(bci2a, "TRIALS", 288)
-    assert_refused(tmp_path, "T", "expected 6 runs of 48 trials, found 12")
-    path.write_bytes(path.read_bytes()[:10_000])
-    assert_refused(tmp_path, "T", "damaged or cut short")
-    scipy.io.savemat(path, {"other": 1})
-    assert_refused(tmp_path, "T", "no variable 'data'; it has other")
-    path.write_bytes(b"MATLAB 7.3".ljust(124) + b"\x00\x02IM" + bytes(400))
-    assert_refused(tmp_path, "T", "'-v7'")
-
-
-def trials(n: int, channels: int, samples: int) -> np.ndarray:
-    return np.random.default_rng(3).normal(size=(n, channels, samples)).astype("f4")
-
-
-def test_trials_of_matt(tmp_path: Path) -> None:
-    X, y = trials(288, 22, 563), np.arange(288) % 4
-    scipy.io.savemat(tmp_path / "BCIC_S01_T.mat", {"x_train": X, "y_train": y})
-    scipy.io.savemat(tmp_path / "BCIC_S01_E.mat", {"x_test": X[::-1], "y_test": y[::-1]})
-    for crop, sfreq in (("matt", 125.0), ("paper-250", 250.0)):
-        dataset = load_bci2a(tmp_path, crop=crop)  # type: ignore[arg-type]
-        assert dict(dataset.index) == {"1": ("T", "E")}
-        assert dataset.sfreq == sfreq
-        # Whatever rate is assumed, the window is the 438 samples of the paper.
-        samples = [round((t - dataset.tmin) * sfreq) for t in dataset.window]
-        assert samples == [124, 562]
-    recording = dataset.load("1", "E")
-    np.testing.assert_array_equal(recording.X, X[::-1])
-    np.testing.assert_array_equal(recording.y, y[::-1])
-    assert dataset.unit_in_volts is None
+    assert_refused(tmp_path, "T", "48 trials.* 12 labels")
 
 
 @pytest.mark.parametrize(
     ("n", "samples", "first", "message"),
-    [(288, 438, 0, "438 samples"), (10, 562, 0, r"\(288, 22, samples\)"), (288, 562, 1, r"4\.0")],
+    [(288, 438, 0, "got 438"), (10, 562, 0, r"\(288, 22, samples\)"), (288, 562, 1, r"4\.0")],
 )
 def test_other_files_of_matt(
     tmp_path: Path, n: int, samples: int, first: int, message: str
 ) -> None:
-    arrays = {"x_train": trials(n, 22, samples), "y_train": first + np.arange(n) % 4}
+    arrays = {"x_train": np.ones((n, 22, samples)), "y_train": first + np.arange(n) % 4}
     scipy.io.savemat(tmp_path / "BCIC_S01_T.mat", arrays)
     with pytest.raises(DataError, match=message):
         load_bci2a(tmp_path).load("1", "T")

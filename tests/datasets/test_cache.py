@@ -93,7 +93,7 @@ def test_other_code_is_another_entry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cut", "flipped", "other tokens", "text", "array", "nothing"])
-def test_an_entry_that_is_not_ours_is_made_anew(tmp_path: Path, kind: str) -> None:
+def test_a_damaged_entry_is_computed_again(tmp_path: Path, kind: str) -> None:
     """Whatever is in the file, tokens are those of the trials."""
     cache = TokenCache(tmp_path)
     expected = cache.transform(fitted(), X)
@@ -117,7 +117,7 @@ def test_an_entry_that_is_not_ours_is_made_anew(tmp_path: Path, kind: str) -> No
 
 
 def test_files_of_others_are_left_alone(tmp_path: Path) -> None:
-    """Who names a folder of recordings must not lose them to the limit, or to --clear."""
+    """Recordings in the folder are not removed by the limit, or by --clear."""
     np.save(tmp_path / "recording.npy", X)
     cache = TokenCache(tmp_path, limit=1)
     cache.transform(fitted(), X)

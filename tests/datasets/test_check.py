@@ -47,10 +47,9 @@ def put(value: float, *where: Any) -> Callable[[Any], Any]:
         (put(np.nan, 4, 1, 3), BOTH, "NaN or infinity in 1 trial, first in trial 4"),
         (put(np.nan), BOTH, "NaN or infinity in 20 trials"),
         (put(1.0, slice(5), 2), BOTH, "Cz is flat in 25% of trials"),
-        (lambda X: X * [[1], [1], [1], [50]], BOTH, "C4 is 49 times as loud"),
+        (lambda X: X * [[1], [1], [1], [50]], BOTH, "C4 has 49 times"),
         (lambda X: X + 3 * np.sin(0.4 * np.pi * np.arange(500)), BOTH, "line noise at 50 Hz"),
         (lambda X: X - X.mean(1, keepdims=True), BOTH, "rank 3 of 4"),
-        (np.asarray, 0 * BOTH, "only one class is present: a"),
         (np.asarray, 2 * BOTH, "no trial of class c"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Recordings that differ: told before any work, by file; brought together if that is asked for."""
+"""Recordings that differ in channels, rate or length: refused, or brought together."""
 
 from __future__ import annotations
 
@@ -28,7 +28,13 @@ SECONDS = 2.0
 
 
 def write(
-    folder: Path, session: int, ch_names: Any = NAMES, sfreq: float = 100.0, n: int = 40, **changes
+    folder: Path,
+    session: int,
+    ch_names: Any = NAMES,
+    sfreq: float = 100.0,
+    n: int = 40,
+    named: bool = True,
+    **changes: Any,
 ) -> Path:
     """Trials whose classes differ in the power of C3; every channel has its own mean."""
     rng = np.random.default_rng(session)
@@ -39,14 +45,15 @@ def write(
         X[y == 1, ch_names.index("C3")] *= 2
     X += [[100 * (sum(map(ord, name)) % 97)] for name in ch_names]
     path = folder / f"sub-1_ses-{session}.npz"
-    arrays = {"X": X.astype(np.float32), "y": y, "classes": ["a", "b"], "ch_names": ch_names}
+    arrays = {"X": X.astype(np.float32), "y": y, "classes": ["a", "b"]}
+    arrays |= {"ch_names": ch_names if named else None}
     arrays |= {"sfreq": sfreq, **changes}
     np.savez_compressed(path, **{k: v for k, v in arrays.items() if v is not None})
     return path
 
 
 def spoil_signals(path: Path) -> None:
-    """Damage X inside the archive: whoever reads it fails."""
+    """Damage X inside the archive, so that reading it fails."""
     with zipfile.ZipFile(path) as archive:
         member = archive.getinfo("X.npy")
     contents = bytearray(path.read_bytes())
@@ -55,7 +62,7 @@ def spoil_signals(path: Path) -> None:
     path.write_bytes(contents)
 
 
-def test_what_differs_is_told_from_headers(tmp_path: Path) -> None:
+def test_differences_are_found_from_headers(tmp_path: Path) -> None:
     write(tmp_path, 1)
     write(tmp_path, 2, (*NAMES[2:], "T7"))
     write(tmp_path, 3, sfreq=160.0)
@@ -63,13 +70,13 @@ def test_what_differs_is_told_from_headers(tmp_path: Path) -> None:
         spoil_signals(path)
     with pytest.raises(DataError) as caught:
         load_dataset(tmp_path)
-    told = str(caught.value)
-    assert "lacks Fz, C3, has also T7: sub-1_ses-2.npz" in told
-    assert "5 channels: sub-1_ses-1.npz" in told
-    assert "160 Hz: sub-1_ses-3.npz" in told
-    assert "--channels common" in told
-    assert "--resample 100" in told
-    # The remedy that is told is right, and signals are read only now.
+    message = str(caught.value)
+    assert "lacks Fz, C3, has also T7: sub-1_ses-2.npz" in message
+    assert "5 channels: sub-1_ses-1.npz" in message
+    assert "160 Hz: sub-1_ses-3.npz" in message
+    assert "--channels common" in message
+    assert "--resample 100" in message
+    # The remedy works, and signals are read only now.
     dataset = load_dataset(tmp_path, channels="common", resample=100)
     assert (dataset.ch_names, dataset.sfreq) == (("Cz", "C4", "Pz"), 100.0)
     with pytest.raises(DataError, match=r"ses-1\.npz cannot be read"):
@@ -96,21 +103,11 @@ def test_channels_are_found_by_name(
             load_dataset(folder)
 
 
-def test_the_very_name_comes_first() -> None:
-    """Both references of a site have one plain name."""
+def test_the_exact_name_comes_first() -> None:
+    """Channels with different references have the same normalised name."""
     there = ["C3-A1", "C3-A2", "EEG Cz"]
     assert pick_channels(there, there, "it") == there
     assert pick_channels(there, ["C3-A1", "CZ"], "it") == ["C3-A1", "EEG Cz"]
-
-
-def test_channels_without_names_are_not_guessed(tmp_path: Path) -> None:
-    write(tmp_path, 1)
-    path = write(tmp_path, 2, NAMES[:3])
-    with np.load(path) as stored:
-        np.savez(path, **{name: stored[name] for name in stored.files if name != "ch_names"})
-    for options in ({}, {"channels": "common"}):
-        with pytest.raises(DataError, match=r"3 channels without names.*sub-1_ses-2\.npz"):
-            load_dataset(tmp_path, **options)
 
 
 def test_covariances_have_their_channels_chosen_on_both_sides(tmp_path: Path) -> None:
@@ -129,7 +126,7 @@ def test_covariances_have_their_channels_chosen_on_both_sides(tmp_path: Path) ->
 
 
 def test_classes_are_joined_by_name(tmp_path: Path) -> None:
-    """The first file's order was taken for that of all: labels were exchanged in silence."""
+    """Files may list the classes in different orders."""
     y = np.array([0, 1, 1, 0] * 2)
     write(tmp_path, 1, n=8, y=y)
     write(tmp_path, 2, n=8, y=y, classes=["b", "a"])
@@ -152,39 +149,45 @@ def test_units_are_brought_together(tmp_path: Path) -> None:
             )
 
 
-def test_trials_of_other_times_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changes", "options", "culprit"),
+    [
+        ({"tmin": -0.5}, {}, r"0 to 2 s .*ses-1.npz; -0.5 to 1.5 s .*ses-2.npz"),
+        ({"seconds": 2.5}, {}, r"0 to 2.5 s .*ses-2.npz.*--tmin 0 --tmax 2,"),
+        ({"tmin": 5.0}, {}, r"ses-2.npz.*do not overlap"),
+        ({"ch_names": ("T7", "T8")}, {}, r"ses-2.npz(.|\n)*No channel is in all files"),
+        *(
+            ({"ch_names": NAMES[:3], "named": False}, options, r"without names.*ses-2\.npz")
+            for options in ({}, {"channels": "common"})
+        ),
+        ({"sfreq": 160.0}, {"resample": 160}, r"100 Hz, .*ses-1\.npz.*--resample 100"),
+        *(({}, {"resample": wrong}, "above 0 Hz") for wrong in (0, -1, float("nan"))),
+    ],
+)
+def test_what_cannot_be_used_together(
+    tmp_path: Path, changes: dict, options: dict, culprit: str
+) -> None:
     write(tmp_path, 1)
-    write(tmp_path, 2, tmin=-0.5)
-    with pytest.raises(DataError, match=r"0 to 2 s .*ses-1.npz; -0.5 to 1.5 s .*ses-2.npz"):
-        load_dataset(tmp_path)
-    dataset = load_dataset(tmp_path, tmin=0.0, tmax=1.5)
-    assert {dataset.load("1", s).X.shape for s in "12"} == {(40, 5, 150)}
-    write(tmp_path, 2, seconds=2.5)
-    with pytest.raises(DataError, match=r"0 to 2.5 s .*ses-2.npz.*--tmin 0 --tmax 2,"):
-        load_dataset(tmp_path)
-    write(tmp_path, 2, tmin=5.0)
-    with pytest.raises(DataError, match="no time in common: leave files out"):
-        load_dataset(tmp_path)
-    write(tmp_path, 2, ("T7", "T8"))
-    with pytest.raises(DataError, match="No channel is in all of them"):
-        load_dataset(tmp_path)
-    write(tmp_path, 2, seconds=2.01)  # MNE counts the last sample too
-    assert {load_dataset(tmp_path).load("1", s).X.shape for s in "12"} == {(40, 5, 200)}
+    write(tmp_path, 2, **changes)
+    with pytest.raises(DataError, match=culprit):
+        load_dataset(tmp_path, **options)
 
 
-def test_a_rate_that_is_too_high_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("changes", "options", "n"),
+    [({"tmin": -0.5}, {"tmin": 0.0, "tmax": 1.5}, 150), ({"seconds": 2.01}, {}, 200)],
+)
+def test_trials_are_cut_alike(tmp_path: Path, changes: dict, options: dict, n: int) -> None:
+    """On request, or if they differ by one sample: MNE includes the last one."""
     write(tmp_path, 1)
-    write(tmp_path, 2, sfreq=160.0)
-    with pytest.raises(DataError, match=r"100 Hz, that of .*ses-1\.npz.*--resample 100"):
-        load_dataset(tmp_path, resample=160)
-    for wrong in (0, -1, float("nan")):
-        with pytest.raises(DataError, match="above 0 Hz"):
-            load_dataset(tmp_path, resample=wrong)
+    write(tmp_path, 2, **changes)
+    dataset = load_dataset(tmp_path, **options)
+    assert {dataset.load("1", s).X.shape for s in "12"} == {(40, 5, n)}
 
 
 @pytest.mark.parametrize(("old", "new"), [(512.0, 128.0), (160.0, 100.0), (1000.0, 250.0)])
 def test_a_wave_is_the_same_wave_at_another_rate(old: float, new: float) -> None:
-    """Also on a large offset, which SciPy alone turns into a ripple of 0.24."""
+    """Also with a large offset, from which SciPy alone makes a ripple of 0.24."""
     seconds, phases = 4.0, np.linspace(0, 6, 5)
 
     def waves(sfreq: float) -> np.ndarray:
@@ -217,7 +220,7 @@ def test_neighbours_do_not_come_to_overlap(
 
 
 def test_sessions_that_differ_are_evaluated_and_trained_on(tmp_path: Path) -> None:
-    """As those that the same amplifier would have recorded with the common channels."""
+    """With the result of files that have the common channels only."""
     folders = tmp_path / "alike", tmp_path / "differ"
     for folder, options in zip(folders, ({}, {"ch_names": (*NAMES[::-1], "T7")}), strict=True):
         folder.mkdir()
@@ -268,7 +271,7 @@ def test_any_data_set_can_be_reduced() -> None:
 
 
 def test_what_was_not_asked_for_changes_nothing(tmp_path: Path) -> None:
-    """Runs that are stored are found again by the hash of their data."""
+    """Stored runs are identified by the hash of their data."""
     write(tmp_path, 1)
     hashes = [
         Trials(select(load_dataset(tmp_path, **options), Selection(**options))).hashes

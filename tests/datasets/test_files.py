@@ -1,4 +1,4 @@
-"""The user's own files, good and bad."""
+"""Trials in .npz files, valid and invalid."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from spdtokens.datasets import from_arrays, load_dataset
-from spdtokens.datasets.files import from_npz
 from spdtokens.errors import DataError
 
 RNG = np.random.default_rng(0)
@@ -56,7 +55,7 @@ def test_covariances_and_stimuli(tmp_path: Path) -> None:
     write(
         tmp_path, X=None, C=np.stack([np.eye(3)] * 6), classes=np.array(["13Hz", "17 Hz", "rest"])
     )
-    dataset = from_npz(tmp_path)
+    dataset = load_dataset(tmp_path)
     assert dataset.is_covariance
     assert dataset.sfreq is None
     assert dataset.paradigm == "ssvep"
@@ -64,66 +63,61 @@ def test_covariances_and_stimuli(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("changes", "culprit"),
     [
-        ({"y": None}, "lacks the array 'y'"),
-        ({"sfreq": None}, "lacks the array 'sfreq'"),
-        ({"y": np.array([0, 1, 2, 0, 1, 7])}, r"labels \[.*2.*7.*\] are not among the 2 classes"),
-        ({"y": np.array(["left", "up"] * 3)}, r"labels \['up'\]"),
-        ({"y": np.linspace(0, 1, 6)}, r"'0\.2'"),
+        *(({name: None}, f"'{name}'") for name in ("y", "sfreq")),
+        ({"y": np.array([0, 1, 2, 0, 1, 7])}, "'y' .*got 2, 7"),
+        ({"y": np.array(["left", "up"] * 3)}, "'y' .*got up"),
+        ({"y": np.linspace(0, 1, 6)}, r"got 0\.0, 0\.2"),
         *(
-            ({key: value}, f"{key}.* must be one number")
+            ({key: value}, f"{key} must be a number")
             for key in ("sfreq", "tmin", "highpass", "unit_in_volts")
             for value in (np.array([1.0, 2.0]), "fast")
         ),
-        *(({"sfreq": value}, "sfreq must be one number") for value in (0.0, -100.0, np.nan)),
+        *(({"sfreq": value}, "sfreq must be a number") for value in (0.0, -100.0, np.nan)),
         ({"unit_in_volts": -1e-6}, "unit_in_volts must be"),
         *(
-            ({"X": X}, "expected trials")
-            for X in (
-                np.ones(6),
-                np.ones((6, 50)),
-                np.ones((6, 3, 0)),
-                np.ones((6, 3, 50), complex),
-            )
+            ({"X": np.ones(shape, dtype)}, "must contain trials")
+            for shape, dtype in ((6, "f8"), ((6, 50), "f8"), ((6, 3, 0), "f8"), ((6, 3, 5), "c8"))
         ),
-        ({"C": np.ones((6, 3, 4))}, "expected trials"),
-        *(({key: np.array([0, 1])}, f"{key}' must hold 6") for key in ("y", "run", "onset")),
-        ({"y": np.array(0)}, "'y' must hold 6 entries"),
-        ({"group": np.full(6, "a")}, "'group' must hold 6"),
-        ({"classes": np.array("left")}, "'classes' must hold some different names"),
-        ({"classes": np.array(["a", "a"])}, "'classes' must hold some different names"),
-        ({"ch_names": np.array(["C3"])}, "'ch_names' must hold 3 different names"),
+        ({"C": np.ones((6, 3, 4))}, "must contain trials"),
+        *(({key: np.array([0, 1])}, f"{key}' must be 6") for key in ("y", "run", "onset")),
+        ({"y": np.array(0)}, "'y' must be 6"),
+        ({"group": np.full(6, "a")}, "'group' must be 6"),
+        *(({"classes": np.array(names)}, "'classes'") for names in ("left", ["a", "a"])),
+        ({"ch_names": np.array(["C3"])}, "'ch_names'.* 3"),
+        *(  # characters that do not exist
+            ({"ch_names": np.array([65, 66, code], f"{order}u4").view(f"{order}U1")}, "'ch_names'")
+            for code in (0x110000, 0xD800)
+            for order in "<>"
+        ),
+        ({"X": np.array([{"evil": 1}], dtype=object)}, "cannot be read"),
     ],
-    ids=lambda value: str(value)[:40],
 )
-def test_bad_arrays(tmp_path: Path, changes: dict, message: str) -> None:
-    """Many of them were found by fuzzing: an error of NumPy, or taken for good."""
+def test_bad_arrays(tmp_path: Path, changes: dict, culprit: str) -> None:
+    """Many were found by fuzzing: they raised errors of NumPy, or were accepted."""
     write(tmp_path, **changes)
-    with pytest.raises(DataError, match=message):
-        from_npz(tmp_path).load("01", "1")
+    with pytest.raises(DataError, match=culprit):
+        load_dataset(tmp_path).load("01", "1")
 
 
 def test_bad_files(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"has no .npz files"):
+    with pytest.raises(DataError, match=f"{tmp_path.name} has no recordings"):
         load_dataset(tmp_path)
     path = write(tmp_path)
     whole = path.read_bytes()
     for broken in (whole[: len(whole) // 2], b"not a zip", b""):
         path.write_bytes(broken)
-        with pytest.raises(DataError, match="cannot be read"):
+        with pytest.raises(DataError, match=rf"{path.name} cannot be read"):
             load_dataset(tmp_path)
-    np.savez(path, X=np.array([{"evil": 1}], dtype=object))
-    with pytest.raises(DataError, match="Python objects, which are refused"):
-        load_dataset(tmp_path)
-    path.rename(tmp_path / "trial.npz")
-    with pytest.raises(DataError, match="does not tell subject and session"):
+    with zipfile.ZipFile(write(tmp_path), "a") as archive:
+        archive.writestr("onset.npy", b"no array")  # NumPy gives bytes for it
+    with pytest.raises(DataError, match="'onset'"):
         load_dataset(tmp_path)
     (tmp_path / "x.txt").write_text("hello")
-    with pytest.raises(DataError, match="not a data set"):
-        load_dataset(tmp_path / "x.txt")
-    with pytest.raises(DataError, match="no data set 'nowhere'"):
-        load_dataset("nowhere")
+    for wrong in (tmp_path / "x.txt", "nowhere"):
+        with pytest.raises(DataError, match=Path(wrong).name):
+            load_dataset(wrong)
 
 
 def test_arrays() -> None:
@@ -133,22 +127,14 @@ def test_arrays() -> None:
     assert dataset.load("1", "1").y.tolist() == [1, 0, 1, 0]
 
 
-def test_a_member_that_is_no_array(tmp_path: Path) -> None:
-    """Without a check: NumPy gives bytes for it."""
-    with zipfile.ZipFile(write(tmp_path), "a") as archive:
-        archive.writestr("onset.npy", b"no array")
-    with pytest.raises(DataError, match="'onset' is no array"):
-        load_dataset(tmp_path)
-
-
 def test_frequencies_that_are_none(tmp_path: Path) -> None:
-    """Without a check: infinity."""
+    """Digits beyond the range of floats gave infinity."""
     write(tmp_path, classes=np.array(["9" * 400 + "Hz", "13Hz"]))
     assert load_dataset(tmp_path).stimulus_hz == (13.0,)
 
 
 def test_fif_tags_in_circles(tmp_path: Path) -> None:
-    """Without a check: MNE follows them until the memory is full."""
+    """MNE follows them until the memory is full."""
     info = mne.create_info(2, 100.0, "eeg")
     path = tmp_path / "x-epo.fif"
     mne.EpochsArray(np.ones((2, 2, 10)), info, verbose="error").save(path, verbose="error")
@@ -157,18 +143,8 @@ def test_fif_tags_in_circles(tmp_path: Path) -> None:
     contents[36 + 12 : 36 + 20] = struct.pack(">ii", 36, -1)
     for name, packed in (("x-epo.fif", bytes), ("x-epo.fif.gz", gzip.compress)):
         (tmp_path / name).write_bytes(packed(bytes(contents)))
-        with pytest.raises(DataError, match="in circles"):
+        with pytest.raises(DataError, match="cycle"):
             load_dataset(tmp_path / name)
-
-
-@pytest.mark.parametrize("code", [0x110000, 0xD800])
-@pytest.mark.parametrize("order", "<>")
-def test_names_of_characters_that_do_not_exist(tmp_path: Path, code: int, order: str) -> None:
-    """Without a check: an error of Python's own strings, or a message that cannot be printed."""
-    wrong = np.array([65, 66, code], f"{order}u4").view(f"{order}U1")
-    write(tmp_path, ch_names=wrong)
-    with pytest.raises(DataError, match="'ch_names' contains what is not text"):
-        load_dataset(tmp_path)
 
 
 def test_one_npz_file(tmp_path: Path) -> None:
@@ -191,7 +167,6 @@ def test_one_npz_file(tmp_path: Path) -> None:
     assert trials.y.tolist() == [0, 1, 0, 1]
     np.testing.assert_array_equal(trials.X, X[[0, 1, 3, 4]][:, [2, 0], 50:150])
     assert dataset.unit_in_volts == 1e-6
-    with pytest.raises(DataError, match="lacks the array 'label'"):
-        load_dataset(path, label_from="label")
-    with pytest.raises(DataError, match="'ch_names' must hold one label per trial"):
-        load_dataset(path, label_from="ch_names")
+    for wrong in ("label", "ch_names"):
+        with pytest.raises(DataError, match=f"'{wrong}'"):
+            load_dataset(path, label_from=wrong)

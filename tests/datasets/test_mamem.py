@@ -10,7 +10,6 @@ import scipy.io
 from spdtokens.datasets.official import load_mamem, mamem
 from spdtokens.datasets.official.mamem import segment_groups
 from spdtokens.errors import DataError
-from tests.datasets.test_bci2a import trials
 
 FIRST, STEP, N = 200, 2500, 25  # a trial every 10 s
 LENGTH = FIRST + N * STEP
@@ -97,22 +96,22 @@ def test_the_electrodes_lie_where_they_are_said_to() -> None:
 
 
 def test_bad_options(official: Path) -> None:
-    with pytest.raises(DataError, match="5 segments of 1 s from 1 s on do not fit"):
+    with pytest.raises(DataError, match=r"segments .* got 5 from 1 s"):
         load_mamem(official, segments=5)
-    with pytest.raises(DataError, match=r"no electrodes \['Oz'\]"):
+    with pytest.raises(DataError, match="Oz"):
         load_mamem(official, channels=["Oz"])
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"eeg": np.zeros((14, 100))}, r"shape \(14, 100\).*Data set III"),
-        ({"eeg": np.zeros((257, 100), "f4")}, "trial 1 of 25 needs samples 200 to 1450"),
-        ({"labels": np.arange(25) % 6}, r"between 1 and 5, found \[0\.0\]"),
-        ({"labels": LABELS[:-1]}, "25 trains of flashes in 'DIN_1' and 24 labels; expected 25"),
-        ({"DIN_1": flashes(7)}, "7 trains of flashes"),
-        ({"DIN_1": np.zeros((2, 7))}, r"'DIN_1' has shape \(2, 7\); expected four rows"),
-        ({"DIN_1": np.full((4, 7), "x", object)}, "row 2 of 'DIN_1' must be numbers"),
+        ({"eeg": np.zeros((14, 100))}, r"'eeg'.*\(14, 100\)"),
+        ({"eeg": np.zeros((257, 100), "f4")}, "trial 1 of 25 .*200 to 1450"),
+        ({"labels": np.arange(25) % 6}, r"between 1 and 5.*\[0\.0\]"),
+        ({"labels": LABELS[:-1]}, "DIN_1.* got 25 and 24"),
+        ({"DIN_1": flashes(7)}, "DIN_1.* got 7 and 25"),
+        ({"DIN_1": np.zeros((2, 7))}, r"'DIN_1'.*\(2, 7\)"),
+        ({"DIN_1": np.full((4, 7), "x", object)}, "row 2 of 'DIN_1'"),
     ],
 )
 def test_bad_files(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
@@ -120,17 +119,6 @@ def test_bad_files(tmp_path: Path, changes: dict[str, Any], message: str) -> Non
     with pytest.raises(DataError, match=message) as caught:
         load_mamem(tmp_path).load("1", "1")
     assert "T001a.mat" in str(caught.value)
-
-
-def test_segments_of_matt(tmp_path: Path) -> None:
-    X, y = trials(500, 8, 250), np.repeat(np.arange(125) % 5, 4)
-    scipy.io.savemat(tmp_path / "U001.mat", {"x_test": X, "y_test": y})
-    dataset = load_mamem(tmp_path)
-    assert (dataset.sfreq, dataset.window) == (250.0, (0.0, 1.0))
-    recording = dataset.load("1", "3")
-    np.testing.assert_array_equal(recording.X, X[200:300])
-    np.testing.assert_array_equal(recording.y, y[200:300])
-    np.testing.assert_array_equal(recording.group, np.repeat(np.arange(25), 4))
 
 
 def test_segments_that_cannot_be_told_apart_stay_together() -> None:

@@ -83,7 +83,7 @@ def test_trials_marked_as_bad_are_left_out(tmp_path: Path) -> None:
     assert len(dataset.load("1", "1")) == 11
     assert "1 events" in dataset.description
     raw.annotations.append(0.0, 99.0, "BAD_all")
-    with pytest.raises(DataError, match="none of 12 events"):
+    with pytest.raises(DataError, match="any of 12 events"):
         load(raw, tmp_path, events=EVENTS)
 
 
@@ -111,13 +111,13 @@ def test_a_trigger_channel(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"events": {"a": "771", "b": "770"}}, r"no event '771'. Its events: 769 \(6 x\), 770"),
-        ({"events": {"a": "769"}}, "one class, a"),
+        ({"events": {"a": "771", "b": "770"}}, r"'771'.*\(6 x\), 770 .*--events class1=769,"),
+        ({"events": {"a": "769"}}, "class a"),
         ({"events": {}}, "events"),
         ({"tmax": None}, r"769, 770.*--tmin 0.5 --tmax 3.5"),
-        ({"tmin": 2.0}, "tmin must be before tmax"),
-        ({"tmin": 50.0, "tmax": 60.0}, "none of 12 events has 50 to 60 s"),
-        ({"tmin": 0.999}, "none of 12 events"),
+        ({"tmin": 2.0}, "tmin must be less than tmax"),
+        ({"tmin": 50.0, "tmax": 60.0}, "50 to 60 s .*12 events"),
+        ({"tmin": 0.999}, "0.999 to 1 s .*12 events"),
         ({"channels": ("C3", "Oz")}, r"lacks 1 of 2 channels: Oz\. It has: C3, Cz, C4"),
     ],
 )
@@ -175,7 +175,7 @@ def test_epochs_with_metadata(tmp_path: Path) -> None:
     assert trials.y.tolist() == [0, 1] * 4
     assert trials.X.shape == (8, 3, 100)
     assert dataset.tmin == pytest.approx(0.0)
-    with pytest.raises(DataError, match=r"'foot'.*hand"):
+    with pytest.raises(DataError, match=r"hand, got 'foot'"):
         load_dataset(path, label_from="foot")
     with pytest.raises(DataError, match=r"-0.5 to 1.01 s"):
         load_dataset(path, tmin=0.0, tmax=2.0)

@@ -74,7 +74,7 @@ def test_mappings_and_lists_are_kept_as_what_can_be_hashed() -> None:
 
 @pytest.mark.parametrize("name", ["classes", "where"])
 def test_one_text_is_refused_with_an_example(name: str) -> None:
-    with pytest.raises(DataError, match=rf"{name}='left' is one text. Give it like {name}=[({{]"):
+    with pytest.raises(DataError, match=rf"{name} must be like {name}=[({{]"):
         Selection(**{name: "left"})  # type: ignore[arg-type]
 
 
@@ -96,19 +96,9 @@ def test_nothing_selected_changes_nothing() -> None:
     )
 )
 def test_plain_values_come_back(selection: Selection) -> None:
-    assert Selection.of(selection.values()) == selection
-    assert Selection.of(json.loads(json.dumps(selection.values()))) == selection
+    assert Selection(**selection.values()) == selection
+    assert Selection(**json.loads(json.dumps(selection.values()))) == selection
     hash(selection)  # data sets are kept by it
-
-
-def test_window() -> None:
-    assert select(dataset(), Selection(window=(0.25, 1.0))).window == (0.25, 1.0)
-    for window in ((-0.6, 1.0), (1.0, 1.0), (1.0, 0.5)):
-        with pytest.raises(DataError, match=r"begin -0\.5 s after the cue"):
-            select(dataset(), Selection(window=window))
-    matrices = from_arrays(np.stack([np.eye(3)] * 4), [0, 1, 0, 1])
-    with pytest.raises(DataError, match="arrays contains covariance"):
-        select(matrices, Selection(window=(0.0, 1.0)))
 
 
 def test_paradigms_begin_when_their_signal_does() -> None:
@@ -121,34 +111,44 @@ def test_paradigms_begin_when_their_signal_does() -> None:
     assert again.window == (0.5, 1.5)
 
 
-def test_flicker() -> None:
+def test_window_and_flicker() -> None:
+    assert select(dataset(), Selection(window=(0.25, 1.0))).window == (0.25, 1.0)
     found = select(dataset(), Selection("ssvep", stimulus_hz=(13.0, 17.0)))
     assert (found.paradigm, found.stimulus_hz) == ("ssvep", (13.0, 17.0))
-    with pytest.raises(DataError, match="flicker frequencies are not known"):
-        select(dataset(), Selection("ssvep"))
-    with pytest.raises(DataError, match="d is taken as other"):
-        select(dataset(), Selection(stimulus_hz=(13.0,)))
 
 
 @pytest.mark.parametrize(
-    ("selection", "message"),
+    ("selection", "culprit"),
     [
-        (Selection("eeg"), "There is no paradigm 'eeg'"),
-        (Selection(classes=("left", "rigth")), "no class 'rigth'. Did you mean 'right'"),
-        (Selection(classes=("left",)), "two or more different classes"),
-        (Selection(classes=("left", "left")), "two or more different classes"),
+        (Selection("eeg"), "'eeg'"),
+        (Selection("ssvep"), "d: .*--stimulus-hz"),
+        (Selection(stimulus_hz=(13.0,)), "stimulus_hz .* d is other"),
+        (Selection(classes=("left", "rigth")), "'rigth'. Did you mean 'right'"),
+        *((Selection(classes=names), "left") for names in (("left",), ("left", "left"))),
+        *(
+            (Selection(window=window), r"window .* d begin at -0\.5")
+            for window in ((-0.6, 1.0), (1.0, 1.0), (1.0, 0.5))
+        ),
     ],
 )
-def test_mistakes_are_told_before_anything_is_read(selection: Selection, message: str) -> None:
-    with pytest.raises(DataError, match=message):
+def test_mistakes_are_told_before_anything_is_read(selection: Selection, culprit: str) -> None:
+    with pytest.raises(DataError, match=culprit):
         select(dataset(read=lambda *_: pytest.fail("read")), selection)
 
 
-def test_properties_that_do_not_exist() -> None:
-    with pytest.raises(DataError, match=r"'phase'.* Known: run, imagined, onset"):
-        select(dataset(), Selection(where=(("phase", "1"),))).load("1", "1")
-    with pytest.raises(DataError, match=r"Subject 1, session 1: no trial has imagined = 2.*0, 1"):
-        select(dataset(), Selection(where=(("imagined", "2"),))).load("1", "1")
+def test_covariances_have_no_window() -> None:
+    matrices = from_arrays(np.stack([np.eye(3)] * 4), [0, 1, 0, 1])
+    with pytest.raises(DataError, match="arrays contains covariance"):
+        select(matrices, Selection(window=(0.0, 1.0)))
+
+
+@pytest.mark.parametrize(
+    ("where", "culprit"),
+    [({"phase": "1"}, "'phase'.* run, imagined, onset"), ({"imagined": "2"}, "imagined=2.*0, 1")],
+)
+def test_properties_that_do_not_exist(where: dict[str, str], culprit: str) -> None:
+    with pytest.raises(DataError, match=f"Subject 1, session 1: .*{culprit}"):
+        select(dataset(), Selection(where=where)).load("1", "1")
 
 
 def people(*names: str) -> Dataset:
@@ -166,7 +166,7 @@ def test_chosen_subjects_come_in_the_order_of_the_data_set() -> None:
     assert three.chosen([3, "a"]) == ("a", "3")
     assert three.sessions(3) == ("1",)
     assert len(three.load(3, "1")) == 8
-    with pytest.raises(DataError, match=r"no session '9'. There are: 1"):
+    with pytest.raises(DataError, match=r"no session '9'. It has: 1"):
         three.load(3, "9")
 
 
@@ -190,11 +190,11 @@ def test_what_goes_together_must() -> None:
         ((X[0], y), r"\(3, 5\)"),
         ((X.astype(complex), y), "complex"),
         ((X, y[:3]), "'y'"),
-        ((X, y[None]), "y must be one label per trial"),
+        ((X, y[None]), r"y must .*\(1, 4\)"),
     ):
         with pytest.raises(DataError, match=culprit):
             from_arrays(*arrays, sfreq=50.0)
-    with pytest.raises(DataError, match=r"pass sfreq"):
+    with pytest.raises(DataError, match=r"sfreq=250"):
         from_arrays(X, y)
-    with pytest.raises(DataError, match=r"labels \[.*3.*\] are not among"):
+    with pytest.raises(DataError, match=r"labels .*got \[3\]"):
         replace(from_arrays(X, np.arange(4), sfreq=50.0), classes=("a", "b", "c")).load("1", "1")

@@ -43,7 +43,7 @@ def test_specs_survive_json() -> None:
         again = RunSpec.of(json.loads(json.dumps(spec.values())))
         assert (again.key, again.family) == (spec.key, spec.family)
         assert again.subjects == spec.subjects
-        assert Selection.of(again.selection) == selection
+        assert Selection(**again.selection) == selection
         assert Settings(**again.about["settings"]).transformer() == settings.transformer()
         assert source.estimator(again) is source.estimator(spec)
         assert describe(Source().estimator(again)) == spec.estimator

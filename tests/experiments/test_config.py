@@ -124,7 +124,7 @@ def test_the_common_channels(tmp_path: Path) -> None:
     text = long(datasets="channels = 'common'\nresample = 128")
     (question,) = read(tmp_path, text).questions
     assert question.selection == Selection(channels="common", resample=128.0)
-    assert Selection.of(question.selection.values()) == question.selection
+    assert Selection(**question.selection.values()) == question.selection
 
 
 HEAD = 'datasets = ["sim-mi"]\nprotocols = ["session-transfer"]\n'

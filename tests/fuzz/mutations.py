@@ -1,33 +1,44 @@
-"""Ways to spoil a file, and limits within which whatever reads it must stay."""
+"""Mutations of files, and limits of time and memory for readers."""
 
 from __future__ import annotations
 
 import contextlib
 import resource
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-#: Of one case: far more than any needs, and far less than a file could make one take.
+#: Limits of one case, far above what any needs.
 SECONDS, BYTES = 20, 2 << 30
 PLACES = st.integers(0, 2**32 - 1)
 FEW = st.integers(0, 40)
 
 
-def examples(n: int) -> settings:
-    """So many cases, the same in every run."""
-    return settings(
+#: Times the examples of a case.
+FACTORS = [1, pytest.param(10, marks=pytest.mark.slow)]
+
+
+def for_all(strategy: Any, n: int, check: Callable[[Any], object]) -> None:
+    """Check ``n`` examples, the same in every run."""
+
+    @settings(
         max_examples=n,
         derandomize=True,
         database=None,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow],  # of a busy machine, not of the tests
     )
+    @given(strategy)
+    def run(drawn: Any) -> None:
+        check(drawn)
+
+    run()
 
 
 @contextlib.contextmanager
@@ -50,7 +61,7 @@ def limited(folder: Path) -> Iterator[None]:
 
 
 class Hangs(BaseException):
-    """Not an Exception, so that nothing that is tested can catch it."""
+    """Not an Exception, so that the code under test cannot catch it."""
 
 
 def _late(*_: Any) -> None:
@@ -83,7 +94,7 @@ _SOME = st.one_of(
     st.binary(max_size=16),
     st.sampled_from([b"\xff" * 8, b"\0" * 8, b"\xff\xff\xff\x7f", b"\x00\x00\x01\x00", b"9" * 30]),
 )
-#: Bytes spoilt by whatever a disk, a network or somebody may do to them.
+#: Mutations of bytes, as by a faulty disk or network, or on purpose.
 spoilt_bytes = st.lists(st.tuples(_WAYS, PLACES, FEW, _SOME), min_size=1, max_size=4)
 
 
@@ -94,7 +105,7 @@ def spoil(whole: bytes, ways: list[Any]) -> bytes:
     return whole
 
 
-#: What JSON can hold and nobody expects.
+#: Unusual JSON values.
 NASTY = st.one_of(
     st.sampled_from([
         None, True, False, 0, 1, -1, 2, 3, 10**6, 10**9, 2**31, 2**63, 2**64, 10**30, 10**400,
@@ -111,7 +122,7 @@ NASTY = st.one_of(
 
 
 def places_in(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Paths of all that a JSON text holds, containers included; not the whole."""
+    """Yield the paths of all values in a JSON document, except the root."""
     if path:
         yield path
     if isinstance(tree, dict | list):
@@ -120,7 +131,7 @@ def places_in(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]
 
 
 def change(tree: Any, how: str, place: int, value: Any) -> None:
-    """Replace, drop, double or rename something in a JSON text, in place."""
+    """Replace, drop, double or rename a value in a JSON document, in place."""
     paths = list(places_in(tree))
     if not paths:
         return

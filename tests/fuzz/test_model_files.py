@@ -13,12 +13,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from spdtokens.runtime import DecoderError, load_model, model_bytes
 from spdtokens.runtime.model_file import _checksum, packed
-from tests.fuzz.mutations import FEW, PLACES, changes, examples, limited, spoil, spoilt_bytes
+from tests.fuzz.mutations import (
+    FACTORS,
+    FEW,
+    PLACES,
+    changes,
+    for_all,
+    limited,
+    spoil,
+    spoilt_bytes,
+)
 from tests.fuzz.mutations import change as change_text
 from tests.inference.helpers import made
 
@@ -199,26 +207,21 @@ def load_within_limits(path: Path) -> bool:
     return loaded
 
 
-#: Times the examples.
-FACTORS = [1, pytest.param(10, marks=pytest.mark.slow)]
-
-
 @pytest.mark.parametrize("factor", FACTORS)
 def test_claims_cost_little(tmp_path_factory: pytest.TempPathFactory, factor: int) -> None:
     path = tmp_path_factory.mktemp("claims") / "model.spdt"
 
-    @examples(150 * factor)
-    @given(kinds, st.lists(st.tuples(PLACES, CLAIMS), min_size=1, max_size=6))
-    def run(kind: str, claims: list[tuple[int, int]]) -> None:
-        header, config, data = parts(kind)
-        for place, value in claims:
+    def check(drawn: tuple[str, list[tuple[int, int]]]) -> None:
+        header, config, data = parts(drawn[0])
+        for place, value in drawn[1]:
             places = counts_in(config)
             tree, key = places[place % len(places)]
             tree[key] = value
         path.write_bytes(sealed(header, json.dumps(config), data))
         load_within_limits(path)
 
-    run()
+    claims = st.lists(st.tuples(PLACES, CLAIMS), min_size=1, max_size=6)
+    for_all(st.tuples(kinds, claims), 150 * factor, check)
 
 
 @pytest.mark.parametrize("kind", MODELS)
@@ -285,10 +288,4 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_spoilt_files(case: str, factor: int, attempt: Any) -> None:
     spoilt, ways, n = CASES[case]
-
-    @examples(n * factor)
-    @given(kinds, ways)
-    def run(kind: str, ways: list[Any]) -> None:
-        attempt(spoilt(kind, ways))
-
-    run()
+    for_all(st.tuples(kinds, ways), n * factor, lambda drawn: attempt(spoilt(*drawn)))

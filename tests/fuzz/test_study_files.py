@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from spdtokens.errors import UserError
 from spdtokens.experiments.config import read_study
-from tests.fuzz.mutations import PLACES, examples, limited, spoil, spoilt_bytes
+from tests.fuzz.mutations import FACTORS, PLACES, for_all, limited, spoil, spoilt_bytes
 
 ROOT = Path(__file__).parents[2]
 STUDY = """\
@@ -166,29 +165,17 @@ def attempt(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bytes], bool]
     return run
 
 
-def spoilt(ways: list[Any], attempt: Any) -> None:
-    attempt(spoil(STUDY.encode(), ways))
-
-
-def spoilt_lines(ways: list[Any], attempt: Any) -> None:
+def spoilt_lines(ways: list[Any]) -> bytes:
     lines = STUDY.splitlines()
     for way, *details in ways:
         way(lines, *details)
-    attempt("\n".join(lines).encode())
+    return "\n".join(lines).encode()
 
 
-CASES = {"bytes": (spoilt, spoilt_bytes, 200), "lines": (spoilt_lines, line_ways, 600)}
-
-
-def _run(case: str, attempt: Any, factor: int) -> None:
-    test, ways, n = CASES[case]
-
-    @examples(n * factor)
-    @given(ways)
-    def run(ways: list[Any]) -> None:
-        test(ways, attempt)
-
-    run()
+CASES = {
+    "bytes": (lambda ways: spoil(STUDY.encode(), ways), spoilt_bytes, 200),
+    "lines": (spoilt_lines, line_ways, 600),
+}
 
 
 def test_the_whole_file_is_a_study(attempt: Any) -> None:
@@ -196,12 +183,8 @@ def test_the_whole_file_is_a_study(attempt: Any) -> None:
     assert attempt((ROOT / "studies" / "demo.toml").read_bytes())
 
 
+@pytest.mark.parametrize("factor", FACTORS)
 @pytest.mark.parametrize("case", CASES)
-def test_spoilt_files(case: str, attempt: Any) -> None:
-    _run(case, attempt, 1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
-def test_many_spoilt_files(case: str, attempt: Any) -> None:
-    _run(case, attempt, 10)
+def test_spoilt_files(case: str, factor: int, attempt: Any) -> None:
+    spoilt, ways, n = CASES[case]
+    for_all(ways, n * factor, lambda drawn: attempt(spoilt(drawn)))

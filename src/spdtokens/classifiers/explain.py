@@ -212,19 +212,26 @@ def electrode_info(ch_names: Sequence[str]) -> tuple[mne.Info, list[int]]:
     """
     import mne  # here, because it takes a second
 
+    from spdtokens.datasets.select import plain_name  # here, because data sets import much
+
     name = next(name for name in MONTAGES if name in mne.channels.get_builtin_montages())
     montage = mne.channels.make_standard_montage(name)
-    known = {name.lower(): at for name, at in montage.get_positions()["ch_pos"].items()}
+    known = {plain_name(name): name for name in montage.ch_names}
+    positions = montage.get_positions()["ch_pos"]
     places: list[int] = []
+    spelled: dict[str, str] = {}
     taken: set[bytes] = set()
     for place, name in enumerate(ch_names):
-        at = known.get(name.lower())
-        if at is not None and np.asarray(at).tobytes() not in taken:
-            taken.add(np.asarray(at).tobytes())
+        standard = known.get(plain_name(name), "")
+        at = np.asarray(positions.get(standard)).tobytes()
+        if standard and at not in taken:
+            taken.add(at)
             places.append(place)
-    info = mne.create_info([ch_names[place] for place in places], 1000.0, "eeg")
+            spelled[standard] = name
+    info = mne.create_info(list(spelled), 1000.0, "eeg")
     if places:
-        info.set_montage(montage, match_case=False, verbose=False)
+        info.set_montage(montage, verbose=False)
+        mne.rename_channels(info, spelled)
     return info, places
 
 

@@ -1,4 +1,4 @@
-"""Where trials come from: simulated, official files, MOABB, the user's own."""
+"""Data sets: simulated, published files, MOABB and your own recordings."""
 
 from spdtokens.datasets.base import Dataset, Recording, from_arrays
 from spdtokens.datasets.registry import DATASETS, list_datasets, load_dataset

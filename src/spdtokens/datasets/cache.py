@@ -1,9 +1,9 @@
-"""Tokens on disk, so that the same trials are not filtered and decomposed twice.
+"""Cache of tokens on disk.
 
-A file's name is a digest of the trials, of the fitted steps and of the code that makes tokens:
-a change of any of them is another file, so nothing stale can be read. The array within has the same
-name and, as in every ``.npz``, a checksum: a damaged or exchanged file is noticed and made anew.
-Files appear by renaming, so that several processes may share the folder.
+The name of a file is a digest of the trials, of the fitted steps and of the code that computes
+tokens, so stale tokens are never read. The array in the file has the same name and, as in every
+``.npz``, a checksum: damaged or exchanged files are detected and computed again. Files are written
+under a temporary name and renamed, so several processes can share the folder.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from spdtokens.datasets.base import Dataset
 from spdtokens.errors import DataError
 
 DEFAULT_LIMIT = 2 * 1024**3
-#: Rooms whose code makes tokens.
+#: Packages whose code computes tokens.
 ROOMS = ("runtime", "geometry", "preprocessing")
-#: Names of our files; those in .npy are of version 0.1. All others in the folder are not ours.
+#: Names of cache files (.npy in version 0.1). Other files in the folder are never touched.
 OURS = re.compile(r"[0-9a-f]{40}\.np[yz]")
 
 
 def default_folder() -> Path:
-    """``$SPDTOKENS_CACHE``, else ``spdtokens`` in the user's cache folder."""
+    """Return ``$SPDTOKENS_CACHE``, else ``spdtokens`` in the user's cache folder."""
     if own := os.environ.get("SPDTOKENS_CACHE"):
         return Path(own)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "spdtokens"
@@ -45,16 +45,37 @@ def default_folder() -> Path:
 
 @dataclass(frozen=True)
 class TokenCache:
-    """A bounded folder of tokens.
+    """Cache of tokens in a folder of limited size.
 
     Parameters
     ----------
-    folder : Path, optional
-        See :func:`default_folder`.
-    limit : int
-        Bytes; beyond it the files used longest ago are removed.
-    enabled : bool
-        False computes every time and touches no disk (``--no-cache``).
+    folder : Path or None, default=None
+        Folder; if None, ``$SPDTOKENS_CACHE``, else ``spdtokens`` in the user's cache folder.
+    limit : int, default=2147483648
+        Size in bytes above which the least recently used files are removed.
+    enabled : bool, default=True
+        Whether to use the disk; if False, tokens are computed every time.
+
+    See Also
+    --------
+    spdtokens.TokenEmbedding : Covariance matrices to tokens.
+    spdtokens.FilterBankCovariances : Signals to covariance matrices.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from spdtokens import FilterBankCovariances, TokenEmbedding
+    >>> from spdtokens.datasets.cache import TokenCache
+    >>> X = np.random.default_rng(0).standard_normal((10, 3, 200))
+    >>> steps = make_pipeline(FilterBankCovariances(100.0), TokenEmbedding()).fit(X)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     cache = TokenCache(Path(folder))
+    ...     tokens = cache.transform(steps, X)  # computed, and read from disk the next time
+    ...     len(cache.entries()), cache.clear()
+    (1, 1)
     """
 
     folder: Path | None = None
@@ -63,33 +84,48 @@ class TokenCache:
 
     @property
     def path(self) -> Path:
-        """The folder."""
+        """Folder of the cache."""
         return self.folder or default_folder()
 
     def transform(self, steps: Pipeline, X: NDArray[Any]) -> NDArray[np.float64]:
-        """``steps.transform(X)``, from disk where it is there.
+        """Return ``steps.transform(X)``, from disk if it was computed before.
+
+        Parameters
+        ----------
+        steps : Pipeline
+            Fitted pipeline of :class:`~spdtokens.FilterBankCovariances` and
+            :class:`~spdtokens.TokenEmbedding`.
+        X : ndarray, shape (n_trials, n_channels, n_samples)
+            Trials.
+
+        Returns
+        -------
+        ndarray
+            Tokens of the trials.
 
         Raises
         ------
         DataError
-            If the folder cannot be used.
+            If the folder cannot be read or written.
         """
         if not self.enabled:
             return steps.transform(X)
+        file = self.path / f"{digest(steps, X)}.npz"
         try:
-            return self._by_disk(steps, X)
+            self.path.mkdir(parents=True, exist_ok=True)
+            tokens = _read(file)
+            if tokens is None:
+                tokens = steps.transform(X)
+                self._write(file, tokens)
         except OSError as error:
             raise DataError(
-                f"The cache folder {self.path} cannot be used ({error}). Name another folder in "
-                "the environment variable SPDTOKENS_CACHE, or do without a cache: --no-cache."
+                f"The cache folder {self.path} cannot be used ({error}). Set the environment "
+                "variable SPDTOKENS_CACHE to another folder, or pass --no-cache."
             ) from error
+        return tokens
 
-    def _by_disk(self, steps: Pipeline, X: NDArray[Any]) -> NDArray[np.float64]:
-        self.path.mkdir(parents=True, exist_ok=True)
-        file = self.path / f"{digest(steps, X)}.npz"
-        if (tokens := _read(file)) is not None:
-            return tokens
-        tokens = steps.transform(X)
+    def _write(self, file: Path, tokens: NDArray[np.float64]) -> None:
+        """Write a file; above the limit, remove the least recently used files."""
         with written_whole(file) as temporary:
             np.savez(temporary, allow_pickle=False, **{file.stem: tokens})
         entries = self.entries()
@@ -98,20 +134,31 @@ class TokenCache:
             if excess > 0:
                 old.unlink(missing_ok=True)
                 excess -= size
-        return tokens
 
     def entries(self) -> list[tuple[Path, int, float]]:
-        """Files with their bytes and time of last use, longest ago first."""
+        """List the files of the cache, the least recently used first.
+
+        Returns
+        -------
+        list of (Path, int, float)
+            Path, size in bytes and time of last use of each file.
+        """
         found = []
         for file in self.path.iterdir() if self.path.is_dir() else ():
             if OURS.fullmatch(file.name):
-                with suppress(FileNotFoundError):  # another process removed it just now
+                with suppress(FileNotFoundError):  # removed by another process
                     status = file.stat()
                     found.append((file, status.st_size, status.st_mtime))
         return sorted(found, key=lambda entry: entry[2])
 
     def clear(self) -> int:
-        """Remove all files; returns how many."""
+        """Remove all files of the cache.
+
+        Returns
+        -------
+        int
+            Number of files removed.
+        """
         entries = self.entries()
         for file, _, _ in entries:
             file.unlink(missing_ok=True)
@@ -125,21 +172,21 @@ def _read(file: Path) -> NDArray[np.float64] | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, EOFError, BadZipFile, zlib.error) as error:
-        warnings.warn(f"Removed a damaged cache file, {file} ({error}).", stacklevel=4)
+        warnings.warn(f"Removed the damaged cache file {file} ({error}).", stacklevel=4)
         file.unlink(missing_ok=True)
         return None
-    with suppress(OSError):  # removed just now, or somebody else's: it is read all the same
-        os.utime(file)  # so that what is in use is not removed first
+    with suppress(OSError):  # removed by another process, or not writable
+        os.utime(file)  # time of last use
     return tokens
 
 
 def digest(steps: Pipeline, X: NDArray[Any]) -> str:
-    """Name of the tokens of ``X``: the same for the same trials, steps and code only."""
+    """Return a name of the tokens of ``X`` that depends on trials, fitted steps and code."""
     state = hashlib.sha256(digest_of(ROOMS).encode())
     for _, step in steps.steps:
         parameters = step.get_params()
-        learnt = {name: value for name, value in vars(step).items() if name not in parameters}
-        for part in _parts([type(step).__name__, parameters, learnt]):
+        fitted = {name: value for name, value in vars(step).items() if name not in parameters}
+        for part in _parts([type(step).__name__, parameters, fitted]):
             state.update(part)
     state.update(repr((X.shape, X.dtype.str)).encode())
     state.update(np.ascontiguousarray(X).data)
@@ -147,8 +194,8 @@ def digest(steps: Pipeline, X: NDArray[Any]) -> str:
 
 
 def _parts(value: Any) -> Iterator[bytes]:
-    """Bytes that tell apart nested dicts and lists of arrays and plain values."""
-    if hasattr(value, "detach"):  # of torch, which need not be imported for this
+    """Serialise nested dicts and lists of arrays and plain values."""
+    if hasattr(value, "detach"):  # a torch tensor, without importing torch
         value = value.numpy()
     if isinstance(value, np.ndarray):
         yield repr((value.shape, value.dtype.str)).encode()
@@ -175,22 +222,22 @@ def write_tokens(
     bands: str,
     cache: TokenCache,
 ) -> Iterator[Path]:
-    """Write one ``.npz`` a recording, with tokens, y, run, group, classes and token_names.
+    """Write one ``.npz`` per recording, with tokens, y, run, group, classes and token_names.
 
     Raises
     ------
     DataError
-        For an embedding that is fitted: which trials are training trials is not known here.
+        If the embedding needs to be fitted, because training trials are not defined here.
     """
-    # These rooms import torch, which showing or clearing the cache does not need.
+    # These import torch, which showing or clearing the cache does not need.
     from spdtokens.geometry import get_embedding
     from spdtokens.geometry.tokens import TokenEmbedding
     from spdtokens.preprocessing import FilterBankCovariances
 
     if get_embedding(embedding).needs_fit:
         raise DataError(
-            f"{embedding} is fitted on training trials, and files of all trials have none set "
-            "apart. Use spdtokens.TokenEmbedding inside your cross-validation instead."
+            f"{embedding} must be fitted on training trials, and tokenize does not split trials. "
+            "Use spdtokens.TokenEmbedding inside a cross-validation instead."
         )
     steps = make_pipeline(TokenEmbedding(embedding))
     if dataset.sfreq is not None:

@@ -1,4 +1,4 @@
-"""Look at a data set before using it: shape, labels, bad channels, line noise, rank."""
+"""Check a data set: shape, labels, bad channels, line noise, rank."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 LINE_FREQUENCIES = (50.0, 60.0)
-#: Power at the line frequency over that of its neighbourhood, beyond which it is reported.
+#: Ratio of the power at the line frequency to that of adjacent frequencies, above which it is
+#: reported.
 LINE_NOISE_LIMIT = 10.0
 
 
 @dataclass(frozen=True)
 class RecordingCheck:
-    """What was found in one recording; ``problems`` is empty if all is well."""
+    """Properties of one recording; ``problems`` is empty if there are none."""
 
     subject: str
     session: str
@@ -40,13 +41,8 @@ class RecordingCheck:
 def check_recording(dataset: Dataset, recording: Recording) -> RecordingCheck:
     """Check one recording."""
     classes = {name: int((recording.y == i).sum()) for i, name in enumerate(dataset.classes)}
-    present = [name for name, n in classes.items() if n]
-    problems = []
-    if len(present) < 2:
-        problems.append(f"only one class is present: {', '.join(present) or 'none'}")
-    elif len(present) < len(classes):
-        missing = [name for name, n in classes.items() if not n]
-        problems.append(f"no trial of class {', '.join(missing)}")
+    missing = [name for name, n in classes.items() if not n]
+    problems = [f"no trial of class {', '.join(missing)}"] if missing else []
     finite = np.isfinite(recording.X).all((1, 2))
     if not finite.all():
         bad = np.flatnonzero(~finite)
@@ -57,12 +53,12 @@ def check_recording(dataset: Dataset, recording: Recording) -> RecordingCheck:
         rms, rank = _rms_and_rank(X, dataset.is_covariance)
         if rank < X.shape[1]:
             channels = counted(X.shape[1], "channel")
-            problems.append(f"rank {rank} of {channels}: a covariance is singular")
+            problems.append(f"rank {rank} of {channels}: covariances are singular")
         if not dataset.is_covariance:
             problems += _channel_problems(X, dataset.ch_names)
             line = _line_noise(X, dataset.sfreq or 0.0)
             problems += [
-                f"line noise at {hertz} Hz: {ratio:.0f} times the neighbouring power"
+                f"line noise at {hertz} Hz: {ratio:.0f} times the power of adjacent frequencies"
                 for hertz, ratio in line.items()
                 if ratio > LINE_NOISE_LIMIT
             ]
@@ -82,7 +78,7 @@ def check_recording(dataset: Dataset, recording: Recording) -> RecordingCheck:
 
 
 def _rms_and_rank(X: NDArray[Any], is_covariance: bool) -> tuple[float, int]:
-    """Root mean square of de-meaned channels; dimensions above the rounding of the dtype."""
+    """Root mean square of centred channels, and the numerical rank of their covariance."""
     if is_covariance:
         C = X.mean(0, dtype=np.float64)
         rms = np.sqrt(np.mean(np.diagonal(X, axis1=1, axis2=2)))
@@ -104,14 +100,14 @@ def _channel_problems(X: NDArray[Any], ch_names: tuple[str, ...]) -> list[str]:
     return [
         *(f"{ch_names[i]} is flat in {flat[i]:.0%} of trials" for i in np.flatnonzero(flat)),
         *(
-            f"{ch_names[i]} is {loud[i] / typical:.0f} times as loud as the others"
+            f"{ch_names[i]} has {loud[i] / typical:.0f} times the amplitude of the others"
             for i in np.flatnonzero(loud > 10 * typical)
         ),
     ]
 
 
 def _line_noise(X: NDArray[Any], sfreq: float) -> dict[str, float]:
-    """Power within half a hertz of the line frequency over that two to four hertz beside it."""
+    """Ratio of the power within 0.5 Hz of the line frequency to that 2 to 4 Hz away."""
     from scipy.signal import welch
 
     found = {}
@@ -127,32 +123,29 @@ def _line_noise(X: NDArray[Any], sfreq: float) -> dict[str, float]:
 
 
 def describe(dataset: Dataset) -> str:
-    """The data set in a few lines."""
+    """Describe a data set in a few lines."""
     fewest, most = (f(len(s) for s in dataset.index.values()) for f in (min, max))
     each = ("" if fewest == most else f"{fewest}-") + counted(most, "session")
+    (left, right), (low, high) = dataset.window, dataset.filtered
+    signals = (
+        f"sampling rate {dataset.sfreq or 0:g} Hz, trials from {dataset.tmin:g} s, window "
+        f"{left:g} to {right:g} s after the cue"
+    )
+    stimuli = ", ".join(f"{hertz:g}" for hertz in dataset.stimulus_hz)
     lines = [
         f"{dataset.name}: {dataset.description}",
         f"{counted(len(dataset.subjects), 'subject')}, {each} each, {dataset.paradigm}",
         f"classes: {', '.join(dataset.classes)}",
         f"{counted(len(dataset.ch_names), 'channel')}: {', '.join(dataset.ch_names)}",
-        "covariance matrices, no signals",
+        "covariance matrices, no signals" if dataset.is_covariance else signals,
+        f"stimuli at {stimuli} Hz" if stimuli else "",
+        f"filtered from {low or 0:g} to {high or np.inf:g} Hz" if low or high else "",
     ]
-    if not dataset.is_covariance:
-        left, right = dataset.window
-        lines[-1] = (
-            f"{dataset.sfreq:g} samples a second, trials from {dataset.tmin:g} s, "
-            f"to decode: {left:g} to {right:g} s"
-        )
-    if dataset.stimulus_hz:
-        lines.append(f"stimuli at {', '.join(f'{f:g}' for f in dataset.stimulus_hz)} Hz")
-    low, high = dataset.filtered
-    if low or high:
-        lines.append(f"already filtered: {low or 0:g} to {high or float('inf'):g} Hz")
-    return "\n".join(lines)
+    return "\n".join(filter(None, lines))
 
 
 def check_table(checks: Sequence[RecordingCheck], unit_in_volts: float | None) -> Table:
-    """One row per recording, problems in words."""
+    """Table with one row per recording."""
     scale, unit = (1.0, "") if unit_in_volts is None else (unit_in_volts * 1e6, " uV")
     return table(
         [

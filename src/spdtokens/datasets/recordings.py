@@ -1,86 +1,174 @@
-"""The user's recordings and epochs, in any format that MNE reads."""
+"""Data sets from files: recordings and epochs that MNE reads, and ``.npz``."""
 
 from __future__ import annotations
 
 import gzip
 import re
 import struct
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spdtokens.datasets.base import Dataset
-from spdtokens.datasets.files import Cutting, Piece, from_pieces
-from spdtokens.datasets.select import COMMON, Head, agree, pick_channels
+from spdtokens.datasets.base import Dataset, Paradigm, Recording, join, reading, take
+from spdtokens.datasets.files import LAYOUT, Cutting, Piece, read_npz_trials
+from spdtokens.datasets.select import (
+    COMMON,
+    Head,
+    agree,
+    conformed,
+    later_window,
+    pick_channels,
+)
 from spdtokens.errors import DataError
 
-# MNE takes a second to import: it is, inside functions, only where there are such files.
+# MNE takes a second to import; the functions that use it import it.
 
 RAW = (".edf", ".bdf", ".gdf", ".vhdr", ".set", ".fif", ".fif.gz")
 EPOCHS = ("-epo.fif", "_epo.fif", "-epo.fif.gz", "_epo.fif.gz")
 
 
 def is_mne_file(path: Path) -> bool:
-    """Whether the name is that of a file MNE reads."""
+    """Return whether MNE reads files of this name."""
     return path.name.lower().endswith(RAW)
 
 
 def holds_epochs(path: Path) -> bool:
-    """Whether the name is that of a file of epochs."""
+    """Return whether the name is that of a file of epochs."""
     return path.name.lower().endswith(EPOCHS)
 
 
 def mne_files(path: Path) -> list[Path]:
-    """A file, or those of a folder that MNE reads, in the order of their names."""
+    """Return the file, or the files of a folder that MNE reads, sorted by name."""
     if path.is_file():
         return [path]
     found = sorted(file for file in path.iterdir() if file.is_file() and is_mne_file(file))
-    # Long recordings are split into files of which the first leads to the others.
+    # MNE splits long recordings into several files and finds the others from the first.
     return [file for file in found if not re.search(r"(-|_split-0*)[1-9]\d*\.fif$", file.name)]
 
 
-def from_mne_files(path: Path, cutting: Cutting | None = None) -> Dataset:
-    """Recordings or epochs as a data set.
+def from_files(path: Path, cutting: Cutting) -> Dataset:
+    """Make a data set from a file, or from the files of a folder.
 
     Parameters
     ----------
     path : Path
-        A file, or a folder of them. The files of a folder are sessions of one person, in the order
-        of their names, unless these tell: ``sub-01_ses-2_run-3_eeg.edf``.
-    cutting : Cutting, optional
+        File, or folder. Names such as ``sub-01_ses-2_run-3_eeg.edf`` state subject, session and
+        run; files with other names are sessions of one subject, sorted by name. ``.npz`` files are
+        ignored in a folder with recordings.
+    cutting : Cutting
+        Options.
+
+    Returns
+    -------
+    Dataset
+        Signals of ``.npz`` files are read on demand, those of recordings at once.
 
     Raises
     ------
     DataError
-        If a file cannot be read, has not the events or channels, or files do not go together.
+        If a file cannot be read or lacks events or channels, if files differ in channels, sampling
+        rate or trial length, or if all trials belong to one class.
     """
-    cutting = cutting or Cutting()
-    files = mne_files(path)
+    files = mne_files(path) or (sorted(path.glob("*.npz")) if path.is_dir() else [path])
     if not files:
-        raise DataError(f"{path} has no recordings ({', '.join(RAW)}).")
-    # What differs is told from the headers, before any signal is read.
-    heads = {file.name: _head(file, cutting) for file in files}
+        raise DataError(f"{path} has no recordings ({', '.join(RAW)}) and no .npz files. {LAYOUT}")
+    read: Callable[[Path], Piece]
+    if is_mne_file(files[0]):
+        # Headers are compared before any signal is read.
+        heads = {file.name: _head(file, cutting) for file in files}
+        to = agree(heads, cutting.channels, cutting.resample)
+        cutting = replace(cutting, channels=to.ch_names)
+        pieces = {file: read_piece(file, cutting) for file in files}
+        read = pieces.__getitem__
+    else:
+        pieces = {file: read_npz_trials(file, cutting, signals=False) for file in files}
+        read = partial(read_npz_trials, cutting=cutting)
+    if unlabelled := [file for file, piece in pieces.items() if piece.labels is None]:
+        raise DataError(f"{unlabelled[0]} lacks the array 'y'. {LAYOUT}")
+    heads = {file.name: piece.head for file, piece in pieces.items()}
     to = agree(heads, cutting.channels, cutting.resample)
-    cutting = replace(cutting, channels=to.ch_names)
-    pieces = {file: read_piece(file, cutting) for file in files}
-    name = path.name if path.is_dir() else _stem(path)
-    return from_pieces(name, f"{path}", pieces, _places(files), pieces.__getitem__, cutting)
+    classes = _classes(pieces.values(), cutting)
+    if len(classes) < 2:
+        raise DataError(
+            f"{path}: all trials belong to the class {', '.join(classes)}; two classes are needed. "
+            "Check the labels (y of an .npz file), or name the events of a recording: --events "
+            "left=769,right=770."
+        )
+    places = _places(files)
+    index: dict[str, tuple[str, ...]] = {}
+    for subject, session, _ in places.values():
+        index[subject] = tuple(dict.fromkeys((*index.get(subject, ()), session)))
+
+    def recording(subject: str, session: str) -> Recording:
+        mine = [file for file, place in places.items() if place[:2] == (subject, session)]
+        parts = []
+        for file in mine:
+            piece, name = read(file), places[file][2]
+            X, about = conformed(piece.X, piece.about, piece.head, to)
+            assert piece.labels is not None
+            y = np.array([classes.index(label) if label else -1 for label in piece.labels])
+            run, group = piece.run, piece.group
+            if run is None:
+                run = np.full(len(X), name)
+            elif len(mine) > 1:
+                run = np.array([f"{name}/{inner}" for inner in run])
+            group = np.arange(len(X)) if group is None else group
+            parts.append(take(Recording(subject, session, X, y, run, group, about), y >= 0))
+        return join(parts)
+
+    dropped = sum(piece.dropped for piece in pieces.values())
+    note = f"; {dropped} events left out, at the ends or marked as bad" if dropped else ""
+    hertz = [re.fullmatch(r"(\d{1,5}(?:\.\d+)?) ?Hz", name) for name in classes]
+    frequencies = tuple(float(match[1]) for match in hertz if match)
+    paradigm: Paradigm = "ssvep" if len(frequencies) > 1 else "other"
+    window = (0.0, 0.0)
+    if to.sfreq and to.n_samples:
+        window = (to.tmin, to.tmin + to.n_samples / to.sfreq)
+        if cutting.tmin is None and cutting.tmax is None:
+            window = later_window(window, to.tmin, paradigm)
+    return Dataset(
+        name=path.name if path.is_dir() else _stem(path),
+        description=f"{path}{note}",
+        paradigm=paradigm,
+        classes=classes,
+        ch_names=to.ch_names,
+        sfreq=to.sfreq,
+        tmin=to.tmin,
+        window=window,
+        index=index,
+        read=recording,
+        stimulus_hz=frequencies,
+        filtered=pieces[files[0]].filtered,
+        is_covariance=to.sfreq is None,
+        unit_in_volts=to.unit_in_volts,
+    )
+
+
+def _classes(pieces: Iterable[Piece], cutting: Cutting) -> tuple[str, ...]:
+    """Return the classes in the order of ``events``, else of the files, else sorted."""
+    labels = {str(label) for piece in pieces for label in piece.labels}  # type: ignore[union-attr]
+    named = dict.fromkeys(label for piece in pieces for label in piece.classes if label in labels)
+    return tuple(cutting.events or (*named, *sorted(labels - named.keys())))
 
 
 def _places(files: Sequence[Path]) -> dict[Path, tuple[str, str, str]]:
-    """Subject, session and run of every file, from names as in BIDS."""
+    """Return subject, session and run of every file, from names as in BIDS."""
     found = {}
     for file in files:
-        told = dict(re.findall(r"(sub|ses|run)-([^_]+)", _stem(file)))
-        session = "1" if told or len(files) == 1 else _stem(file)
-        found[file] = (told.get("sub", "1"), told.get("ses", session), told.get("run", "1"))
-    # Every file is a run of its own: samples are counted from its beginning.
+        entities = dict(re.findall(r"(sub|ses|run)-([^_]+)", _stem(file)))
+        session = "1" if entities or len(files) == 1 else _stem(file)
+        found[file] = (
+            entities.get("sub", "1"),
+            entities.get("ses", session),
+            entities.get("run", "1"),
+        )
+    # Onsets are counted from the beginning of a file, so every file must be a run.
     places = list(found.values())
     return {
         file: place if places.count(place) == 1 else (*place[:2], _stem(file))
@@ -89,35 +177,35 @@ def _places(files: Sequence[Path]) -> dict[Path, tuple[str, str, str]]:
 
 
 def _stem(path: Path) -> str:
-    """Name without what tells the format."""
-    suffixes = (suffix for suffix in (*EPOCHS, *RAW) if path.name.lower().endswith(suffix))
-    return path.name[: -len(max(suffixes, key=len))]
+    """Return the name without the suffix of the format."""
+    known = (*EPOCHS, *RAW, ".npz")
+    return next(path.name[: -len(end)] for end in known if path.name.lower().endswith(end))
 
 
 def _head(path: Path, cutting: Cutting) -> Head:
-    """Channels that can be taken from a file, and its rate."""
+    """Return the channels and the sampling rate of a file."""
     opened = open_mne(path)
     chosen = cutting.channels not in ((), (COMMON,))
-    with _told(path):
+    with _reading(path):
         names = opened.ch_names if chosen else _eeg(opened, (), path)
         return Head(tuple(names), float(opened.info["sfreq"]))
 
 
 def open_mne(path: Path) -> Any:
-    """A recording, or epochs, as MNE opens them; signals are read when they are needed."""
+    """Open a recording or epochs with MNE, without reading the signals."""
     import mne
 
-    with _told(path):
+    with _reading(path):
         _refuse_circles(path)
         read = mne.read_epochs if holds_epochs(path) else mne.io.read_raw
         return read(path, preload=False, verbose="error")
 
 
 def _refuse_circles(path: Path) -> None:
-    """Refuse a FIF file whose tags lead back to one another: MNE would follow them for ever."""
+    """Refuse a FIF file with a cycle of tags, which MNE would follow forever."""
     if not path.name.lower().endswith((".fif", ".fif.gz")):
         return
-    head = struct.Struct(">iIii")  # kind, type, size, where the next tag is
+    head = struct.Struct(">iIii")  # kind, type, size, position of the next tag
     seen: set[int] = set()
     place = 0
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -131,38 +219,29 @@ def _refuse_circles(path: Path) -> None:
             place = following or place + head.size + size
             if following < 0 or place < 0:
                 return
-    raise ValueError("its parts lead in circles")
+    raise ValueError("its tags form a cycle")
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """MNE raises many kinds of errors on damaged files: they become ours."""
+def _reading(path: Path) -> Iterator[None]:
+    """Name the file in errors, and silence the log of MNE."""
     import mne
 
-    try:
-        with warnings.catch_warnings(), mne.use_log_level("error"):
-            warnings.simplefilter("ignore")  # remarks on headers, which users cannot change
-            yield
-    except DataError:
-        raise
-    except Exception as error:
-        raise DataError(
-            f"{path} cannot be read ({type(error).__name__}: {error}). It may be damaged, cut "
-            "short, or of another format than its name says."
-        ) from error
+    with reading(path), mne.use_log_level("error"):
+        yield
 
 
 def read_piece(path: Path, cutting: Cutting) -> Piece:
-    """The trials of one file."""
+    """Read the trials of a recording, or of epochs."""
     opened = open_mne(path)
-    with _told(path):
+    with _reading(path):
         names = _eeg(opened, cutting.channels, path)
         read = _from_epochs if holds_epochs(path) else _from_recording
         return read(opened, names, cutting, path)
 
 
 def _eeg(raw: Any, channels: tuple[str, ...], path: Path) -> list[str]:
-    """The channels that are asked for; else all of EEG that are not marked as bad."""
+    """Return the chosen channels, else all EEG channels that are not marked as bad."""
     import mne
 
     if channels:
@@ -184,23 +263,14 @@ def _from_recording(raw: Any, names: list[str], cutting: Cutting, path: Path) ->
     onset = events[:, 0] - raw.first_samp + round(tmin * sfreq)
     X = np.empty(0)
     if n > 1 and ((onset >= 0) & (onset + n <= raw.n_times)).any():
-        epochs = mne.Epochs(
-            raw,
-            events,
-            codes,
-            tmin=tmin,
-            tmax=tmin + (n - 1) / sfreq,
-            baseline=None,
-            picks=names,
-            preload=True,
-            event_repeated="drop",
-            verbose="error",
-        )
+        times = {"tmin": tmin, "tmax": tmin + (n - 1) / sfreq, "baseline": None}
+        options = {"picks": names, "preload": True, "event_repeated": "drop"}
+        epochs = mne.Epochs(raw, events, codes, **times, **options)
         X = epochs.get_data(picks=names, copy=False)
     if not len(X):
         raise DataError(
-            f"{path}: none of {len(events)} events has {tmin:g} to {tmax:g} s of signal around it "
-            "that is not marked as bad."
+            f"{path} does not cover {tmin:g} to {tmax:g} s after any of {len(events)} events, or "
+            "marks these intervals as bad."
         )
     by_code = {code: name for name, code in codes.items()}
     onset = epochs.events[:, 0] - raw.first_samp + round(tmin * sfreq)
@@ -215,7 +285,7 @@ def _from_recording(raw: Any, names: list[str], cutting: Cutting, path: Path) ->
 
 
 def _events(raw: Any, cutting: Cutting, path: Path) -> tuple[NDArray[Any], dict[str, int]]:
-    """Events (n, 3) as MNE has them, and the number of each class."""
+    """Return the events as MNE represents them, (n, 3), and the code of each class."""
     import mne
 
     marks = raw.annotations.description
@@ -229,8 +299,8 @@ def _events(raw: Any, cutting: Cutting, path: Path) -> tuple[NDArray[Any], dict[
         return mne.events_from_annotations(raw, texts, verbose="error")[0], codes
     if cutting.label_from not in (None, *raw.ch_names):
         raise DataError(
-            f"{path} has no channel {cutting.label_from!r} to take labels from. Say annotations, "
-            f"or one of its channels: {', '.join(raw.ch_names)}."
+            f"{path}: label_from must be annotations or one of its channels, "
+            f"{', '.join(raw.ch_names)}, got {cutting.label_from!r}."
         )
     events = mne.find_events(raw, cutting.label_from, shortest_event=1, verbose="error")
     chosen = cutting.chosen(events[:, 2], f"{path}")
@@ -239,13 +309,13 @@ def _events(raw: Any, cutting: Cutting, path: Path) -> tuple[NDArray[Any], dict[
 
 
 def _duration(raw: Any, codes: dict[str, int], path: Path) -> float:
-    """How long the annotations last, if they all last about as long."""
+    """Return the duration of the annotations, if it is about the same for all."""
     lasting = raw.annotations.duration[raw.annotations.duration > 0]
     if len(lasting) < 2 or np.ptp(lasting) > 0.1 * lasting.mean() or lasting.mean() < 0.2:
         raise DataError(
-            f"{path}: how long a trial of {', '.join(codes)} lasts is not told by the file. Say "
-            "so, in seconds after the event: spdtokens train --tmin 0.5 --tmax 3.5, or in Python "
-            "load_dataset(path, tmin=0.5, tmax=3.5)."
+            f"{path}: the file does not state the duration of trials of {', '.join(codes)}. Pass "
+            "begin and end in seconds after the event: spdtokens train --tmin 0.5 --tmax 3.5, or "
+            "in Python load_dataset(path, tmin=0.5, tmax=3.5)."
         )
     return float(np.round(lasting.min(), 6))
 
@@ -253,7 +323,7 @@ def _duration(raw: Any, codes: dict[str, int], path: Path) -> float:
 def _from_epochs(epochs: Any, names: list[str], cutting: Cutting, path: Path) -> Piece:
     epochs.load_data()
     sfreq, tmin = float(epochs.info["sfreq"]), float(epochs.tmin)
-    # Columns of the metadata: numbers as they are, anything else as text.
+    # Metadata columns that are not numeric become strings.
     table = {} if epochs.metadata is None else dict(epochs.metadata.items())
     columns = {str(name): values.to_numpy() for name, values in table.items()}
     about = {
@@ -267,8 +337,8 @@ def _from_epochs(epochs: Any, names: list[str], cutting: Cutting, path: Path) ->
         values = about[cutting.label_from].astype(str)
     else:
         raise DataError(
-            f"{path} has no column {cutting.label_from!r} in its metadata to take labels from. "
-            f"Say events, or one of its columns: {', '.join(about) or 'it has none'}."
+            f"{path}: label_from must be events or a column of its metadata, "
+            f"{', '.join(about) or 'which it does not have'}, got {cutting.label_from!r}."
         )
     X = epochs.get_data(picks=names, copy=False)
     first, last = cutting.part(tmin, sfreq, X.shape[-1], f"{path}")

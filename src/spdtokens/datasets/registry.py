@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from spdtokens._tables import table
 from spdtokens.datasets.base import Dataset
-from spdtokens.datasets.files import Cutting, from_npz
+from spdtokens.datasets.files import Cutting
 from spdtokens.datasets.official import OFFICIAL, load_moabb
-from spdtokens.datasets.recordings import RAW, from_mne_files, is_mne_file
+from spdtokens.datasets.recordings import RAW, from_files, is_mne_file
 from spdtokens.datasets.select import COMMON, Selection, channel_names, select
 from spdtokens.datasets.simulated import SIMULATED
 from spdtokens.errors import DataError
@@ -23,13 +23,25 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
-#: Functions that make data sets, by the names of these; others are entered here.
+#: Functions that return a data set, by its name. Plugins add theirs.
 DATASETS: dict[str, Callable[..., Dataset]] = {**SIMULATED}
 
 
 @dataclass(frozen=True)
 class Listing:
-    """A line of ``spdtokens datasets``."""
+    """One row of ``spdtokens datasets``.
+
+    Attributes
+    ----------
+    name : str
+        Name to pass to :func:`load_dataset`.
+    description : str
+        What was recorded.
+    here : bool
+        Whether the data are on this machine.
+    how_to_get : str
+        Which files are expected, and where to get them.
+    """
 
     name: str
     description: str
@@ -38,9 +50,26 @@ class Listing:
 
 
 def list_datasets() -> list[Listing]:
-    """All data sets known by name, whether they are on this machine, and how to get them."""
+    """List the data sets known by name, whether they are on this machine, and how to get them.
+
+    Returns
+    -------
+    list of Listing
+        One per data set, with the attributes ``name``, ``description``, ``here`` and
+        ``how_to_get``.
+
+    See Also
+    --------
+    spdtokens.load_dataset : Load one of them.
+
+    Examples
+    --------
+    >>> from spdtokens.datasets import list_datasets
+    >>> [listing.name for listing in list_datasets()][:3]
+    ['sim-mi', 'sim-erp', 'sim-ssvep']
+    """
     simulated = [
-        Listing(name, make().description, True, "made on demand") for name, make in DATASETS.items()
+        Listing(name, make().description, True, "included") for name, make in DATASETS.items()
     ]
     official = [
         Listing(source.name, source.description, source.is_present(None), source.how_to_get)
@@ -48,17 +77,17 @@ def list_datasets() -> list[Listing]:
     ]
     moabb = Listing(
         "moabb:NAME",
-        "any data set of MOABB by its class name, such as moabb:BNCI2014_001",
+        "Any data set of MOABB by the name of its class, such as moabb:BNCI2014_001",
         find_spec("moabb") is not None,
-        "pip install 'spdtokens[moabb]'; MOABB downloads the data when it is first used",
+        "pip install 'spdtokens[moabb]'; MOABB downloads the data on first use",
     )
     return [*simulated, *official, moabb]
 
 
 def datasets_table(listings: Sequence[Listing]) -> Table:
-    """What there is, whether it is here, how to get it."""
+    """Table of data sets: name, availability, description, source."""
     return table(
-        ["name", "here", "what it holds~", "how to get it~"],
+        ["name", "here", "description~", "how to get it~"],
         [(x.name, "yes" if x.here else "no", x.description, x.how_to_get) for x in listings],
         "Data sets",
         show_lines=True,
@@ -66,52 +95,88 @@ def datasets_table(listings: Sequence[Listing]) -> Table:
 
 
 def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
-    """Data set by name, or from the user's own files.
+    """Load a data set by name, or from files.
 
     Parameters
     ----------
     name_or_path : str or Path
-        ``'sim-mi'``, ``'sim-erp'``, ``'sim-ssvep'``; ``'bci2a'``, ``'bcicha'``, ``'mamem'`` from
-        files on disk; ``'moabb:NAME'``; a folder of ``.npz`` files, or one such file; MNE epochs
-        (``-epo.fif``) or recordings in any format MNE reads, a file or a folder of them.
-    **options
-        ``channels`` (names in their order, or ``'common'`` for those that all recordings have) and
-        ``resample`` (a rate in Hz); of own files the others of
-        :class:`~spdtokens.datasets.files.Cutting`: ``events``, ``tmin``, ``tmax``,
-        ``label_from``. Any other is passed to the loader, such as ``folder`` for the official sets.
+        Name of a data set: ``'sim-mi'``, ``'sim-erp'``, ``'sim-ssvep'`` (simulated), ``'bci2a'``,
+        ``'bcicha'``, ``'mamem'`` (published files on disk) or ``'moabb:NAME'``. Or a file, or a
+        folder of files: ``.npz`` trials, MNE epochs (``-epo.fif``), or recordings in a format that
+        MNE reads (``.edf``, ``.bdf``, ``.gdf``, ``.vhdr``, ``.set``, ``.fif``).
+    **options : dict
+        For all data sets:
+
+        - ``channels``: sequence of channel names, in this order, or ``'common'`` for the channels
+          that all recordings have. Default: all EEG channels.
+        - ``resample``: sampling rate in Hz, at most that of the recordings. Default: theirs.
+
+        For files:
+
+        - ``events``: mapping of class names to events, such as ``{"left": "769", "right": "770"}``.
+          Default: every event that occurs at least five times is a class.
+        - ``tmin``, ``tmax``: begin and end of a trial, in seconds after the event. Default: the
+          whole epoch, or the duration of the annotations.
+        - ``label_from``: source of the labels: ``'annotations'`` or a trigger channel of a
+          recording, a metadata column of epochs, an array of an ``.npz`` file.
+
+        Other options are passed to the loader of a named data set, such as ``folder`` for the
+        published files.
+
+    Returns
+    -------
+    Dataset
+        Data set whose recordings are read on demand.
+
+    Raises
+    ------
+    DataError
+        If there is no such data set or file, if a file cannot be read or lacks the events, or if
+        the files of a folder differ in channels, sampling rate or trial length.
+
+    See Also
+    --------
+    spdtokens.datasets.list_datasets : Names of the data sets.
+    spdtokens.datasets.from_arrays : Make a data set from arrays.
+    spdtokens.datasets.select : Restrict a data set to some trials, classes or channels.
+
+    Examples
+    --------
+    >>> from spdtokens import load_dataset
+    >>> dataset = load_dataset("sim-mi", channels=["C3", "Cz", "C4"], resample=125)
+    >>> dataset.classes
+    ('left hand', 'right hand', 'feet', 'tongue')
+    >>> dataset.ch_names, dataset.sfreq
+    (('C3', 'Cz', 'C4'), 125)
     """
     if not isinstance(name_or_path, str | Path):
         raise DataError(
-            f"A data set is given by name or path, got {type(name_or_path).__name__}. For arrays "
+            f"name_or_path must be a str or a Path, got {type(name_or_path).__name__}. For arrays "
             "use spdtokens.datasets.from_arrays(X, y, sfreq=250), without sfreq for covariances."
         )
     name = str(name_or_path)
-    makers = dict(DATASETS)
-    makers |= {known: source.load for known, source in OFFICIAL.items()}
+    loaders = dict(DATASETS)
+    loaders |= {known: source.load for known, source in OFFICIAL.items()}
     if name.startswith("moabb:"):
-        makers[name] = partial(load_moabb, name.removeprefix("moabb:"))
-    if name in makers:
-        return _named(makers[name], options)
+        loaders[name] = partial(load_moabb, name.removeprefix("moabb:"))
+    if name in loaders:
+        return _named(loaders[name], options)
     path = Path(name_or_path)
     if path.exists():
-        # BIDS: a folder with dataset_description.json would be told apart here.
-        files = list(path.iterdir()) if path.is_dir() else [path]
-        if any(is_mne_file(file) for file in files):
-            return from_mne_files(path, Cutting(**options))
-        if path.is_dir() or path.suffix == ".npz":
-            return from_npz(path, Cutting(**options))
+        if path.is_dir() or is_mne_file(path) or path.suffix == ".npz":
+            return from_files(path, Cutting(**options))
         raise DataError(
-            f"{path}: a file of this kind is not a data set. Give .npz, MNE epochs (-epo.fif) or a "
-            f"recording ({', '.join(RAW)}), or a folder of them."
+            f"{path} must be .npz, MNE epochs (-epo.fif) or a recording ({', '.join(RAW)}), or a "
+            "folder of them."
         )
     raise DataError(
-        f"There is no data set {name!r}, and no such folder or file. Known by name: "
-        f"{', '.join(makers)}, moabb:NAME."
+        f"There is no data set {name!r}, and no file or folder of that name. Data sets: "
+        f"{', '.join(loaders)}, moabb:NAME."
     )
 
 
 def _named(make: Callable[..., Dataset], options: dict[str, Any]) -> Dataset:
-    """A data set that is known by name, its channels and rate chosen by us or its loader."""
+    """Call a loader, then select channels and rate; it may select channels itself."""
     channels = channel_names(options.pop("channels", ()))
     selection = Selection(channels=channels, resample=options.pop("resample", None))
     if channels and "channels" in signature(make).parameters and channels != (COMMON,):

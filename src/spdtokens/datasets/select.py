@@ -1,22 +1,21 @@
-"""A part of a data set; and what recordings must have in common to be used together."""
+"""Select a part of a data set, and bring recordings to common channels, rate and length."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spdtokens.datasets.base import Dataset, Paradigm, Recording
+from spdtokens.datasets.base import Dataset, Paradigm, Recording, take
 from spdtokens.errors import DataError
 
-#: Paradigms by their names in Python, study files and on the command line.
+#: Paradigms by the names accepted in Python, in study files and on the command line.
 PARADIGMS: dict[str, Paradigm] = {
     "mi": "motor imagery",
     "motor imagery": "motor imagery",
@@ -25,49 +24,64 @@ PARADIGMS: dict[str, Paradigm] = {
     "ssvep": "ssvep",
     "other": "other",
 }
-#: Seconds after the cue from which a trial is decoded where nothing else is known: imagery takes
-#: half a second to begin, and the response to flicker a second to settle.
+#: Default begin of the window, in seconds after the cue: imagery takes half a second to begin, and
+#: the response to flicker a second to settle.
 BEGINS: dict[Paradigm, float] = {"motor imagery": 0.5, "ssvep": 1.0}
-#: Stands for the channels that all recordings have.
+#: Stands for the channels that all recordings have in common.
 COMMON = "common"
-#: Rates that differ by less are the same: amplifiers are not more exact.
+#: Relative difference below which sampling rates are the same: clocks are not more accurate.
 SAME_RATE = 1e-3
-#: Trials may be so many samples longer than those of another file; the end is cut off.
+#: Trials that are longer by at most this number of samples are cut at the end.
 LONGER = 2
 
 
 def get_paradigm(name: str) -> Paradigm:
-    """The paradigm of a name, in any case: ``'mi'``, ``'P300'``.
-
-    Raises
-    ------
-    DataError
-        Listing the names there are.
-    """
+    """Return the paradigm of a name, such as ``'mi'`` or ``'P300'``; case is ignored."""
     if name.lower() not in PARADIGMS:
-        raise DataError(f"There is no paradigm {name!r}. There are: {', '.join(PARADIGMS)}.")
+        raise DataError(f"paradigm must be one of {', '.join(PARADIGMS)}, got {name!r}.")
     return PARADIGMS[name.lower()]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """What the user says about a data set, or wants of it. None leaves the data set's own.
+    """Part of a data set to use, and properties that the data set does not state itself.
 
-    Attributes
+    Parameters
     ----------
-    paradigm : {'mi', 'erp', 'ssvep', 'other'}, optional
-    stimulus_hz : tuple of float
-        Flicker frequencies of SSVEP.
-    window : tuple of float, optional
-        From and to, in seconds after the cue.
-    classes : tuple of str
-        Only trials of these, in this order.
-    where : mapping of str to str, or tuple of pairs
-        Only trials of which the recording says so: ``{"imagined": "1"}``. Kept as pairs.
-    channels : tuple of str
-        Only these, in this order; ``'common'`` for those that all recordings have.
-    resample : float, optional
-        Rate in Hz that trials are brought to, at most that of the recordings.
+    paradigm : {'mi', 'erp', 'ssvep', 'other'} or None, default=None
+        Paradigm; that of the data set if None.
+    stimulus_hz : tuple of float, default=()
+        Flicker frequencies in Hz (SSVEP); those of the data set if empty.
+    window : tuple of float or None, default=None
+        Begin and end of the part to decode, in seconds after the cue. If None, the window of the
+        data set; if that is the whole trial, it begins at 0.5 s for motor imagery and at 1 s for
+        SSVEP.
+    classes : tuple of str, default=()
+        Classes to keep, in this order; all if empty.
+    where : mapping of str to str, or tuple of pairs, default=()
+        Keep trials whose metadata have these values, such as ``{"imagined": "1"}``. Stored as
+        pairs.
+    channels : tuple of str, default=()
+        Channels to keep, in this order, or ``'common'`` for those that all recordings have; all if
+        empty.
+    resample : float or None, default=None
+        New sampling rate in Hz, at most that of the recordings; not resampled if None.
+
+    Raises
+    ------
+    DataError
+        If ``classes``, ``where`` or ``channels`` is a single string, or a channel is named twice.
+
+    See Also
+    --------
+    select : Apply a selection.
+
+    Examples
+    --------
+    >>> from spdtokens.datasets import Selection
+    >>> selection = Selection(classes=("left hand", "feet"), where={"run": "1"})
+    >>> selection.values()
+    {'classes': ('left hand', 'feet'), 'where': {'run': '1'}}
     """
 
     paradigm: str | None = None
@@ -79,10 +93,10 @@ class Selection:
     resample: float | None = None
 
     def __post_init__(self) -> None:
-        """Take lists and mappings too, as files and people write them; keep what can be hashed."""
+        """Convert lists and mappings to tuples, which can be hashed."""
         for name, example in (("where", '{"imagined": "1"}'), ("classes", '("left", "right")')):
             if isinstance(value := getattr(self, name), str):
-                raise DataError(f"{name}={value!r} is one text. Give it like {name}={example}.")
+                raise DataError(f"{name} must be like {name}={example}, got {value!r}.")
         for name in ("stimulus_hz", "window", "classes"):
             if isinstance(value := getattr(self, name), list):
                 object.__setattr__(self, name, tuple(value))
@@ -91,35 +105,64 @@ class Selection:
         object.__setattr__(self, "channels", channel_names(self.channels))
 
     def values(self) -> dict[str, Any]:
-        """As plain values, without what is left alone."""
+        """Return the parameters that are not the default.
+
+        Returns
+        -------
+        dict
+            Values by name, which JSON can represent; ``Selection(**values)`` restores the
+            selection.
+        """
         values = {name: value for name, value in asdict(self).items() if value}
         return values | ({"where": dict(self.where)} if self.where else {})
 
-    @classmethod
-    def of(cls, values: Mapping[str, Any]) -> Self:
-        """From plain values, as a file or :meth:`values` gives them."""
-        return cls(**values)
-
 
 def select(dataset: Dataset, selection: Selection) -> Dataset:
-    """Apply a selection.
+    """Apply a selection to a data set.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        Data set, which is not changed.
+    selection : Selection
+        Part to keep.
+
+    Returns
+    -------
+    Dataset
+        Data set that reads the selected part.
 
     Raises
     ------
     DataError
-        For a paradigm, window, class or property that does not exist.
+        If the data set has no such class or channel, the window is not within its trials, or the
+        flicker frequencies of an SSVEP data set are unknown. Metadata are checked when a recording
+        is loaded.
+
+    See Also
+    --------
+    spdtokens.load_dataset : Takes ``channels`` and ``resample`` directly.
+
+    Examples
+    --------
+    >>> from spdtokens import load_dataset
+    >>> from spdtokens.datasets import Selection, select
+    >>> hands = Selection(classes=("left hand", "right hand"), window=(1.0, 3.0))
+    >>> dataset = select(load_dataset("sim-mi"), hands)
+    >>> dataset.classes, dataset.window
+    (('left hand', 'right hand'), (1.0, 3.0))
     """
     paradigm = get_paradigm(selection.paradigm) if selection.paradigm else dataset.paradigm
     if selection.stimulus_hz and paradigm != "ssvep":
         raise DataError(
-            f"Stimulus frequencies were given, but {dataset.name} is taken as {paradigm}. Say that "
-            "the paradigm is ssvep, or leave them out."
+            f"stimulus_hz applies to SSVEP, but the paradigm of {dataset.name} is {paradigm}. Pass "
+            "--paradigm ssvep (paradigm='ssvep' in Python), or omit stimulus_hz."
         )
     frequencies = selection.stimulus_hz or dataset.stimulus_hz
     if paradigm == "ssvep" and not frequencies and not dataset.is_covariance:
         raise DataError(
-            f"{dataset.name}: its flicker frequencies are not known. Give them: --stimulus-hz "
-            "13,17,21 (stimulus_hz in Python and in study files)."
+            f"{dataset.name}: the flicker frequencies are unknown. Pass them, such as "
+            "--stimulus-hz 13,17,21 (stimulus_hz in Python and in study files)."
         )
     head = to = Head(dataset.ch_names, dataset.sfreq)
     if selection.channels or selection.resample is not None:
@@ -138,17 +181,11 @@ def select(dataset: Dataset, selection: Selection) -> Dataset:
 
     def read(subject: str, session: str) -> Recording:
         recording = dataset.load(subject, session)
-        X, about = conformed(recording.X, recording.about, head, to)
         kept = np.isin(recording.y, codes) & _holds(recording, dict(selection.where))
-        return Recording(
-            subject=subject,
-            session=session,
-            X=X[kept],
-            y=np.array([codes.index(code) for code in recording.y[kept]], dtype=np.int64),
-            run=recording.run[kept],
-            group=recording.group[kept],
-            about={name: values[kept] for name, values in about.items()},
-        )
+        part = take(recording, kept)
+        X, about = conformed(part.X, part.about, head, to)
+        y = np.array([codes.index(code) for code in part.y], dtype=np.int64)
+        return replace(part, X=X, y=y, about=about)
 
     return replace(changed, classes=tuple(dataset.classes[i] for i in codes), read=read)
 
@@ -163,8 +200,8 @@ def _window(
     begin, end = asked
     if not dataset.tmin <= begin < end:
         raise DataError(
-            f"Window {begin:g} to {end:g} s: trials of {dataset.name} begin {dataset.tmin:g} s "
-            "after the cue, and a window ends after it begins."
+            f"window must have {dataset.tmin:g} <= begin < end (seconds after the cue; trials of "
+            f"{dataset.name} begin at {dataset.tmin:g}), got {begin:g} to {end:g}."
         )
     return (begin, end)
 
@@ -172,7 +209,7 @@ def _window(
 def later_window(
     window: tuple[float, float], tmin: float, paradigm: Paradigm
 ) -> tuple[float, float]:
-    """The window, begun later where it is the whole trial and the paradigm needs a moment."""
+    """Let a window that is the whole trial begin when the response of the paradigm does."""
     begin, end = window
     start = BEGINS.get(paradigm)
     if start is None or begin > tmin or begin >= start or end - start < 1.0:
@@ -181,7 +218,7 @@ def later_window(
 
 
 def _codes(dataset: Dataset, classes: Sequence[str]) -> list[int]:
-    """Numbers of the chosen classes; of all if none is named."""
+    """Indices of the chosen classes; of all if none is named."""
     for name in classes:
         if name not in dataset.classes:
             near = get_close_matches(name, dataset.classes, 1)
@@ -190,21 +227,21 @@ def _codes(dataset: Dataset, classes: Sequence[str]) -> list[int]:
                 f"{dataset.name} has no class {name!r}.{hint} It has: {', '.join(dataset.classes)}."
             )
     if len(set(classes)) == 1 or len(set(classes)) < len(classes):
-        raise DataError(f"Name two or more different classes, not {', '.join(classes)}.")
+        raise DataError(f"classes must be two or more, all different, got {', '.join(classes)}.")
     return [dataset.classes.index(name) for name in classes or dataset.classes]
 
 
 def _holds(recording: Recording, where: Mapping[str, str]) -> NDArray[np.bool_]:
-    """For which trials all of it is true."""
+    """Trials whose metadata have all values."""
     known = {"run": recording.run, **recording.about}
     kept = np.ones(len(recording), bool)
     for name, value in where.items():
         texts = known[name].astype(str) if name in known else np.array([], str)
         if value not in texts:
-            problem = f"nothing called {name!r} is known of its trials. Known: {', '.join(known)}"
+            problem = f"trials have no metadata {name!r}. They have: {', '.join(known)}"
             if name in known:
                 there = ", ".join(np.unique(texts)[:10])
-                problem = f"no trial has {name} = {value}. There are: {there}"
+                problem = f"no trial has {name}={value}. Values of {name}: {there}"
             raise DataError(f"Subject {recording.subject}, session {recording.session}: {problem}.")
         kept &= texts == value
     return kept
@@ -212,18 +249,20 @@ def _holds(recording: Recording, where: Mapping[str, str]) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True)
 class Head:
-    """What files that are used together must have in common. Known without their signals.
+    """Properties that files must have in common to be used together, from their headers.
 
     Attributes
     ----------
     ch_names : tuple of str
+        Names of the channels.
     sfreq : float or None
-        None for covariance matrices.
+        Sampling rate in Hz; None for covariance matrices.
     tmin : float
-        Seconds from the cue to the first sample.
+        Time of the first sample relative to the cue, in seconds.
     n_samples : int or None
-        None where it is not known before the signals are read.
+        Samples per trial; None if unknown before the signals are read.
     unit_in_volts : float or None
+        Unit of the signals in volts; None if unknown.
     named : bool
         Whether the file names its channels; otherwise they are numbered.
     """
@@ -237,48 +276,57 @@ class Head:
 
 
 def channel_names(channels: str | Sequence[str]) -> tuple[str, ...]:
-    """Channels as a tuple; ``'common'`` may be text.
-
-    Raises
-    ------
-    DataError
-        For any other text, and for a channel that is named twice.
-    """
+    """Return channel names as a tuple; refuse duplicates and any string except ``'common'``."""
     if isinstance(channels, str):
         if channels != COMMON:
             raise DataError(
-                f'channels={channels!r} is one text. Give it like channels=("C3", "C4"), or '
-                f"channels={COMMON!r}."
+                f'channels must be like channels=("C3", "C4") or channels={COMMON!r}, got '
+                f"{channels!r}."
             )
         return (channels,)
     names = tuple(str(name) for name in channels)
     twice = [name for name in names if names.count(name) > 1]
     if twice:
-        raise DataError(f"Channel {twice[0]!r} is named twice.")
+        raise DataError(f"channels must be different, got {twice[0]!r} twice.")
     return names
 
 
 def plain_name(name: str) -> str:
-    """A channel's name without what differs from lab to lab."""
+    """Normalise the name of an electrode: ``'EEG Fz-Ref'`` and ``'fz.'`` give ``'FZ'``."""
     text = re.sub(r"^EEG[ :_-]+|[-_ ]+(REF|LE|AR|A1|A2|M1|M2)$", "", name.strip().upper())
     return text.strip(" .")
 
 
 def _lookup(there: Sequence[str]) -> Callable[[str], str | None]:
-    """Find a channel by its very name, else by its plain one."""
+    """Return a function that finds a channel by its exact name, else by its normalised name."""
     exact, plain = set(there), {plain_name(name): name for name in there}
     return lambda name: name if name in exact else plain.get(plain_name(name))
 
 
 def pick_channels(there: Sequence[str], wanted: Sequence[str], where: str) -> list[str]:
-    """Names of a file's channels for those that are wanted.
+    """Find channels of a file by name.
 
-    Written alike but for case, spaces, dots and the words EEG and REF: ``EEG C3-REF`` is ``C3``.
+    Names are compared exactly, then without case, spaces, dots, a prefix EEG and the reference:
+    ``EEG C3-REF`` is ``C3``.
+
+    Parameters
+    ----------
+    there : sequence of str
+        Channels of the file.
+    wanted : sequence of str
+        Channels to find.
+    where : str
+        Name of the file, for the error message.
+
+    Returns
+    -------
+    list of str
+        For each wanted channel its name in the file.
 
     Raises
     ------
     DataError
-        With those that are missing, and what there is.
+        If channels are missing.
     """
     found = _lookup(there)
     missing = [name for name in wanted if found(name) is None]
@@ -293,22 +341,27 @@ def pick_channels(there: Sequence[str], wanted: Sequence[str], where: str) -> li
 def agree(
     heads: Mapping[str, Head], channels: tuple[str, ...] = (), resample: float | None = None
 ) -> Head:
-    """Find the channels, the rate and the length that recordings are brought to.
+    """Find channels, sampling rate and trial length that recordings can be brought to.
 
     Parameters
     ----------
     heads : mapping of str to Head
-        By the names that messages use. Channels are spelled and ordered as in the first.
-    channels : tuple of str
-        Only these, in this order; ``('common',)`` for those that all have. If empty, all must have
-        the same, in any order.
-    resample : float, optional
-        Rate in Hz. If not given, all must have the same.
+        Properties of the files, by name. Channels are spelled and ordered as in the first.
+    channels : tuple of str, default=()
+        Channels to keep, in this order; ``('common',)`` for those that all files have. If empty,
+        all files must have the same channels, in any order.
+    resample : float or None, default=None
+        Sampling rate in Hz. If None, all files must have the same.
+
+    Returns
+    -------
+    Head
+        Properties that :func:`conformed` brings trials to.
 
     Raises
     ------
     DataError
-        With everything that differs, by file, and what to do.
+        If files differ: all differences, by file, and remedies.
     """
     first = next(iter(heads.values()))
     if len({head.sfreq is None for head in heads.values()}) > 1:
@@ -318,7 +371,7 @@ def agree(
     ch_names = _agreed_channels(heads, channels, problems)
     sfreq = _agreed_rate(heads, resample, problems)
     if problems:
-        raise DataError("\n".join(["Recordings differ.", *problems]))
+        raise DataError("\n".join(["The recordings differ.", *problems]))
     to = replace(first, ch_names=ch_names, sfreq=sfreq)
     if sfreq is None or first.n_samples is None:
         return to
@@ -338,28 +391,23 @@ def _agreed_channels(
     named = all(head.named for head in heads.values())
     if alike or (channels and shared and named):
         return shared
-    # Most files are right: the others are compared with them.
-    plain = {where: frozenset(map(plain_name, head.ch_names)) for where, head in heads.items()}
-    most = Counter(plain.values()).most_common(1)[0][0]
-    usual = next(heads[where].ch_names for where in heads if plain[where] == most)
 
     def difference(head: Head) -> str:
-        lacks = [name for name in usual if _lookup(head.ch_names)(name) is None]
-        more = [name for name in head.ch_names if _lookup(usual)(name) is None]
+        lacks = [name for name in first if _lookup(head.ch_names)(name) is None]
+        more = [name for name in head.ch_names if _lookup(first)(name) is None]
         text = f"{len(head.ch_names)} channels{'' if head.named else ' without names'}"
         text += f", lacks {_listed(lacks)}" if lacks else ""
         return text + (f", has also {_listed(more)}" if more else "")
 
-    problems.append(f"{_grouped(heads, difference)}.")
-    if not named:
-        problems.append("Store ch_names in every file.")
-    elif shared:
-        problems.append(
-            f"Use the {len(shared)} channels that all have: --channels common (in Python and study "
-            f'files: channels="common"); or name some: --channels {",".join(shared[:3])}.'
+    remedy = "Store ch_names in every file."
+    if named and shared:
+        remedy = (
+            f"Use the {len(shared)} channels that all files have: --channels common (in Python and "
+            f'study files: channels="common"); or name some: --channels {",".join(shared[:3])}.'
         )
-    else:
-        problems.append("No channel is in all of them: leave files out.")
+    elif named:
+        remedy = "No channel is in all files: remove some files."
+    problems += [f"{_grouped(heads, difference)}.", remedy]
     return ()
 
 
@@ -377,21 +425,21 @@ def _agreed_rate(
     if resample is not None:
         if not 0 < resample <= lowest * (1 + SAME_RATE):
             raise DataError(
-                f"The rate to resample to must be above 0 Hz and at most {lowest:g} Hz, that of "
-                f"{slowest}; got {resample:g}. Use --resample {lowest:g}, or less."
+                f"resample must be above 0 Hz and at most {lowest:g} Hz, the rate of {slowest}, "
+                f"got {resample:g}. Use --resample {lowest:g}, or less."
             )
         return first if _same(first, resample) else resample
     if not all(_same(rate, first) for rate in rates.values()):
-        problems.append(f"{_grouped(heads, lambda head: f'{head.sfreq:g} Hz')}.")
-        problems.append(
-            f"Bring all to one rate: --resample {lowest:g} (in Python and study files: "
-            f"resample={lowest:g})."
-        )
+        problems += [
+            f"{_grouped(heads, lambda head: f'{head.sfreq:g} Hz')}.",
+            f"Resample them to one rate: --resample {lowest:g} (in Python and study files: "
+            f"resample={lowest:g}).",
+        ]
     return first
 
 
 def _agreed_length(heads: Mapping[str, Head], sfreq: float) -> int:
-    """Samples of the shortest trials; all must begin at one time, and last about as long."""
+    """Samples of the shortest trials; all must begin at the same time and be about as long."""
     lengths = [_length(head, sfreq) for head in heads.values()]
     begins = [head.tmin for head in heads.values()]
     ends = [tmin + n / sfreq for tmin, n in zip(begins, lengths, strict=True)]
@@ -401,30 +449,38 @@ def _agreed_length(heads: Mapping[str, Head], sfreq: float) -> int:
             heads, lambda h: f"{h.tmin:g} to {h.tmin + _length(h, sfreq) / sfreq:g} s after the cue"
         )
         begin, end = max(begins), min(ends)
-        remedy = "They have no time in common: leave files out."
-        if begin < end:
-            remedy = (
-                f"Cut them alike: spdtokens train --tmin {begin:g} --tmax {end:g}, or in Python "
-                f"load_dataset(path, tmin={begin:g}, tmax={end:g})."
-            )
-        raise DataError(f"Trials differ in time. {spans}. {remedy}")
+        remedy = (
+            f"Cut all to the same interval: spdtokens train --tmin {begin:g} --tmax {end:g}, or in "
+            f"Python load_dataset(path, tmin={begin:g}, tmax={end:g})."
+        )
+        if begin >= end:
+            remedy = "The intervals do not overlap: remove some files."
+        raise DataError(f"Trials cover different intervals. {spans}. {remedy}")
     return min(lengths)
 
 
 def conformed(
     X: NDArray[Any], about: Mapping[str, NDArray[Any]], head: Head, to: Head
 ) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-    """Bring trials to channels, a unit, a rate and a length.
+    """Bring trials to other channels, unit, sampling rate and length.
 
     Parameters
     ----------
-    X : ndarray, shape (n, channels, samples), or (n, d, d)
+    X : ndarray, shape (n_trials, n_channels, n_samples) or (n_trials, n_channels, n_channels)
+        Signals, or covariance matrices.
     about : mapping of str to ndarray
-        ``onset`` is counted at the new rate.
+        Metadata of the trials; ``onset`` is converted to the new rate.
     head : Head
-        Of these trials.
+        Properties of the trials.
     to : Head
-        See :func:`agree`.
+        Properties to bring them to, see :func:`agree`.
+
+    Returns
+    -------
+    X : ndarray
+        Converted trials.
+    about : dict of str to ndarray
+        Converted metadata.
     """
     rows = [head.ch_names.index(name) for name in pick_channels(head.ch_names, to.ch_names, "It")]
     if rows != list(range(X.shape[1])):
@@ -444,20 +500,18 @@ def conformed(
 
 
 def resampled(X: NDArray[Any], sfreq: float, wanted: float) -> NDArray[Any]:
-    """Trials at another rate in Hz, each by itself."""
+    """Resample trials, each by itself, to another rate in Hz."""
     from scipy.signal import resample_poly  # slow to import, and rarely needed
 
-    if _same(sfreq, wanted):
-        return X
     ratio = Fraction(wanted / sfreq).limit_denominator(1000)
-    # The gain of SciPy's filter differs by 1e-4 from sample to sample: a large offset would ripple.
+    # The gain of SciPy's filter varies by 1e-4 between samples: a large offset would get a ripple.
     offset = X.mean(-1, keepdims=True)
     found = resample_poly(X - offset, ratio.numerator, ratio.denominator, axis=-1, padtype="line")
     return np.asarray(found + offset)
 
 
 def _length(head: Head, sfreq: float) -> int:
-    """Samples of a trial at a rate, rounded down so that neighbours do not come to overlap."""
+    """Samples of a trial at a rate, rounded down so that adjacent trials do not overlap."""
     assert head.sfreq is not None
     assert head.n_samples is not None
     if _same(head.sfreq, sfreq):
@@ -470,7 +524,7 @@ def _same(rate: float, other: float) -> bool:
 
 
 def _grouped(heads: Mapping[str, Head], what: Callable[[Head], str]) -> str:
-    """Files by what they have: ``'100 Hz: a.edf, b.edf; 50 Hz: c.edf'``."""
+    """Group files by a property: ``'100 Hz: a.edf, b.edf; 50 Hz: c.edf'``."""
     groups: dict[str, list[str]] = {}
     for where, head in heads.items():
         groups.setdefault(what(head), []).append(where)

@@ -1,4 +1,4 @@
-"""One picture of a simulated data set: where, at which frequency and when the task shows."""
+"""Figure of a simulated data set: where, at which frequency and when classes differ."""
 
 from __future__ import annotations
 
@@ -13,75 +13,83 @@ from scipy.signal import butter, sosfiltfilt, welch
 
 from spdtokens.datasets.base import Dataset
 from spdtokens.datasets.simulated import CENTRE, RADIUS, SIMULATED, electrodes
-from spdtokens.errors import DataError
 
 # Okabe and Ito's colours, distinct for colour-blind readers.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
-# For each data set: a subject who shows it well, and the channels of spectra and time courses.
+# For each data set: a subject with clear effects, the channels of spectra and time courses, and the
+# seconds of the topographies.
 SHOWN = {
-    "sim-mi": ("3", ("C3", "C4")),
-    "sim-erp": ("1", ("FCz", "Cz")),
-    "sim-ssvep": ("1", ("O1", "Oz")),
+    "sim-mi": ("3", ("C3", "C4"), (0.5, 4.0)),
+    "sim-erp": ("1", ("FCz", "Cz"), (0.24, 0.30)),
+    "sim-ssvep": ("1", ("O1", "Oz"), (0.5, 5.0)),
 }
 
 
 def simulation_figure(name: str) -> Figure:
-    """Topographies of all classes, above spectra and time courses at two channels.
+    """Draw topographies of all classes, and spectra and time courses at two channels.
 
     Parameters
     ----------
     name : str
         A key of :data:`~spdtokens.datasets.simulated.SIMULATED`.
     """
-    if name not in SHOWN:
-        raise DataError(f"No simulated data set {name!r}. There are: {', '.join(SIMULATED)}.")
     dataset = SIMULATED[name]()
-    subject, channels = SHOWN[name]
+    sfreq = float(dataset.sfreq or 0)
+    subject, channels, seconds = SHOWN[name]
     parts = [dataset.load(subject, session) for session in dataset.sessions(subject)]
     X = np.concatenate([part.X for part in parts])
     y = np.concatenate([part.y for part in parts])
+    t = dataset.tmin + np.arange(X.shape[-1]) / sfreq
+    decoded = (t >= dataset.window[0]) & (t < dataset.window[1])
+    courses, unit = _courses(dataset, X, y)
     figure = Figure(figsize=(11, 8.5), layout="constrained")
     figure.suptitle(f"{name}: {dataset.description} (subject {subject})", fontsize=11)
     halves: Any = figure.subfigures(2, 1, height_ratios=(1, 2))
     above, below = halves
-    _topographies(above, dataset, X, y)
+    averaged = (t >= seconds[0]) & (t < seconds[1])
+    _topographies(above, dataset, [course[:, averaged].mean(-1) for course in courses], unit)
     axes = below.subplots(2, 2)
-    t = dataset.tmin + np.arange(X.shape[-1]) / _sfreq(dataset)
     for (left, right), channel in zip(axes, channels, strict=True):
-        signal = X[:, dataset.ch_names.index(channel)]
-        part = _window(dataset, signal) * 1e6
-        segment = min(part.shape[-1], round(3 * _sfreq(dataset)))
-        f, density = welch(part, _sfreq(dataset), nperseg=segment)
+        row = dataset.ch_names.index(channel)
+        part = X[:, row, decoded] * 1e6
+        f, density = welch(part, sfreq, nperseg=min(part.shape[-1], round(3 * sfreq)))
         shown = (f >= 1) & (f <= 60)
-        courses, unit = _courses(dataset, signal, y)
-        for k, colour in zip(range(len(dataset.classes)), COLOURS, strict=False):
+        for k, (label, colour) in enumerate(zip(dataset.classes, COLOURS, strict=False)):
             mean = density[y == k].mean(0)
-            label = dataset.classes[k]
             left.semilogy(f[shown], mean[shown], color=colour, lw=1, label=label)
-            right.plot(t, courses[k], color=colour, lw=1)
+            right.plot(t, courses[k][row], color=colour, lw=1)
         right.axvline(0, color="#666666", lw=0.8)
-        left.set(xlabel="Hz", ylabel=f"{channel}: µV²/Hz")
-        right.set(xlabel="s after the cue", ylabel=f"{channel}: {unit}")
+        left.set(xlabel="Frequency (Hz)", ylabel=f"{channel}: µV²/Hz")
+        right.set(xlabel="Time after the cue (s)", ylabel=f"{channel}: {unit}")
         for panel in (left, right):
             panel.spines[["top", "right"]].set_visible(False)
     axes[0, 0].legend(frameon=False, fontsize=8)
     return figure
 
 
-def _topographies(figure: Any, dataset: Dataset, X: NDArray[Any], y: NDArray[Any]) -> None:
-    """What sets each class apart from all trials, over the head."""
-    classes = range(len(dataset.classes))
+def _courses(dataset: Dataset, X: NDArray[Any], y: NDArray[Any]) -> tuple[list[NDArray[Any]], str]:
+    """Time course of each class, (channels, samples): the mean wave, or power in a band."""
+    sfreq, classes = float(dataset.sfreq or 0), range(len(dataset.classes))
+
+    def filtered(low: float, high: float) -> NDArray[Any]:
+        sos = butter(3, (low, high), btype="bandpass", fs=sfreq, output="sos")
+        return np.asarray(sosfiltfilt(sos, X, axis=-1))
+
     if dataset.paradigm == "erp":
-        wave = _window(dataset, _filtered(dataset, X, 1.0, 20.0), (0.24, 0.30)).mean(-1) * 1e6
-        values, unit = [wave[y == k].mean(0) for k in classes], "µV, 0.24 to 0.30 s"
-    elif dataset.paradigm == "ssvep":
-        powers = [_power(dataset, X, hertz - 0.3, hertz + 0.3) for hertz in dataset.stimulus_hz]
-        values = [_decibel(p[y == k].mean(0) / p[y != k].mean(0)) for k, p in enumerate(powers)]
-        unit = "dB at the flicker,\nagainst other flickers"
-    else:
-        level = _decibel(_power(dataset, X, 8.0, 14.0))
-        values = [level[y == k].mean(0) - level.mean(0) for k in classes]
-        unit = "dB in 8-14 Hz,\nagainst all trials"
+        wave = filtered(1.0, 20.0) * 1e6
+        return [wave[y == k].mean(0) for k in classes], "µV, 1-20 Hz"
+    # Rhythms and flickers have any phase: a mean wave would vanish, its power does not.
+    bands = [(hertz - 0.5, hertz + 0.5) for hertz in dataset.stimulus_hz] or [(8.0, 14.0)]
+    powers = [uniform_filter1d(filtered(*b) ** 2, round(0.25 * sfreq), axis=-1) for b in bands]
+    found = []
+    for k in classes:
+        power = powers[k % len(powers)]
+        found.append(10 * np.log10(power[y == k].mean(0) / power[y != k].mean(0)))
+    band = "at the flicker" if dataset.stimulus_hz else "in 8-14 Hz"
+    return found, f"dB {band},\nagainst other classes"
+
+
+def _topographies(figure: Any, dataset: Dataset, values: list[NDArray[Any]], unit: str) -> None:
     limit = float(np.abs(values).max())
     row = figure.subplots(1, len(values))
     for axes, value, name in zip(row, values, dataset.classes, strict=True):
@@ -99,47 +107,3 @@ def _topographies(figure: Any, dataset: Dataset, X: NDArray[Any], y: NDArray[Any
         )
         axes.set_title(name, fontsize=9)
     figure.colorbar(image, ax=row, shrink=0.7, label=unit)
-
-
-def _courses(dataset: Dataset, X: NDArray[Any], y: NDArray[Any]) -> tuple[list[Any], str]:
-    """Of each class: mean wave of error potentials; elsewhere the power of the rhythm."""
-    classes = range(len(dataset.classes))
-    if dataset.paradigm == "erp":
-        wave = _filtered(dataset, X, 1.0, 20.0) * 1e6
-        return [wave[y == k].mean(0) for k in classes], "mean µV, 1-20 Hz"
-    smooth = round(0.25 * _sfreq(dataset))
-    if dataset.paradigm == "ssvep":
-        # Flickers start at any phase, so a mean would vanish; power does not.
-        waves = [_filtered(dataset, X, hertz - 0.5, hertz + 0.5) for hertz in dataset.stimulus_hz]
-        levels = [uniform_filter1d(wave**2, smooth, axis=-1) for wave in waves]
-        found = [_decibel(p[y == k].mean(0) / p[y != k].mean(0)) for k, p in enumerate(levels)]
-        return found, "dB at the flicker,\nagainst other flickers"
-    level = uniform_filter1d(_filtered(dataset, X, 8.0, 14.0) ** 2 * 1e12, smooth, axis=-1)
-    return [level[y == k].mean(0) for k in classes], "µV² in 8-14 Hz"
-
-
-def _sfreq(dataset: Dataset) -> float:
-    assert dataset.sfreq is not None
-    return dataset.sfreq
-
-
-def _window(
-    dataset: Dataset, X: NDArray[Any], window: tuple[float, float] | None = None
-) -> NDArray[Any]:
-    edges = window or dataset.window
-    first, last = (round((edge - dataset.tmin) * _sfreq(dataset)) for edge in edges)
-    return X[..., first:last]
-
-
-def _filtered(dataset: Dataset, X: NDArray[Any], low: float, high: float) -> NDArray[Any]:
-    sos = butter(3, (low, high), btype="bandpass", fs=dataset.sfreq, output="sos")
-    return np.asarray(sosfiltfilt(sos, X, axis=-1))
-
-
-def _power(dataset: Dataset, X: NDArray[Any], low: float, high: float) -> NDArray[Any]:
-    """Power of every trial and channel in a band, within the window."""
-    return np.asarray(np.mean(_window(dataset, _filtered(dataset, X, low, high)) ** 2, axis=-1))
-
-
-def _decibel(ratio: NDArray[Any]) -> NDArray[Any]:
-    return np.asarray(10 * np.log10(ratio))

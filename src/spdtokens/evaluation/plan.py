@@ -445,7 +445,7 @@ class Source:
 
     def trials_of(self, spec: RunSpec) -> Trials:
         """Trials that the protocol of a run splits."""
-        return self.trials(spec.dataset, Selection.of(spec.selection), spec.subjects)
+        return self.trials(spec.dataset, Selection(**spec.selection), spec.subjects)
 
     def folds(
         self, trials: Trials, subject: str, protocol: Protocol, options: Mapping[str, int | bool]

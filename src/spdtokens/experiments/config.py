@@ -338,7 +338,7 @@ class _Dataset(_Table):
     def asked(self) -> Any:
         return {
             "dataset": self.name,
-            "selection": Selection.of(self.given("name", "subjects")),
+            "selection": Selection(**self.given("name", "subjects")),
             "subjects": self.subjects,
         }
 

@@ -1,6 +1,6 @@
-"""Data sets read from the files their makers publish.
+"""Data sets read from the files that their authors publish.
 
-To add one: a module that ends in its :class:`OfficialSource`, and a line below.
+To add one, write a module that defines its :class:`OfficialSource`, and list it below.
 """
 
 from spdtokens.datasets.official import bci2a, bcicha, mamem

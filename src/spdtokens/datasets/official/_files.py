@@ -1,7 +1,4 @@
-"""Find the files of official data sets, read MATLAB files and cut trials.
-
-Messages name the file and what is wrong with it.
-"""
+"""Find the files of published data sets, read MATLAB files and cut trials."""
 
 from __future__ import annotations
 
@@ -15,28 +12,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spdtokens.datasets.base import Dataset
+from spdtokens.datasets.base import Dataset, reading
 from spdtokens.errors import DataError
 
-#: Files by subject and session, or by subject.
-Files = dict[Any, Path]
+#: Files by subject and session.
+Files = dict[tuple[str, str], Path]
 
 
 @dataclass(frozen=True)
 class OfficialSource:
-    """A data set that is read from the files its makers publish.
+    """A data set that is read from the files that its authors publish.
 
     Attributes
     ----------
     name : str
+        Name of the data set.
     description : str
         One line: what was recorded.
     how_to_get : str
-        Which files are expected, and who gives them out.
+        Which files are expected, and where to get them.
     load : callable
-        From a folder (None: the usual places) and options to a :class:`Dataset`.
+        Function from a folder (None for the default folders) and options to a :class:`Dataset`.
     layouts : mapping of str to callable
-        From a folder to its files, for every layout that ``load`` knows.
+        For each layout that ``load`` knows, a function from a folder to its files.
     """
 
     name: str
@@ -46,7 +44,7 @@ class OfficialSource:
     layouts: Mapping[str, Callable[[Path], Files]]
 
     def folders(self, folder: Path | None = None) -> list[Path]:
-        """Places to look in: the folder given, or else the usual ones, in order."""
+        """Return the folders to search: the given one, or the default ones in order."""
         if folder is not None:
             return [Path(folder).expanduser()]
         own = os.environ.get("SPDTOKENS_DATA")
@@ -54,97 +52,83 @@ class OfficialSource:
         return [place / self.name for place in places]
 
     def is_present(self, folder: Path | None = None) -> bool:
-        """Whether files of this data set are in the folder, or in the usual places."""
+        """Return whether files of this data set are in the folder, or in a default folder."""
         return any(files(p) for p in self.folders(folder) for files in self.layouts.values())
 
-    def find(self, folder: Path | None, layout: str | None) -> tuple[Path, str, Files]:
-        """First folder that holds files, the first of the layouts that they have, and they.
+    def find(self, folder: Path | None) -> tuple[Path, str, Files]:
+        """Return the first folder with files, the first layout found in it, and the files.
 
         Raises
         ------
         DataError
-            If there is none: names every path tried, what is expected and how to get it.
+            If there are none. Lists the folders, the expected files and where to get them.
         """
-        if layout not in (None, *self.layouts):
-            known = ", ".join(self.layouts)
-            raise DataError(f"{self.name} has no layout {layout!r}. There are: {known}.")
         tried = self.folders(folder)
         for place in tried:
-            for name in [layout] if layout else self.layouts:
-                if found := self.layouts[name](place):
-                    return place, name, found
+            for layout, files in self.layouts.items():
+                if found := files(place):
+                    return place, layout, found
         paths = "\n".join(f"  {p}{'' if p.is_dir() else ' (no such folder)'}" for p in tried)
         raise DataError(
-            f"No files of {self.name} found. Looked in:\n{paths}\n{self.how_to_get}\nPut them into "
-            "one of these folders, give the folder, or set SPDTOKENS_DATA to the folder that "
-            f"contains a folder {self.name!r}."
+            f"No files of {self.name} found in:\n{paths}\n{self.how_to_get}\nCopy them to one of "
+            f"these folders, pass folder=..., or set SPDTOKENS_DATA to the parent of a folder "
+            f"{self.name!r}."
         )
 
 
-def matching(folder: Path, pattern: str) -> Files:
-    """Files of a folder and its direct subfolders, by the groups of a pattern for their names.
+def matching(folder: Path, pattern: str, sessions: Sequence[str]) -> Files:
+    """Find files by name in a folder and its direct subfolders.
 
-    Subjects lose their leading zeros. Archives unpack into ``train/`` or ``true_labels/``, so one
-    level of folders is searched. A file nearer to the top wins.
+    The pattern has a group for the subject and, unless a file contains all sessions, one for the
+    session. Subjects lose their leading zeros. Archives unpack into ``train/`` or ``true_labels/``,
+    so one level of folders is searched. A file nearer to the top wins.
     """
     found: Files = {}
     for path in [*sorted(folder.glob("*/*")), *sorted(folder.glob("*"))]:
         match = re.fullmatch(pattern, path.name, flags=re.IGNORECASE)
         if match and path.is_file():
             subject, *session = match.groups()
-            key = (str(int(subject)), *(text.upper() for text in session))
-            found[key if session else key[0]] = path
+            for name in (text.upper() for text in session) if session else sessions:
+                found[str(int(subject)), name] = path
     return found
 
 
 def index_of(files: Files, sessions: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Sessions of every subject, of files by subject and session."""
+    """List the sessions of every subject."""
     subjects = sorted({subject for subject, _ in files}, key=int)
     return {s: tuple(name for name in sessions if (s, name) in files) for s in subjects}
 
 
 def mat_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Names and shapes of the variables in a MATLAB file, without reading them."""
+    """Return the shapes of the variables in a MATLAB file, by name."""
     import scipy.io
 
-    try:
+    with reading(path):
         return {name: shape for name, shape, _ in scipy.io.whosmat(str(path))}
-    except Exception as error:
-        raise _broken(path, error) from error
 
 
 def read_mat(path: Path, *names: str) -> list[Any]:
-    """Variables of a MATLAB file, structures as objects, singleton axes dropped.
+    """Read variables of a MATLAB file, structures as objects, without axes of length 1.
 
     Raises
     ------
     DataError
-        If the file cannot be read, or a variable is not in it.
+        If the file cannot be read, or lacks a variable.
     """
     import scipy.io
 
-    try:
+    with reading(path):
         found = scipy.io.loadmat(
             str(path), variable_names=list(names), squeeze_me=True, struct_as_record=False
         )
-    except Exception as error:  # SciPy raises many kinds on damaged files
-        raise _broken(path, error) from error
     missing = [name for name in names if name not in found]
-    if missing:
-        raise DataError(
-            f"{path} has no variable {missing[0]!r}; it has {', '.join(mat_shapes(path))}."
-        )
+    there = ", ".join(mat_shapes(path)) if missing else ""
+    expect(not missing, f"{path} lacks the variables {missing}. It has: {there}.")
     return [found[name] for name in names]
 
 
-def _broken(path: Path, error: Exception) -> DataError:
-    newer = isinstance(error, NotImplementedError)
-    what = "it is of MATLAB 7.3: save it again with '-v7'" if newer else "damaged or cut short?"
-    return DataError(f"{path} cannot be read ({type(error).__name__}: {error}): {what}")
-
-
 def numbers(values: Any, what: str, path: Path) -> NDArray[np.float64]:
-    """A flat array of numbers, from whatever MATLAB made of it (also cell arrays)."""
+    """Return a MATLAB array, or cell array of scalars, as a flat array of numbers."""
     try:
         return np.array([float(np.squeeze(v)) for v in np.atleast_1d(values).ravel()])
     except (TypeError, ValueError) as error:
@@ -154,40 +138,48 @@ def numbers(values: Any, what: str, path: Path) -> NDArray[np.float64]:
 def whole_numbers(
     values: Any, what: str, path: Path, between: tuple[float, float] = (-np.inf, np.inf)
 ) -> NDArray[np.int64]:
-    """A flat array of whole numbers, from whatever MATLAB made of it."""
+    """Return a MATLAB array, or cell array of scalars, as a flat array of integers."""
     flat = numbers(values, what, path)
     right = (flat == np.round(flat)) & (flat >= between[0]) & (flat <= between[1])  # not NaN
     expect(
         bool(right.all()),
-        f"{path}: {what} must be whole numbers between {between[0]:g} and {between[1]:g}, found "
+        f"{path}: {what} must be integers between {between[0]:g} and {between[1]:g}, got "
         f"{np.unique(flat[~right]).tolist()}.",
     )
     return flat.astype(np.int64)
 
 
 def matt_trials(
-    path: Path, names: tuple[str, str], n_trials: int, n_channels: int, n_classes: int
+    path: Path,
+    names: tuple[str, str],
+    n_trials: int,
+    n_channels: int,
+    n_classes: int,
+    part: slice = slice(None),
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Trials that the authors of MAtt made ready, and labels, which count from zero.
+    """Read trials as the authors of MAtt preprocessed them, and labels, which count from zero.
 
-    Which reference, filter and unit they have is not told in their files.
+    Their files do not state reference, filter and unit.
     """
     X, y = read_mat(path, *names)
     X = np.asarray(X)
     y = whole_numbers(y, f"{names[1]!r}", path, (0, n_classes - 1))
     expect(
         X.ndim == 3 and X.shape[:2] == (n_trials, n_channels) and len(y) == n_trials,
-        f"{path}: {names[0]!r} has shape {X.shape} and {names[1]!r} {len(y)} labels; expected "
-        f"({n_trials}, {n_channels}, samples) and {n_trials}.",
+        f"{path}: {names[0]!r} must have shape ({n_trials}, {n_channels}, samples) and "
+        f"{names[1]!r} {n_trials} labels, got {X.shape} and {len(y)}.",
     )
-    expect(bool(np.isfinite(X).all()), f"{path}: {names[0]!r} holds values that are not numbers.")
-    return X.astype(np.float32), y
+    expect(bool(np.isfinite(X).all()), f"{path}: {names[0]!r} contains NaN or infinite values.")
+    return X[part].astype(np.float32), y[part]
 
 
 def matt_samples(path: Path, name: str) -> int:
-    """How long MAtt's trials are, from which follows how fast they were sampled."""
+    """Return the length of MAtt's trials, from which their sampling rate follows."""
     shape = mat_shapes(path).get(name, ())
-    expect(len(shape) == 3, f"{path}: expected {name!r} (n, channels, samples), got {shape}.")
+    expect(
+        len(shape) == 3,
+        f"{path}: {name!r} must have shape (n, channels, samples), got {shape}.",
+    )
     return shape[2]
 
 
@@ -199,28 +191,31 @@ def cut(
     window: tuple[float, float],
     where: Path | str,
 ) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64]]:
-    """Trials around onsets.
+    """Cut trials around onsets.
 
     Parameters
     ----------
-    signal : ndarray, shape (channels, samples)
-    onsets : ndarray of int, shape (n,)
-        Sample of time zero of every trial, counted from zero.
+    signal : ndarray, shape (n_channels, n_samples)
+        Continuous recording.
+    onsets : ndarray of int, shape (n_trials,)
+        Sample of the cue of every trial, counted from zero.
     sfreq : float
+        Sampling rate in Hz.
     interval : tuple of float
-        First and last second of a trial; the last sample is left out.
+        Begin and end of a trial in seconds after the cue; the end is excluded.
     window : tuple of float
-        The seconds that will be decoded. They must lie within the recording; what lies around them
-        only serves the filters, and repeats the outermost sample where a recording ends early.
+        Begin and end of the part to decode. It must be within the recording. Samples around it are
+        for the filters only; beyond the ends of the recording they repeat its outermost sample.
     where : Path or str
-        Named in messages.
+        Source of the signal, for error messages.
 
     Returns
     -------
-    trials : ndarray, shape (n, channels, samples)
-    group : ndarray of int, shape (n,)
-        Trials whose windows overlap in time share one.
-    onset : ndarray of int, shape (n,)
+    trials : ndarray, shape (n_trials, n_channels, n_samples)
+        Trials.
+    group : ndarray of int, shape (n_trials,)
+        Group of each trial; trials whose windows overlap belong to the same group.
+    onset : ndarray of int, shape (n_trials,)
         First sample of each trial.
     """
     start, stop = (round(t * sfreq) for t in interval)
@@ -231,19 +226,19 @@ def cut(
         i = int(outside[0])
         raise DataError(
             f"{where}: trial {i + 1} of {len(onsets)} needs samples {onsets[i] + first} to "
-            f"{onsets[i] + last}, but the recording has {n_samples}. The file is cut short, or its "
-            "events do not belong to it."
+            f"{onsets[i] + last}, but the recording has {n_samples}. The file is truncated, or its "
+            "events belong to another recording."
         )
     at = np.clip(onsets[:, None] + np.arange(start, stop), 0, n_samples - 1)
     trials = np.moveaxis(signal[:, at], 0, 1).astype(np.float32)
     bad = np.flatnonzero(~np.isfinite(trials).all(axis=(1, 2)))
-    expect(not bad.size, f"{where}: trials {(bad + 1).tolist()} hold NaN or infinite values.")
+    expect(not bad.size, f"{where}: trials {(bad + 1).tolist()} contain NaN or infinite values.")
     length = round((window[1] - window[0]) * sfreq)
     apart = np.diff(onsets, prepend=onsets[:1] - length) >= length
     return trials, np.cumsum(apart) - 1, onsets + start
 
 
 def expect(condition: bool, message: str) -> None:
-    """Raise a :class:`DataError` with the message unless the condition holds."""
+    """Raise a :class:`DataError` with the message unless the condition is true."""
     if not condition:
         raise DataError(message)

@@ -1,28 +1,26 @@
 """BCI Competition IV data set 2a: four-class motor imagery, nine subjects, two sessions.
 
-Three kinds of files hold it: the competition's GDF files with their label files, the BNCI Horizon
-MATLAB files, and the trials that the authors of MAtt made ready. The first two are the same
-recordings, and give the same trials.
+It is available in three layouts: the GDF files of the competition with their label files, the
+MATLAB files of BNCI Horizon, and the trials preprocessed by the authors of MAtt. The first two
+contain the same recordings and give the same trials.
 
-What the paper decodes. It crops samples [124, 562) of MAtt's trials and states 250 Hz. Those 438
-samples are 3.5 s only at the 125 Hz to which MAtt's trials were brought; with trials that start
-0.5 s before the cue that is 0.5 to 4.0 s after it, the usual window. At 250 Hz the same samples
-would be 1.75 s right from the cue. ``crop`` chooses the reading:
+The paper crops samples [124, 562) of MAtt's trials and states 250 Hz. MAtt's trials begin 0.5 s
+before the cue and have 125 Hz, so these 438 samples are 0.5 to 4.0 s after the cue, the usual
+window. At 250 Hz they would be 1.75 s from the cue on. The option ``crop`` chooses:
 
 - ``"matt"`` (default): 0.5 to 4.0 s after the cue.
-- ``"paper-250"``: the paper at its word, -0.004 to 1.748 s.
+- ``"paper-250"``: as the paper states, -0.004 to 1.748 s.
 """
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spdtokens.datasets.base import Dataset, Recording
+from spdtokens.datasets.base import Dataset, Recording, reading
 from spdtokens.datasets.official._files import (
     Files,
     OfficialSource,
@@ -39,7 +37,7 @@ from spdtokens.datasets.official._files import (
 from spdtokens.errors import DataError
 
 Crop = Literal["matt", "paper-250"]
-#: Signal (22, samples) of all runs joined, cues, labels, runs "1" to "6", marks of artifacts.
+#: Signal (22, samples) of all runs, and per trial: cue, label, run ("1" to "6"), artifact.
 Session = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 
 CLASSES = ("left hand", "right hand", "feet", "tongue")
@@ -49,39 +47,36 @@ SFREQ, N_CHANNELS = 250.0, 25  # 22 EEG, then 3 EOG
 TRIALS, RUNS = 288, 6
 INTERVAL = (-0.5, 4.5)
 WINDOWS: dict[str, tuple[float, float]] = {"matt": (0.5, 4.0), "paper-250": (-0.004, 1.748)}
-# The longest window in use decides what must be there, so that a crop changes no trial.
+# Union of the windows: every trial must cover it, so that trials do not depend on the crop.
 NEEDED = (-0.004, 4.0)
-# Of MAtt's files: arrays of trials and labels, the samples that the paper takes, rates to choose.
+# MAtt's files: names of trials and labels, samples used in the paper, sampling rate by crop.
 MATT_NAMES = {"T": ("x_train", "y_train"), "E": ("x_test", "y_test")}
 MATT_CROP = (124, 562)
 MATT_SFREQ = {"matt": 125.0, "paper-250": 250.0}
 
 
-def load_bci2a(
-    folder: Path | None = None, *, crop: Crop = "matt", layout: str | None = None
-) -> Dataset:
-    """BCI Competition IV data set 2a from official files.
+def load_bci2a(folder: Path | None = None, *, crop: Crop = "matt") -> Dataset:
+    """Load BCI Competition IV data set 2a from its published files.
 
     Parameters
     ----------
-    folder : Path, optional
-        Where the files are; else ``$SPDTOKENS_DATA/bci2a``, else ``~/spdtokens_data/bci2a``.
-    crop : {'matt', 'paper-250'}
-        The part of a trial to decode; see the module.
-    layout : {'gdf', 'bnci', 'matt'}, optional
-        Kind of files to read, if a folder holds several.
+    folder : Path or None, default=None
+        Folder of the files; if None, ``$SPDTOKENS_DATA/bci2a`` or ``~/spdtokens_data/bci2a``. If it
+        contains several layouts, GDF files are preferred to those of BNCI, and these to MAtt's.
+    crop : {'matt', 'paper-250'}, default='matt'
+        Part of a trial to decode, see the module.
     """
-    expect(crop in WINDOWS, f"bci2a has no crop {crop!r}. There are: {', '.join(WINDOWS)}.")
-    place, layout, files = SOURCE.find(folder, layout)
+    expect(crop in WINDOWS, f"crop must be one of {', '.join(WINDOWS)}, got {crop!r}.")
+    place, layout, files = SOURCE.find(folder)
     description, sfreq, window = SOURCE.description, SFREQ, WINDOWS[crop]
     if layout == "matt":
         (_, session), path = min(files.items())
         n_samples = matt_samples(path, MATT_NAMES[session][0])
         expect(
             n_samples >= MATT_CROP[1],
-            f"{path}: trials of {n_samples} samples; MAtt's have at least {MATT_CROP[1]}.",
+            f"{path}: trials must have at least {MATT_CROP[1]} samples, got {n_samples}.",
         )
-        description += " (trials made ready by MAtt)"
+        description += " (trials preprocessed by MAtt)"
         sfreq = MATT_SFREQ[crop]
         window = (INTERVAL[0] + MATT_CROP[0] / sfreq, INTERVAL[0] + MATT_CROP[1] / sfreq)
 
@@ -95,9 +90,11 @@ def load_bci2a(
         signal, cue, y, run, artifact = parts
         runs, counts = np.unique(run, return_counts=True)
         expect(
-            len(y) == TRIALS and len(runs) == RUNS and set(counts) == {TRIALS // RUNS},
-            f"{path}: expected {RUNS} runs of {TRIALS // RUNS} trials, found {len(y)} trials in "
-            f"{len(runs)} runs of {counts.tolist()}. The file is cut short or was edited.",
+            len(y) == len(cue) == len(artifact) == TRIALS
+            and (len(runs), *set(counts)) == (RUNS, TRIALS // RUNS),
+            f"{path} must have {RUNS} runs of {TRIALS // RUNS} trials, got {len(cue)} cues, "
+            f"{len(y)} labels and {len(artifact)} artifact flags in {len(runs)} runs. The file is "
+            "truncated or was edited.",
         )
         X, group, onset = cut(signal, cue, SFREQ, INTERVAL, NEEDED, path)
         about = {"onset": onset, "artifact": artifact}
@@ -114,20 +111,20 @@ def load_bci2a(
         window=window,
         index=index_of(files, "TE"),
         read=read,
-        # By the amplifier, says the competition's description.
+        # By the amplifier, according to the description of the competition.
         filtered=(None, None) if layout == "matt" else (0.5, 100.0),
         unit_in_volts={"gdf": 1.0, "bnci": 1e-6}.get(layout),
     )
 
 
 def _bnci_files(folder: Path) -> Files:
-    """MATLAB files by subject and session. The competition's label files bear the same names."""
-    found = matching(folder, r"A0([1-9])([TE])\.mat")
+    """Find the MATLAB files; the label files of the competition have the same names."""
+    found = matching(folder, r"A0([1-9])([TE])\.mat", "TE")
     return {key: path for key, path in found.items() if not _is_label_file(path)}
 
 
 def _is_label_file(path: Path) -> bool:
-    """Whether this is a label file of the competition; a damaged file is not."""
+    """Return whether this is a label file of the competition; False if it is damaged."""
     try:
         return "classlabel" in mat_shapes(path)
     except DataError:
@@ -135,76 +132,52 @@ def _is_label_file(path: Path) -> bool:
 
 
 def _read_bnci(path: Path) -> Session:
-    """A cell array ``data`` holds the runs; the first ones record eye movements: no trials.
+    """Read the runs in the cell array ``data``; the first ones, of eye movements, have no trials.
 
-    ``trial`` marks where trials start, counted from one; the cue comes 2 s later.
+    ``trial`` is the first sample of each trial, counted from one; the cue follows 2 s later.
     """
     runs: list[Session] = []
     before = 0
-    for run in np.atleast_1d(read_mat(path, "data")[0]):
-        missing = [n for n in ("X", "trial", "y", "fs", "artifacts") if not hasattr(run, n)]
-        expect(not missing, f"{path}: a run of 'data' has no field {', '.join(missing)}.")
-        shape, names = np.shape(run.X), getattr(run, "classes", ())
-        expect(
-            float(run.fs) == SFREQ and len(shape) == 2 and shape[1] == N_CHANNELS,
-            f"{path}: a run of shape {shape} at {run.fs} Hz; expected (samples, {N_CHANNELS}), 22 "
-            f"EEG and 3 EOG channels, at {SFREQ:g} Hz.",
-        )
-        classes = tuple(str(name).strip() for name in np.atleast_1d(names)) or CLASSES
-        expect(classes == CLASSES, f"{path}: classes {classes}; expected {CLASSES}.")
-        starts = whole_numbers(run.trial, "'trial'", path)
-        if not starts.size:
-            continue
-        y = whole_numbers(run.y, "'y'", path, (1, len(CLASSES))) - 1
-        marks = whole_numbers(run.artifacts, "'artifacts'", path)
-        expect(
-            len(y) == len(marks) == len(starts),
-            f"{path}: a run has {len(starts)} trials, {len(y)} labels and {len(marks)} marks of "
-            "artifacts.",
-        )
-        signal = np.asarray(run.X, dtype=float)[:, : len(CHANNELS)].T
-        cue = before + starts - 1 + round(2 * SFREQ)
-        runs.append((signal, cue, y, np.full(len(y), str(len(runs) + 1)), marks.astype(bool)))
-        before += len(run.X)
+    with reading(path):
+        for run in np.atleast_1d(read_mat(path, "data")[0]):
+            shape = np.shape(run.X)
+            expect(
+                float(run.fs) == SFREQ and len(shape) == 2 and shape[1] == N_CHANNELS,
+                f"{path}: a run must have shape (samples, {N_CHANNELS}), 22 EEG and 3 EOG "
+                f"channels, at {SFREQ:g} Hz, got shape {shape} at {run.fs} Hz.",
+            )
+            cue = before + whole_numbers(run.trial, "'trial'", path) - 1 + round(2 * SFREQ)
+            if not cue.size:
+                continue
+            y = whole_numbers(run.y, "'y'", path, (1, len(CLASSES))) - 1
+            artifact = whole_numbers(run.artifacts, "'artifacts'", path).astype(bool)
+            signal = np.asarray(run.X, dtype=float)[:, : len(CHANNELS)].T
+            runs.append((signal, cue, y, np.full(len(cue), str(len(runs) + 1)), artifact))
+            before += len(run.X)
     expect(bool(runs), f"{path}: no run has trials.")
     signals, *others = zip(*runs, strict=True)
     cue, y, numbers, artifact = (np.concatenate(part) for part in others)
     return np.concatenate(signals, axis=1), cue, y, numbers, artifact
 
 
-# Events of the GDF files; 783 is a cue whose class is not told.
+# Events of the GDF files; 783 is a cue of unknown class.
 RUN_START, TRIAL_START, UNKNOWN_CUE, REJECTED = "32766", "768", "783", "1023"
 CUES = ("769", "770", "771", "772")
-# The files name these channels only; the others are called 'EEG'.
-NAMED = {0: "Fz", 7: "C3", 9: "Cz", 11: "C4", 19: "Pz"}
 
 
 def _read_gdf(path: Path, folder: Path, label_name: str) -> Session:
-    """Signals and events of a session, with labels from its label file where there is one."""
+    """Read signals and events of a session, and labels from its label file if there is one."""
     import mne
 
-    try:
-        with warnings.catch_warnings():
-            # Of the official files MNE remarks: channels of one name, odd filter settings.
-            warnings.simplefilter("ignore")
-            raw = mne.io.read_raw_gdf(path, verbose="error")
-            signal = raw.get_data(picks=list(range(len(raw.ch_names)))[: len(CHANNELS)])
-    except Exception as error:  # damaged headers raise many kinds, as do signals cut short
-        raise DataError(
-            f"{path} cannot be read ({type(error).__name__}: {error}): damaged or cut short? Get "
-            "it again."
-        ) from error
+    with reading(path):
+        raw = mne.io.read_raw_gdf(path, verbose="error")
+        signal = raw.get_data(picks=list(range(len(raw.ch_names)))[: len(CHANNELS)])
     names, sfreq = list(raw.ch_names), raw.info["sfreq"]
-    right = [
-        name == f"EEG-{NAMED[i]}"
-        if i in NAMED
-        else name.startswith("EEG" if i < len(CHANNELS) else "EOG")
-        for i, name in enumerate(names)
-    ]
+    # Most EEG channels are just called EEG.
     expect(
-        sfreq == SFREQ and len(names) == N_CHANNELS and all(right),
-        f"{path}: channels {', '.join(names)} at {sfreq:g} Hz; expected 22 EEG and 3 EOG, as data "
-        f"set 2a has them, at {SFREQ:g} Hz.",
+        sfreq == SFREQ and [name[:3] for name in names] == ["EEG"] * 22 + ["EOG"] * 3,
+        f"{path} must have 22 EEG and 3 EOG channels at {SFREQ:g} Hz, got {', '.join(names)} at "
+        f"{sfreq:g} Hz.",
     )
     codes = np.array([str(code) for code in raw.annotations.description])
     at = np.round(raw.annotations.onset * SFREQ).astype(np.int64)
@@ -212,38 +185,32 @@ def _read_gdf(path: Path, folder: Path, label_name: str) -> Session:
     codes, at = codes[order], at[order]
     is_cue = np.isin(codes, [*CUES, UNKNOWN_CUE])
     cue, starts = at[is_cue], at[codes == RUN_START]
-    trial_starts = at[codes == TRIAL_START]
-    expect(
-        0 < len(cue) == len(trial_starts) and len(starts) > 0,
-        f"{path}: {len(starts)} runs start (event {RUN_START}) and {len(trial_starts)} trials "
-        f"({TRIAL_START}), but {len(cue)} cues (769 to 772, 783) appear; the file is cut short.",
-    )
-    # Runs without trials record eye movements; a file may lack some, so runs are counted by trials.
+    # Runs of eye movements have no trials and may be missing: only runs with trials are counted.
     _, run = np.unique(np.searchsorted(starts, cue, side="right"), return_inverse=True)
-    rejected = np.isin(trial_starts, at[codes == REJECTED])
+    rejected = np.isin(at[codes == TRIAL_START], at[codes == REJECTED])
     y = _gdf_labels(codes[is_cue], path, folder, label_name)
     return signal, cue, y, (run + 1).astype(str), rejected
 
 
 def _gdf_labels(codes: NDArray[Any], path: Path, folder: Path, name: str) -> NDArray[np.int64]:
-    """Labels of the cues, and of the MATLAB file that tells them of the evaluation session."""
-    told = np.array([CUES.index(c) if c in CUES else -1 for c in codes], dtype=np.int64)
-    # BNCI's files bear the same names, and may lie here too.
+    """Return the labels of the label file, or of the cues if there is none."""
+    known = np.array([CUES.index(c) if c in CUES else -1 for c in codes], dtype=np.int64)
+    # The files of BNCI have the same names.
     found = [*folder.glob(name), *sorted(folder.glob(f"*/{name}"))]
     label_file = next((p for p in found if _is_label_file(p)), None)
     if label_file is None:
         broken = f" ({found[0]} has no variable 'classlabel')" if found else ""
         expect(
-            bool((told >= 0).all()),
-            f"{path} does not tell its labels; the label file {name} of the competition (variable "
-            f"'classlabel') is missing{broken}. Put it beside the GDF file.",
+            bool((known >= 0).all()),
+            f"{path} has no labels, and the label file {name} of the competition (variable "
+            f"'classlabel') is missing{broken}. Copy it to the folder of the GDF file.",
         )
-        return told
+        return known
     values = read_mat(label_file, "classlabel")[0]
     labels = whole_numbers(values, "'classlabel'", label_file, (1, len(CLASSES))) - 1
     expect(
-        len(labels) == len(told) and bool(((told < 0) | (told == labels[: len(told)])).all()),
-        f"{label_file} and {path} disagree on the labels: {len(labels)} labels, {len(told)} cues.",
+        len(labels) == len(known) and bool(((known < 0) | (known == labels[: len(known)])).all()),
+        f"The labels of {label_file} and {path} differ: {len(labels)} labels, {len(known)} cues.",
     )
     return labels
 
@@ -262,8 +229,8 @@ SOURCE = OfficialSource(
     ),
     load=load_bci2a,
     layouts={
-        "gdf": lambda folder: matching(folder, r"A0([1-9])([TE])\.gdf"),
+        "gdf": lambda folder: matching(folder, r"A0([1-9])([TE])\.gdf", "TE"),
         "bnci": _bnci_files,
-        "matt": lambda folder: matching(folder, r"BCIC_S(0[1-9])_([TE])\.mat"),
+        "matt": lambda folder: matching(folder, r"BCIC_S(0[1-9])_([TE])\.mat", "TE"),
     },
 )

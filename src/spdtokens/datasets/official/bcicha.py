@@ -1,18 +1,17 @@
-"""BCI Challenge at NER 2015: was the speller's feedback right? 16 subjects, five sessions.
+"""BCI Challenge at NER 2015: error potentials after feedback, 16 subjects, five sessions.
 
-The Kaggle files: a CSV file a session with the continuous EEG, and ``TrainLabels.csv``. Only the
-training subjects have public labels. Or MAtt's trials: a file a subject, its five sessions one
-after the other.
+The Kaggle files are one CSV file per session with the continuous EEG, and ``TrainLabels.csv``. Only
+the training subjects have public labels. MAtt's files contain the trials of all five sessions of a
+subject.
 """
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from spdtokens.datasets.base import Dataset, Recording
+from spdtokens.datasets.base import Dataset, Recording, reading
 from spdtokens.datasets.official._files import (
     Files,
     OfficialSource,
@@ -24,7 +23,6 @@ from spdtokens.datasets.official._files import (
     matt_trials,
     whole_numbers,
 )
-from spdtokens.errors import DataError
 
 CLASSES = ("error", "correct")
 _MONTAGE = """
@@ -39,99 +37,84 @@ SFREQ, INTERVAL, WINDOW = 200.0, (-0.2, 1.3), (0.0, 1.25)
 LABELS = "TrainLabels.csv"
 
 
-def load_bcicha(folder: Path | None = None, *, layout: str | None = None) -> Dataset:
-    """BCI Challenge at NER 2015 from the Kaggle files.
+def load_bcicha(folder: Path | None = None) -> Dataset:
+    """Load the BCI Challenge at NER 2015 from its published files.
 
     Parameters
     ----------
-    folder : Path, optional
-        Where the files are; else ``$SPDTOKENS_DATA/bcicha``, else ``~/spdtokens_data/bcicha``.
-    layout : {'kaggle', 'matt'}, optional
-        Kind of files to read, if a folder holds several.
+    folder : Path or None, default=None
+        Folder of the files; if None, ``$SPDTOKENS_DATA/bcicha`` or ``~/spdtokens_data/bcicha``.
+        The Kaggle files are preferred to MAtt's.
     """
-    place, layout, files = SOURCE.find(folder, layout)
+    place, layout, files = SOURCE.find(folder)
     matt = layout == "matt"
     sfreq = matt_samples(min(files.values()), "x_test") / 1.25 if matt else SFREQ
     label_files = [*place.glob(LABELS), *sorted(place.glob(f"*/{LABELS}"))]
     expect(
         matt or bool(label_files),
-        f"The label file {LABELS} is missing in {place}. It is a file of its own in the Kaggle "
-        "competition; put it beside the session files.",
+        f"{place} lacks the label file {LABELS}, a separate file of the Kaggle competition. Copy "
+        "it to the folder of the session files.",
     )
 
     def read(subject: str, session: str) -> Recording:
+        path, n = files[subject, session], FEEDBACKS[session]
         if not matt:
-            return _read(files[subject, session], label_files[0], subject, session)
-        total, n = sum(FEEDBACKS.values()), FEEDBACKS[session]
-        path, names = files[subject], ("x_test", "y_test")
-        X, y = matt_trials(path, names, total, len(CHANNELS), len(CLASSES))
+            return _read(path, label_files[0], subject, session)
+        names, total = ("x_test", "y_test"), sum(FEEDBACKS.values())
         part = slice(first := 60 * (int(session) - 1), first + n)
-        return Recording(subject, session, X[part], y[part], np.full(n, "1"), np.arange(n))
+        X, y = matt_trials(path, names, total, len(CHANNELS), len(CLASSES), part)
+        return Recording(subject, session, X, y, np.full(n, "1"), np.arange(n))
 
     return Dataset(
         name=SOURCE.name,
-        description=SOURCE.description + (" (trials made ready by MAtt)" if matt else ""),
+        description=SOURCE.description + (" (trials preprocessed by MAtt)" if matt else ""),
         paradigm="erp",
         classes=CLASSES,
         ch_names=CHANNELS,
         sfreq=sfreq,
         tmin=0.0 if matt else INTERVAL[0],
         window=WINDOW,
-        index=dict.fromkeys(sorted(files, key=int), tuple(FEEDBACKS))
-        if matt
-        else index_of(files, tuple(FEEDBACKS)),
+        index=index_of(files, tuple(FEEDBACKS)),
         read=read,
         unit_in_volts=None if matt else 1e-6,
     )
 
 
 def _kaggle_files(folder: Path) -> Files:
-    """Session files of subjects with public labels: the test subjects' files look the same."""
-    found = matching(folder, r"Data_S(\d\d)_Sess0([1-5])\.csv")
+    """Find the session files of the training subjects; test subjects have no public labels."""
+    found = matching(folder, r"Data_S(\d\d)_Sess0([1-5])\.csv", tuple(FEEDBACKS))
     return {key: path for key, path in found.items() if int(key[0]) in SUBJECTS}
 
 
 def _read(path: Path, label_file: Path, subject: str, session: str) -> Recording:
     import pandas as pd  # slow to import
 
-    try:
+    with reading(path):
         table = pd.read_csv(path, dtype=np.float64, float_precision="round_trip")
-    except (ValueError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is damaged or cut short ({error}). Get it again.") from error
     # The files spell PO8 with a zero.
     table.columns = [name.strip().replace("P08", "PO8") for name in table.columns]
     missing = [n for n in ("Time", *CHANNELS, "FeedBackEvent") if n not in table.columns]
-    expect(not missing, f"{path}: no column {', '.join(missing[:5])}.")
+    expect(not missing, f"{path} lacks the columns {', '.join(missing[:5])}.")
     signal = table[list(CHANNELS)].to_numpy().T
     time, event = table["Time"].to_numpy(), table["FeedBackEvent"].to_numpy()
     step = float(np.median(np.diff(time))) if len(time) > 1 else 0.0
     onsets = np.flatnonzero(np.diff(event != 0, prepend=False) & (event != 0))
     expect(
         abs(step * SFREQ - 1) < 0.01 and len(onsets) == FEEDBACKS[session],
-        f"{path}: {len(onsets)} feedback events, samples {step:g} s apart; session {session} has "
-        f"{FEEDBACKS[session]}, {1 / SFREQ:g} s apart. The file is cut short or was edited.",
+        f"{path}: session {session} must have {FEEDBACKS[session]} feedback events and samples "
+        f"{1 / SFREQ:g} s apart, got {len(onsets)} feedback events and {step:g} s. The file is "
+        "truncated or was edited.",
     )
-    known = _labels(label_file, label_file.stat().st_mtime_ns)
+    with reading(label_file):
+        labels = pd.read_csv(label_file, dtype=str, index_col="IdFeedBack")["Prediction"]
+        predictions = whole_numbers(labels, "Prediction", label_file, (0, 1))
+        known = dict(zip(labels.index.str.strip(), predictions, strict=True))
     names = [f"S{int(subject):02d}_Sess0{session}_FB{i + 1:03d}" for i in range(len(onsets))]
     missing = [name for name in names if name not in known]
-    expect(not missing, f"{label_file} has no label for {', '.join(missing[:3])}, ... of {path}.")
+    expect(not missing, f"{label_file} lacks labels of {path}: {', '.join(missing[:3])}, ...")
     X, group, onset = cut(signal, onsets, SFREQ, INTERVAL, WINDOW, path)
     y = np.array([known[name] for name in names], dtype=np.int64)
     return Recording(subject, session, X, y, np.full(len(y), "1"), group, {"onset": onset})
-
-
-@cache
-def _labels(path: Path, _modified: int) -> dict[str, int]:
-    """Labels by the name of the feedback; kept, for every session asks for the same file."""
-    import pandas as pd
-
-    try:
-        table = pd.read_csv(path, dtype=str)
-        names, values = table["IdFeedBack"].str.strip(), table["Prediction"]
-    except (ValueError, KeyError) as error:
-        raise DataError(f"{path} must have the columns IdFeedBack and Prediction.") from error
-    y = whole_numbers(values, "Prediction", path, (0, 1))
-    return dict(zip(names, y.tolist(), strict=True))
 
 
 SOURCE = OfficialSource(
@@ -148,6 +131,6 @@ SOURCE = OfficialSource(
     load=load_bcicha,
     layouts={
         "kaggle": _kaggle_files,
-        "matt": lambda folder: matching(folder, r"Data_S(\d\d)_Sess\.mat"),
+        "matt": lambda folder: matching(folder, r"Data_S(\d\d)_Sess\.mat", tuple(FEEDBACKS)),
     },
 )

@@ -1,18 +1,18 @@
-"""MAMEM EEG SSVEP data set II: which of five flickering boxes is looked at? 11 subjects.
+"""MAMEM EEG SSVEP data set II: five flicker frequencies, 11 subjects, five sessions.
 
-A MATLAB file a session: ``eeg`` (257 rows at 250 Hz: electrodes E1 to E256 of the HydroCel net,
-then the reference), ``DIN_1`` (four rows, a column a flash of the screen: second row the time in
-milliseconds, fourth row the sample counted from one) and ``labels`` (1 to 5, a trial each). Trials
-are told from the flashes: a pause of more than 2 s parts them. The official files are called
-T001a.mat to T011e.mat; the paper numbers subjects U001 to U011, as the files of data set III are.
+The MATLAB file of a session contains ``eeg`` (257 rows at 250 Hz: electrodes E1 to E256 of the
+HydroCel net and the reference), ``DIN_1`` (four rows, one column per flash of the screen: row two
+is the time in milliseconds, row four the sample counted from one) and ``labels`` (1 to 5, one per
+trial). Trials are separated by pauses of more than 2 s between flashes. The files are called
+T001a.mat to T011e.mat; the paper numbers subjects U001 to U011, as in data set III.
 
-Eight channels are used, as in MAtt: PO7, PO3, POz, PO4, PO8, O1, Oz, O2. The net has no such
-sites; the electrodes that stand for them in the maker's table are taken. ``channels`` takes others.
-The paper states 256 Hz; the recordings have 250.
+Eight channels are used, as in MAtt: PO7, PO3, POz, PO4, PO8, O1, Oz, O2. The net has no electrodes
+of these names; the equivalent ones of the manufacturer's table are used, or those of ``channels``.
+The paper states 256 Hz; the recordings have 250 Hz.
 
-A trial lasts 5 s. MAtt cuts four segments of 1 s, at 1, 2, 3 and 4 s. ``segments=4`` does so; the
-segments of a trial then share a group, and must never be split between training and test. MAtt's
-own files have such segments only: a file a subject, five sessions of 25 trials.
+A trial lasts 5 s. MAtt cuts four segments of 1 s, which begin at 1, 2, 3 and 4 s; so does
+``segments=4``. Segments of a trial belong to one group, which is never split between training and
+test. MAtt's files contain these segments only, five sessions of 25 trials per subject.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from spdtokens.datasets.base import Dataset, Recording
 from spdtokens.datasets.official._files import (
+    Files,
     OfficialSource,
     cut,
     expect,
@@ -45,10 +46,10 @@ SITES = {
     "PO8": "E161", "O1": "E116", "Oz": "E126", "O2": "E150",
 }  # fmt: skip
 ELECTRODES = tuple(f"E{i + 1}" for i in range(256))
-SFREQ, TRIALS, SESSIONS = 250.0, 25, "ABCDE"
+SFREQ, TRIALS, SESSIONS = 250.0, 25, "12345"
 MARGIN = 0.5  # seconds around a trial, for the filters; the pause between trials is 5 s
-PAUSE = 2000.0  # milliseconds without a flash that part trials
-SHORTEST = 382  # samples; the makers' toolbox takes shorter trains of flashes for false starts
+PAUSE = 2000.0  # milliseconds without a flash that separate trials
+SHORTEST = 382  # samples; MAMEM's toolbox ignores shorter trains of flashes
 MATT_SEGMENTS = 4
 
 
@@ -58,69 +59,63 @@ def load_mamem(
     segments: int = 1,
     first_segment: float = 1.0,
     channels: Sequence[str] = tuple(SITES.values()),
-    layout: str | None = None,
 ) -> Dataset:
-    """MAMEM EEG SSVEP data set II from official files.
+    """Load MAMEM EEG SSVEP data set II from its published files.
 
     Parameters
     ----------
-    folder : Path, optional
-        Where the files are; else ``$SPDTOKENS_DATA/mamem``, else ``~/spdtokens_data/mamem``.
-    segments : int
-        1: whole trials of 5 s. More: so many segments of 1 s a trial, sharing a group.
-    first_segment : float
-        Where the first segment begins, in seconds after the flicker's onset.
+    folder : Path or None, default=None
+        Folder of the files; if None, ``$SPDTOKENS_DATA/mamem`` or ``~/spdtokens_data/mamem``.
+        MAMEM's files are preferred to MAtt's.
+    segments : int, default=1
+        Number of segments of 1 s per trial, which belong to one group; 1 for whole trials of 5 s.
+    first_segment : float, default=1.0
+        Begin of the first segment, in seconds after the onset of the flicker.
     channels : sequence of str
-        Electrodes to use, ``E1`` to ``E256``.
-    layout : {'figshare', 'matt'}, optional
-        Kind of files to read, if a folder holds several.
+        Electrodes, ``E1`` to ``E256``. Default: eight parieto-occipital ones.
     """
     strange = [name for name in channels if name not in ELECTRODES]
-    expect(not strange, f"mamem has no electrodes {strange}; they are called E1 to E256.")
+    expect(not strange, f"channels of mamem must be E1 to E256, got {', '.join(strange)}.")
     expect(
         segments >= 1 and (segments == 1 or 0 <= first_segment <= 5 - segments),
-        f"{segments} segments of 1 s from {first_segment:g} s on do not fit into a trial of 5 s.",
+        f"segments of 1 s must fit into a trial of 5 s, got {segments} from {first_segment:g} s.",
     )
-    _, layout, files = SOURCE.find(folder, layout)
+    _, layout, files = SOURCE.find(folder)
     matt = layout == "matt"
     window = (0.0, 5.0) if segments == 1 and not matt else (0.0, 1.0)
     shifts = [0.0] if segments == 1 else [first_segment + i for i in range(segments)]
 
     def read(subject: str, session: str) -> Recording:
-        number = int(session) - 1
+        path, size = files[subject, session], TRIALS * MATT_SEGMENTS
         if not matt:
-            path = files[subject, SESSIONS[number]]
             return _read(path, subject, session, tuple(channels), shifts, window)
-        size = TRIALS * MATT_SEGMENTS
+        part = slice(first := size * SESSIONS.index(session), first + size)
         total, names = size * len(SESSIONS), ("x_test", "y_test")
-        X, y = matt_trials(files[subject], names, total, len(SITES), len(CLASSES))
-        X, y = (array[size * number : size * (number + 1)] for array in (X, y))
+        X, y = matt_trials(path, names, total, len(SITES), len(CLASSES), part)
         return Recording(subject, session, X, y, np.full(size, "1"), segment_groups(y))
 
-    index: dict[str, tuple[str, ...]]
-    if matt:
-        sfreq = float(matt_samples(min(files.values()), "x_test"))  # a segment is 1 s long
-        index = dict.fromkeys(sorted(files, key=int), ("1", "2", "3", "4", "5"))
-    else:
-        sfreq = SFREQ
-        index = {
-            subject: tuple(str(SESSIONS.index(letter) + 1) for letter in letters)
-            for subject, letters in index_of(files, SESSIONS).items()
-        }
+    # MAtt's segments last 1 s.
+    sfreq = float(matt_samples(min(files.values()), "x_test")) if matt else SFREQ
     return Dataset(
         name=SOURCE.name,
-        description=SOURCE.description + (" (1-s segments made ready by MAtt)" if matt else ""),
+        description=SOURCE.description + (" (1-s segments preprocessed by MAtt)" if matt else ""),
         paradigm="ssvep",
         classes=CLASSES,
         ch_names=tuple(SITES if matt else channels),
         sfreq=sfreq,
         tmin=0.0 if matt else -MARGIN,
         window=window,
-        index=index,
+        index=index_of(files, SESSIONS),
         read=read,
         stimulus_hz=FREQUENCIES,
         unit_in_volts=None if matt else 1e-6,
     )
+
+
+def _figshare_files(folder: Path) -> Files:
+    """Find the session files; sessions a to e of their names are called 1 to 5."""
+    found = matching(folder, r"[TU](\d{3})([a-e])\.mat", SESSIONS)
+    return {(s, SESSIONS["ABCDE".index(letter)]): path for (s, letter), path in found.items()}
 
 
 def _read(
@@ -135,15 +130,15 @@ def _read(
     eeg = np.asarray(eeg)
     expect(
         eeg.ndim == 2 and eeg.shape[0] in (256, 257),
-        f"{path}: 'eeg' has shape {eeg.shape}; expected 256 electrodes and the reference in rows. "
+        f"{path}: 'eeg' must have 256 electrodes and the reference in rows, got shape {eeg.shape}. "
         "(Data set III of MAMEM has 14 channels and other files.)",
     )
     y = whole_numbers(labels, "'labels'", path, (1, len(CLASSES))) - 1
     onsets = _onsets(flashes, path)
     expect(
         len(onsets) == len(y) == TRIALS,
-        f"{path}: {len(onsets)} trains of flashes in 'DIN_1' and {len(y)} labels; expected "
-        f"{TRIALS} of both.",
+        f"{path} must have {TRIALS} trains of flashes in 'DIN_1' and {TRIALS} labels, got "
+        f"{len(onsets)} and {len(y)}.",
     )
     starts = (onsets[:, None] + np.round(np.array(shifts) * SFREQ).astype(np.int64)).ravel()
     interval = (window[0] - MARGIN, window[1] + MARGIN)
@@ -155,11 +150,11 @@ def _read(
 
 
 def _onsets(din: Any, path: Path) -> NDArray[np.int64]:
-    """Samples at which trials start, counted from zero, from the flashes of the screen."""
+    """Return the first sample of each trial, counted from zero, from the flashes."""
     table = np.asarray(din)
     expect(
         table.ndim == 2 and table.shape[0] == 4,
-        f"{path}: 'DIN_1' has shape {table.shape}; expected four rows, a column a flash.",
+        f"{path}: 'DIN_1' must have four rows and one column per flash, got shape {table.shape}.",
     )
     time, sample = (numbers(table[row], f"row {row + 1} of 'DIN_1'", path) for row in (1, 3))
     trains = np.split(sample, np.flatnonzero(np.diff(time) > PAUSE) + 1)
@@ -168,12 +163,12 @@ def _onsets(din: Any, path: Path) -> NDArray[np.int64]:
 
 
 def segment_groups(y: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Which of MAtt's segments belong to one trial, from the order of the labels.
+    """Group the segments of MAtt's files by trial, from the order of the labels.
 
-    The files do not tell in which order the segments lie. Segments of one trial have one label:
-    if every four neighbours do, they are taken for a trial; if the labels repeat after a quarter of
-    the session, the segments lie in four sweeps. Otherwise nothing is known, and the whole session
-    is one group: it cannot be split, but nothing leaks.
+    The files do not state the order of segments. If every four consecutive segments have the same
+    label, they are a trial; if the labels repeat after a quarter of the session, segments are
+    ordered by their position in the trial. Otherwise the whole session is one group, which cannot
+    be split, so nothing leaks.
     """
     n = len(y) // MATT_SEGMENTS
     if np.all(y.reshape(n, MATT_SEGMENTS) == y[::MATT_SEGMENTS, None]):
@@ -196,7 +191,7 @@ SOURCE = OfficialSource(
     ),
     load=load_mamem,
     layouts={
-        "figshare": lambda folder: matching(folder, r"[TU](\d{3})([a-e])\.mat"),
-        "matt": lambda folder: matching(folder, r"U(\d{3})\.mat"),
+        "figshare": _figshare_files,
+        "matt": lambda folder: matching(folder, r"U(\d{3})\.mat", SESSIONS),
     },
 )

@@ -1,8 +1,4 @@
-"""Any data set that MOABB knows, by name: ``moabb:BNCI2014_001``.
-
-MOABB downloads what is missing. Where that fails, the message says which files are missed and where
-they belong, so that they can be brought there by hand.
-"""
+"""Data sets of MOABB by name, such as ``moabb:BNCI2014_001``. MOABB downloads missing files."""
 
 from __future__ import annotations
 
@@ -11,50 +7,45 @@ import os
 import socket
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spdtokens.datasets.base import Dataset, Paradigm, Recording
+from spdtokens.datasets.base import Dataset, Paradigm, Recording, join
 from spdtokens.datasets.official._files import cut, expect
 from spdtokens.errors import DataError
 
 PARADIGMS: dict[str, Paradigm] = {"imagery": "motor imagery", "p300": "erp", "ssvep": "ssvep"}
-MARGIN = 0.5  # seconds around the interval that MOABB names, for the filters
-# Sets whose events mark the start of a trial: seconds to the cue, and the window after the cue.
+MARGIN = 0.5  # seconds around MOABB's interval, for the filters
+# Data sets whose events mark the start of a trial: seconds to the cue, and window after the cue.
 CUES = {"BNCI2014_001": (2.0, (0.5, 4.0))}
-# One session whose runs were recorded minutes apart, and are what the literature calls sessions.
+# Data sets of one session whose runs, recorded minutes apart, the literature calls sessions.
 RUNS_ARE_SESSIONS = frozenset({"MAMEM1", "MAMEM2", "MAMEM3"})
-BNCI_HOST, MIRROR = "lampx.tugraz.at", "data.nemar.org"
-PROVIDER = "MOABB_DOWNLOAD_PROVIDER"
-By = Literal["session", "run"]
+MIRROR, PROVIDER = "data.nemar.org", "MOABB_DOWNLOAD_PROVIDER"
 Raws = dict[str, dict[str, Any]]
 
 
-def load_moabb(name: str, *, by: By | None = None, **options: Any) -> Dataset:
-    """A data set of MOABB.
+def load_moabb(name: str, **options: Any) -> Dataset:
+    """Load a data set of MOABB.
 
     Parameters
     ----------
     name : str
         Name of a class of ``moabb.datasets``, with or without ``moabb:``.
-    by : {'session', 'run'}, optional
-        What counts as a session. Default: the session, but the run for the MAMEM sets.
-    options
-        Given to the class.
+    **options
+        Passed to the class.
     """
     name = name.removeprefix("moabb:")
-    expect(by in (None, "session", "run"), f"by must be 'session' or 'run', not {by!r}.")
     source = _make(name, options)
-    trials = _Trials(name, source, by or ("run" if name in RUNS_ARE_SESSIONS else "session"))
+    trials = _Trials(name, source)
     lines = [line.strip() for line in (source.__doc__ or "").splitlines() if line.strip()]
-    # Flicker frequencies are the names of the events, beside "rest".
+    # Flicker frequencies are the names of the events, except "rest".
     hertz = [
         c for c in trials.classes if source.paradigm == "ssvep" and c.replace(".", "").isdigit()
     ]
@@ -70,20 +61,20 @@ def load_moabb(name: str, *, by: By | None = None, **options: Any) -> Dataset:
         index=trials,
         read=trials.read,
         stimulus_hz=tuple(float(c) for c in hertz),
-        # MOABB multiplies by this factor to get microvolts.
+        # MOABB multiplies signals by this factor to get microvolts.
         unit_in_volts=float(source.unit_factor) * 1e-6,
     )
 
 
 class _Trials(Mapping[str, tuple[str, ...]]):
-    """Trials of a MOABB data set; as a mapping, the sessions of every subject.
+    """Trials of a MOABB data set, and a mapping from subjects to sessions.
 
-    These are found out when they are asked for: only the files tell. So do channels and rate; the
-    first subject's are taken for all, and checked.
+    Only the files state the sessions of a subject, so they are read on demand. Channels and
+    sampling rate are those of the first subject; other subjects must have the same.
     """
 
-    def __init__(self, name: str, source: Any, by: By) -> None:
-        self.name, self.source, self.by = name, source, by
+    def __init__(self, name: str, source: Any) -> None:
+        self.name, self.source = name, source
         self.codes = dict(sorted(source.event_id.items(), key=lambda item: item[1]))
         self.classes = tuple(self.codes)
         self.subjects = tuple(str(subject) for subject in source.subject_list)
@@ -91,7 +82,7 @@ class _Trials(Mapping[str, tuple[str, ...]]):
         self.window = (begin, end)
         before = 0.5 + MARGIN if name in CUES else MARGIN
         self.interval = (begin - before, end + MARGIN)
-        # Neighbouring questions concern one subject; two do not fit into memory for large sets.
+        # Sessions of one subject are read one after the other; two subjects may not fit in memory.
         self.raws = lru_cache(maxsize=1)(self._raws)
         self.sessions = lru_cache(maxsize=None)(lambda subject: tuple(self.raws(subject)))
         first = next(iter(next(iter(self.raws(self.subjects[0]).values())).values()))
@@ -109,23 +100,18 @@ class _Trials(Mapping[str, tuple[str, ...]]):
     def __len__(self) -> int:
         return len(self.subjects)
 
-    def __contains__(self, subject: object) -> bool:  # Mapping's own would read the files
+    def __contains__(self, subject: object) -> bool:  # that of Mapping would read the files
         return subject in self.subjects
 
     def _raws(self, subject: str) -> Raws:
-        """Recordings of a subject: by session, then by run."""
+        """Return the recordings of a subject by session and run."""
         found = _get(self.name, self.source, int(subject))
-        if self.by == "session":
+        if self.name not in RUNS_ARE_SESSIONS:
             return found
-        several = len(found) > 1
-        return {
-            f"{session}:{run}" if several else run: {run: raw}
-            for session, runs in found.items()
-            for run, raw in runs.items()
-        }
+        return {run: {run: raw} for runs in found.values() for run, raw in runs.items()}
 
     def read(self, subject: str, session: str) -> Recording:
-        parts: list[tuple[NDArray[Any], ...]] = []
+        parts = []
         for name, raw in self.raws(subject)[session].items():
             onsets, y = self._events(raw)
             if not onsets.size:
@@ -133,23 +119,21 @@ class _Trials(Mapping[str, tuple[str, ...]]):
             where = f"{self.name}, subject {subject}, session {session}, run {name}"
             eeg = _eeg(raw)
             ch_names, sfreq = tuple(eeg.ch_names), float(eeg.info["sfreq"])
-            differing = sorted(set(self.ch_names) ^ set(ch_names))
+            differing = ", ".join(set(self.ch_names) ^ set(ch_names)) or "none"
             expect(
                 ch_names == self.ch_names and sfreq == self.sfreq,
-                f"{where}: {len(ch_names)} channels at {sfreq:g} Hz, but the first has "
-                f"{len(self.ch_names)} at {self.sfreq:g} Hz; differing channels: "
-                f"{', '.join(differing) or 'none'}.",
+                f"{where} must have the channels and the rate of the first recording, "
+                f"{self.sfreq:g} Hz, got {sfreq:g} Hz; differing channels: {differing}.",
             )
             cues = onsets + round(self.cue * sfreq)
             X, group, onset = cut(eeg.get_data(), cues, sfreq, self.interval, self.window, where)
-            first = int(parts[-1][3][-1]) + 1 if parts else 0
-            parts.append((X, y, np.full(len(y), name), first + group, onset))
+            run, about = np.full(len(y), name), {"onset": onset}
+            parts.append(Recording(subject, session, X, y, run, group, about))
         expect(bool(parts), f"{self.name}: no trials for subject {subject} in session {session}.")
-        X, y, run, group, onset = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        return Recording(subject, session, X, y, run, group, {"onset": onset})
+        return join(parts)
 
     def _events(self, raw: Any) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Samples, counted from the first of the recording, and labels."""
+        """Return the samples of the events, counted from the first, and their labels."""
         import mne
 
         if len(mne.pick_types(raw.info, stim=True)):
@@ -175,7 +159,7 @@ def _moabb() -> ModuleType:
             return import_module("moabb.datasets")
     except ImportError as error:
         raise DataError(
-            f"Data sets of MOABB need the package moabb ({error}). Install it with: pip install "
+            f"Data sets of MOABB require the package moabb ({error}). Install it: pip install "
             "'spdtokens[moabb]'"
         ) from error
 
@@ -192,80 +176,42 @@ def _make(name: str, options: Mapping[str, Any]) -> Any:
         with _quiet():
             return found(**options)
     except TypeError as error:
-        raise DataError(f"MOABB's {name} cannot be made from {dict(options)}: {error}.") from error
+        raise DataError(f"Options of {name} must be those of its class: {error}.") from error
 
 
 def _get(name: str, source: Any, subject: int) -> Raws:
-    """A subject's recordings, from the disk, or from the network through MOABB."""
-    files = _expected(name, subject)
-    missing = [path for path in files if not path.is_file()]
-    ask_mirror = not (files and not missing) and _reachable(MIRROR)
+    """Let MOABB read the recordings of a subject, and download them if they are missing."""
+    import mne
+
+    # MOABB contacts its mirror even if the files are on disk, and waits if it does not answer.
+    upstream = not mne.get_config(PROVIDER) and not _reachable(MIRROR)
+    if upstream:
+        os.environ[PROVIDER] = "upstream"
     try:
-        if missing and not ask_mirror and not _reachable(BNCI_HOST):
-            # MOABB would try again and again for most of a minute.
-            raise ConnectionError(f"neither {MIRROR} nor {BNCI_HOST} answers")
-        with _quiet(), nullcontext() if ask_mirror else _without_mirror():
+        with _quiet():
             found: Raws = source.get_data(subjects=[subject])[subject]
     except Exception as error:  # downloads, archives and readers fail in many ways
-        missing = [path for path in files if not path.is_file()]
-        reason = f"{type(error).__name__}: {error}"
-        # The errors of sockets and of requests are OSErrors, as are those of the disk.
-        disk = (FileNotFoundError, PermissionError, NotADirectoryError, IsADirectoryError)
-        if missing or (isinstance(error, OSError) and not isinstance(error, disk)):
-            where = f"MOABB keeps its files in {_data_folder()}"
-            if missing:
-                where = "Missing:\n" + "\n".join(f"  {path}" for path in missing) + "\n"
-            raise DataError(
-                f"{name}, subject {subject}: the files are not here, and the network was not "
-                f"reached ({reason}). {where}; put them there by hand, or connect and try again."
-            ) from error
+        folder = mne.get_config("MNE_DATA") or Path.home() / "mne_data"
         raise DataError(
-            f"MOABB cannot read {name}, subject {subject} ({reason}). If a file in "
-            f"{_data_folder()} is damaged, remove it and get it again."
+            f"MOABB cannot read {name}, subject {subject} ({type(error).__name__}: {error}). Its "
+            f"folder is {folder}: if files are missing there, connect to the network or copy them; "
+            "if a file is damaged, remove it and try again."
         ) from error
-    expect(bool(found), f"MOABB gave nothing for {name}, subject {subject}.")
+    finally:
+        if upstream:
+            os.environ.pop(PROVIDER, None)
+    expect(bool(found), f"MOABB returned no recordings of {name}, subject {subject}.")
     return found
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """MOABB and MNE warn of optional packages, old names, and what is downloaded."""
+    """Silence warnings of MOABB and MNE about optional packages, old names and downloads."""
     import mne
 
     with warnings.catch_warnings(), mne.utils.use_log_level("ERROR"):
         warnings.simplefilter("ignore")
         yield
-
-
-@contextmanager
-def _without_mirror() -> Iterator[None]:
-    """Keep MOABB from asking its mirror, which it does even for files that are on the disk."""
-    import mne
-
-    if mne.get_config(PROVIDER):  # the user's choice stands
-        yield
-        return
-    os.environ[PROVIDER] = "upstream"
-    try:
-        yield
-    finally:
-        os.environ.pop(PROVIDER, None)
-
-
-def _data_folder(sign: str = "") -> Path:
-    """Folder in which MOABB keeps the files of a data set."""
-    import mne
-
-    configured = mne.get_config(f"MNE_DATASETS_{sign}_PATH") if sign else None
-    return Path(configured or mne.get_config("MNE_DATA") or Path.home() / "mne_data")
-
-
-def _expected(name: str, subject: int) -> list[Path]:
-    """Files that MOABB will look for, where that is known."""
-    if name != "BNCI2014_001":
-        return []
-    folder = _data_folder("BNCI") / "MNE-bnci-data" / "~bci" / "database" / "001-2014"
-    return [folder / f"A{subject:02d}{session}.mat" for session in "TE"]
 
 
 def _reachable(host: str) -> bool:
