@@ -20,10 +20,8 @@ from spdtokens.evaluation.metrics import default_metric, get_metric
 from spdtokens.evaluation.plan import Choice, Question, Source, batches, plan
 from spdtokens.evaluation.runs import RunResult, RunSpec, as_text
 from spdtokens.evaluation.summary import (
-    PAIR,
-    ROW,
+    Pair,
     Row,
-    as_frame,
     compare_methods,
     summarise,
     summary_html,
@@ -95,7 +93,7 @@ class Evaluation:
             trials), ``std``, ``train_score``, ``chance``, ``chance_bound``, ``n_test``, ``p_holm``
             (against the first method), and more. What is not known is NaN or None.
         """
-        return as_frame(self.rows, ROW).set_index("method")
+        return Row.frame(self.rows).set_index("method")
 
     def predictions(self) -> pd.DataFrame:
         """Return the predictions of all test trials.
@@ -171,7 +169,7 @@ class Evaluation:
                 f"got {reference!r}."
             )
         pairs = compare_methods(self.results, self.rows[0].metric, reference) if self.rows else []
-        return as_frame(pairs, PAIR)
+        return Pair.frame(pairs)
 
     def __repr__(self) -> str:
         return summary_text(self.rows, self.question)

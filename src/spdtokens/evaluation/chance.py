@@ -17,7 +17,7 @@ the other, Annals of Mathematical Statistics 18 (1947).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,7 @@ def accuracy_bound(
     n_trials: int,
     n_classes: int,
     *,
-    priors: Sequence[float] | NDArray[Any] | None = None,
+    priors: ArrayLike | None = None,
     alpha: float = 0.05,
 ) -> float:
     """Accuracy that a guesser exceeds with probability ``alpha`` at most.
@@ -77,7 +77,7 @@ def accuracy_bound(
     return float(binom.isf(alpha, n_trials, p) / n_trials)
 
 
-def auc_bound(counts: Sequence[int] | NDArray[Any], *, alpha: float = 0.05) -> float:
+def auc_bound(counts: ArrayLike, *, alpha: float = 0.05) -> float:
     """Area under the ROC curve that a guesser exceeds with probability ``alpha``, roughly.
 
     By the exact variance of the Mann-Whitney U of scores that know nothing of the labels, which is
@@ -105,7 +105,7 @@ def auc_bound(counts: Sequence[int] | NDArray[Any], *, alpha: float = 0.05) -> f
     return float(0.5 + norm.isf(alpha) * spread.mean())
 
 
-def balanced_accuracy_bound(counts: Sequence[int] | NDArray[Any], *, alpha: float = 0.05) -> float:
+def balanced_accuracy_bound(counts: ArrayLike, *, alpha: float = 0.05) -> float:
     """Balanced accuracy that a guesser exceeds with probability ``alpha`` at most, or roughly.
 
     With equally many trials a class it is the accuracy, and so is the bound. Otherwise every
@@ -131,7 +131,7 @@ def balanced_accuracy_bound(counts: Sequence[int] | NDArray[Any], *, alpha: floa
     return float(1 / k + norm.isf(alpha) * spread)
 
 
-def _sizes(counts: Sequence[int] | NDArray[Any], alpha: float) -> NDArray[np.float64]:
+def _sizes(counts: ArrayLike, alpha: float) -> NDArray[np.float64]:
     sizes = np.asarray(counts, dtype=np.float64)
     if sizes.ndim != 1 or len(sizes) < 2 or not 0 < alpha < 0.5:
         raise EvaluationError(
@@ -174,25 +174,24 @@ def independent_counts(
     return np.asarray(counts * (n**2 // int((sizes.sum(1) ** 2).sum()) / n))
 
 
-def _accuracy(counts: NDArray[Any], alpha: float) -> float:
-    shares = counts / counts.sum()
-    return accuracy_bound(round(counts.sum()), len(counts), priors=shares, alpha=alpha)
+def _accuracy(counts: NDArray[Any]) -> float:
+    return accuracy_bound(round(counts.sum()), len(counts), priors=counts / counts.sum())
 
 
-def _kappa(counts: NDArray[Any], alpha: float) -> float:
+def _kappa(counts: NDArray[Any]) -> float:
     """With equally frequent classes, kappa is accuracy on another scale; otherwise NaN."""
     if np.ptp(counts) > 0:
         return float("nan")
     level = chance_level(len(counts))
-    return (_accuracy(counts, alpha) - level) / (1 - level)
+    return (_accuracy(counts) - level) / (1 - level)
 
 
-#: Bounds from the trials of each class (classes,) and alpha, by metric.
-BOUNDS: dict[str, Callable[[NDArray[Any], float], float]] = {
+#: Bounds at level 0.05 from the trials of each class (classes,), by metric.
+BOUNDS: dict[str, Callable[[NDArray[Any]], float]] = {
     "accuracy": _accuracy,
-    "balanced_accuracy": lambda counts, alpha: balanced_accuracy_bound(counts, alpha=alpha),
+    "balanced_accuracy": balanced_accuracy_bound,
     "kappa": _kappa,
-    "roc_auc": lambda counts, alpha: auc_bound(counts, alpha=alpha),
+    "roc_auc": auc_bound,
     # The rate rises with accuracy, so it is above its bound when accuracy is.
-    "itr": lambda counts, alpha: itr(_accuracy(counts, alpha), len(counts)),
+    "itr": lambda counts: float(itr(_accuracy(counts), len(counts))),
 }

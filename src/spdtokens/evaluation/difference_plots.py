@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 from scipy.stats import t
 
 from spdtokens.errors import EvaluationError
-from spdtokens.evaluation.statistics import Ranking, rank_methods, score_table
+from spdtokens.evaluation.statistics import ALPHA, rank_methods, score_table
 
 # Okabe and Ito's colours, distinct for colour-blind readers.
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
@@ -20,80 +20,62 @@ BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#666666"
 ROW, BAR = 0.24, 0.13
 
 
-def critical_difference(
-    scores: Mapping[str, ArrayLike], *, alpha: float = 0.05, over: str = "data sets"
-) -> Figure:
+def critical_difference(scores: Mapping[str, ArrayLike], *, over: str = "data sets") -> Figure:
     """Demsar's diagram: average ranks, with bars that join methods not told apart.
 
     Parameters
     ----------
     scores : mapping of str to array, shape (n,)
         Of each method, on the same data sets or subjects; higher is better.
-    alpha : float
     over : str
         What the n are, for the title.
     """
-    ranking = rank_methods(scores, alpha=alpha)
-    k, n_bars = len(ranking.names), len(ranking.groups)
+    ranking = rank_methods(scores)
+    k, gap = len(ranking.names), ranking.critical_difference
     left = (k + 1) // 2
     # Heights in inches below the axis of ranks, so that text and bars keep their distance.
-    first_label = 0.2 + BAR * n_bars + 0.16
-    bottom = first_label + ROW * (left - 1) + 0.16
-    top = 0.85
+    first_label = 0.2 + BAR * len(ranking.groups) + 0.16
+    bottom, top = first_label + ROW * (left - 1) + 0.16, 0.85
     letters = max(map(len, ranking.names[:left])) + max(map(len, ranking.names[left:]))
     width = max(7.2, 3.5 + 0.08 * letters)  # long names must leave room for the ranks
     figure = Figure(figsize=(width, top + bottom + 0.3), layout="constrained")
     axes = figure.add_subplot()
-    axes.set_axis_off()
-    axes.set_ylim(-bottom, top)
-    axes.set_xlim(1 - 0.02 * k, k + 0.02 * k)
-    _rank_axis(axes, ranking)
-    verdict = "" if ranking.p_value < alpha else ": none told apart"
+    axes.set(xlim=(1 - 0.02 * k, 1.02 * k), ylim=(-bottom, top))
+    axes.set_xticks(range(1, k + 1), range(1, k + 1), fontsize=9)
+    axes.xaxis.tick_top()
+    axes.yaxis.set_visible(False)
+    axes.spines[["left", "right", "bottom"]].set_visible(False)
+    axes.spines["top"].set(position=("data", 0), bounds=(1, k))
+    verdict = "" if ranking.p_value < ALPHA else ": none told apart"
     p = "p < 0.001" if ranking.p_value < 0.001 else f"p = {ranking.p_value:.3f}"
-    axes.set_title(
-        f"Average rank over {ranking.n} {over}, 1 is best. Friedman {p}{verdict}",
-        fontsize=10,
-        pad=2,
+    title = f"Average rank over {ranking.n} {over}, 1 is best. Friedman {p}{verdict}"
+    axes.set_title(title, fontsize=10, pad=2)
+    # Longer than the axis where data sets are few, with an arrow: no pair can differ then.
+    fits = gap <= k - 1
+    ends: dict[str, Any] = (
+        {"marker": "|", "ms": 9, "mew": 2} if fits else {"marker": ">", "markevery": [1]}
     )
+    axes.plot(
+        [1, 1 + min(gap, k - 1)], [0.42] * 2, color=ORANGE, lw=2, gid="critical difference", **ends
+    )
+    axes.text(1, 0.52, f"critical difference {gap:.2f}", fontsize=9, color=ORANGE, va="bottom")
     for i, (name, rank) in enumerate(zip(ranking.names, ranking.ranks, strict=True)):
         best = i < left
         # Lines from the middle go lowest, so that none crosses another.
         depth = -(first_label + ROW * (i if best else k - 1 - i))
         edge = 1 - 0.01 * k if best else k + 0.01 * k
         axes.plot([rank, rank, edge], [0, depth, depth], color="k", lw=0.8, gid=f"method:{name}")
+        text, side = (f"{name}  {rank:.2f}", "right") if best else (f"{rank:.2f}  {name}", "left")
+        place = (-3 if best else 3, 0)
         axes.annotate(
-            f"{name}  {rank:.2f}" if best else f"{rank:.2f}  {name}",
-            (edge, depth),
-            (-3 if best else 3, 0),
-            textcoords="offset points",
-            ha="right" if best else "left",
-            va="center",
-            fontsize=9,
+            text, (edge, depth), place, textcoords="offset points", ha=side, va="center", fontsize=9
         )
     for i, (first, last) in enumerate(ranking.groups):
-        height = -(0.2 + BAR * i)
-        ends = [ranking.ranks[first], ranking.ranks[last]]
+        joined = [ranking.ranks[first], ranking.ranks[last]]
         # Ends at the lines it joins, not beyond: the next one may be close.
-        axes.plot(ends, [height] * 2, color=BLUE, lw=4, solid_capstyle="butt", gid="group")
+        height = [-(0.2 + BAR * i)] * 2
+        axes.plot(joined, height, color=BLUE, lw=4, solid_capstyle="butt", gid="group")
     return figure
-
-
-def _rank_axis(axes: Axes, ranking: Ranking) -> None:
-    """Axis of ranks at height 0, and the critical difference above it."""
-    k, gap = len(ranking.names), ranking.critical_difference
-    axes.plot([1, k], [0, 0], color="k", lw=1)
-    for rank in range(1, k + 1):
-        axes.plot([rank, rank], [0, 0.07], color="k", lw=1)
-        axes.text(rank, 0.1, str(rank), ha="center", va="bottom", fontsize=9)
-    # Longer than the axis where data sets are few: no pair can differ then.
-    shown = min(gap, k - 1)
-    axes.plot([1, 1 + shown], [0.42, 0.42], color=ORANGE, lw=2, gid="critical difference")
-    if gap <= k - 1:
-        for end in (1, 1 + gap):
-            axes.plot([end, end], [0.37, 0.47], color=ORANGE, lw=2)
-    else:
-        axes.plot([k], [0.42], ">", color=ORANGE, ms=6)
-    axes.text(1, 0.52, f"critical difference {gap:.2f}", fontsize=9, color=ORANGE, va="bottom")
 
 
 def paired_differences(

@@ -7,7 +7,6 @@ import inspect
 import pickle
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -21,6 +20,7 @@ from sklearn.svm import SVC
 
 import spdtokens
 from spdtokens.errors import MethodError
+from spdtokens.evaluation.protocols import nearest
 
 #: How a class, a function, a number that is not finite, and anything else are told in plain values.
 CLASS, FUNCTION, NUMBER, TEXT = "class", "function", "number", "text"
@@ -186,18 +186,12 @@ def check_parameters(cls: type, given: Iterable[str]) -> None:
     unknown = [name for name in given if name not in known]
     if unknown:
         raise MethodError(
-            f"{cls.__name__} has no parameter {unknown[0]!r}.{nearest(unknown[0], list(known))} It "
+            f"{cls.__name__} has no parameter {unknown[0]!r}.{nearest(unknown[0], known)} It "
             f"has: {', '.join(known)}."
         )
     for name, parameter in known.items():
         if parameter.default is inspect.Parameter.empty and name not in given:
             raise MethodError(f"{cls.__name__} needs the parameter {name!r}.")
-
-
-def nearest(name: str, names: list[str]) -> str:
-    """A question, if one of the names is near; else nothing."""
-    near = get_close_matches(name, names, 1)
-    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 def _function(path: str) -> Any:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
@@ -22,14 +23,21 @@ from spdtokens.classifiers.transformer import (
     fit_together,
     offers_together,
 )
+from spdtokens.datasets import Dataset
 from spdtokens.errors import EvaluationError
-from spdtokens.evaluation.estimators import with_seed
+from spdtokens.evaluation.alignment import align, align_signals
+from spdtokens.evaluation.estimators import steps_of, with_seed
 from spdtokens.evaluation.metrics import all_scores
-from spdtokens.evaluation.plan import Part, Source, prepare, split_front, with_access
+from spdtokens.evaluation.plan import Source, domains, split_front, with_access
 from spdtokens.evaluation.protocols import Fold, check_fold, get_access, get_protocol
 from spdtokens.evaluation.runs import RunResult, RunSpec, origin, peak_memory
-from spdtokens.evaluation.trials import Trials
+from spdtokens.evaluation.trials import Index, Trials, TrialTable
+from spdtokens.preprocessing import FilterBankCovariances, StandardTrials
+from spdtokens.preprocessing.bands import OF_STIMULI, resolve_bands
 from spdtokens.runtime.threads import one_thread
+
+#: Steps that know in which band they work.
+_IN_BANDS = (FilterBankCovariances, StandardTrials)
 
 
 # In the order of one thread: the same bits in a worker with one and a process with many.
@@ -49,8 +57,6 @@ def execute(
     listener : callable, optional
         Told of every run that is done, or of parts of it.
     """
-    if len({spec.family for spec in specs}) != 1:
-        raise EvaluationError("Runs done together differ in subject, fold and seed only.")
     estimator = source.estimator(specs[0])
     if offers_together(estimator):
         return _together(specs, source, estimator, listener)
@@ -64,26 +70,37 @@ def execute(
 
 @dataclass(frozen=True)
 class Opened:
-    """A fold, its trials, and the parts in which an estimator is given them."""
+    """A fold, and its trials as an estimator is given them.
+
+    Attributes
+    ----------
+    fold : Fold
+    trials : Trials
+    rows, X : dict of str to ndarray
+        What is trained on, validated on (where there is any) and tested, by these names: rows of
+        the table, and trials as the second half of an estimator takes them, or as the whole does.
+    """
 
     fold: Fold
     trials: Trials
-    parts: dict[str, Part]
+    rows: dict[str, Index]
+    X: dict[str, NDArray[Any]]
 
     @property
     def data(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Training trials and labels."""
-        return self.parts["train"].X, self.parts["train"].y
+        return self.X["train"], self.trials.table.y[self.rows["train"]]
 
     def params(self, estimator: BaseEstimator) -> dict[str, Any]:
         """What else the ``fit`` of an estimator is told of the training trials."""
-        last, train, held = _last(estimator), self.parts["train"], self.parts.get("validation")
+        last, table, train = _last(estimator), self.trials.table, self.rows["train"]
         params: dict[str, Any] = {}
-        if has_fit_parameter(last, "groups") and train.groups is not None:
-            params["groups"] = train.groups
-        if has_fit_parameter(last, "validation") and held is not None:
-            params["validation"] = (held.X, held.y)
-        own = self.trials.table.subject[train.rows] == self.fold.subject
+        # Where every trial is a group of its own, a split may spread classes evenly.
+        if has_fit_parameter(last, "groups") and len(np.unique(table.group[train])) < len(train):
+            params["groups"] = table.group[train]
+        if has_fit_parameter(last, "validation") and "validation" in self.rows:
+            params["validation"] = (self.X["validation"], table.y[self.rows["validation"]])
+        own = table.subject[train] == self.fold.subject
         share = own.mean()
         if isinstance(last, TokenDiscriminantClassifier) and 0 < share < 1:
             # The tested subject's own trials count for as much as those of all others together.
@@ -96,9 +113,101 @@ def _last(estimator: BaseEstimator) -> BaseEstimator:
 
 
 def open_run(spec: RunSpec, source: Source, estimator: BaseEstimator) -> Opened:
-    """All that a run is given."""
+    """All that a run is given; labelled trials of the target that may be seen are trained on."""
     fold, trials = open_fold(spec, source)
-    return Opened(fold, trials, prepare(spec, fold, trials, estimator))
+    front, _ = split_front(estimator)
+    taken = partial(_as_given, trials, estimator)
+    if front is not None:
+        taken = partial(matrices, trials, front)
+    rows = {name: at for name, at in fold.parts().items() if len(at)}
+    X = {name: taken(at) for name, at in rows.items()}
+    if spec.alignment != "none":
+        references = X
+        if front is None and not trials.dataset.is_covariance:
+            band = reference_front(estimator, trials.dataset)
+            references = {name: matrices(trials, band, at) for name, at in rows.items()}
+        X = _aligned(spec, fold, trials.table, X, references)
+    labelled = get_access(spec.access).labelled
+    for parts in (rows, X):
+        seen = parts.pop("calibration", None)
+        if labelled and seen is not None:
+            parts["train"] = np.concatenate([parts["train"], seen])
+    return Opened(fold, trials, rows, X)
+
+
+def _as_given(trials: Trials, estimator: BaseEstimator, rows: Index) -> NDArray[Any]:
+    """Trials or matrices of the data set; whoever cannot cut the window gets only the window."""
+    X, dataset = trials.signals(rows), trials.dataset
+    parts = [estimator, *estimator.get_params(deep=True).values()]
+    if dataset.sfreq is None or any(isinstance(part, _IN_BANDS) for part in parts):
+        return X
+    start, stop = (round((t - dataset.tmin) * dataset.sfreq) for t in dataset.window)
+    return X[..., start:stop]
+
+
+def matrices(trials: Trials, front: FilterBankCovariances, rows: Index) -> NDArray[np.float64]:
+    """Matrices (n, [m,] d, d) of trials, each recording done once."""
+    name = repr(sorted(front.get_params().items()))
+    return trials.computed(rows, name, lambda X: clone(front).fit_transform(X))
+
+
+def reference_front(estimator: BaseEstimator, dataset: Dataset) -> FilterBankCovariances:
+    """What makes the covariances by which signals are aligned: in the estimator's own band.
+
+    In the default band where it has several, or none that is known.
+    """
+    assert dataset.sfreq is not None
+    found = [step.bands for step in steps_of(estimator) if isinstance(step, _IN_BANDS)]
+    known = [bands for bands in found if not isinstance(bands, str) or bands not in OF_STIMULI]
+    single = (bands for bands in known if bands is not None and len(resolve_bands(bands)) == 1)
+    return FilterBankCovariances(
+        dataset.sfreq,
+        bands=next(single, None),
+        windows=[dataset.window],
+        tmin=dataset.tmin,
+        estimator="oas",
+    )
+
+
+def _aligned(
+    spec: RunSpec,
+    fold: Fold,
+    table: TrialTable,
+    X: dict[str, NDArray[Any]],
+    references: dict[str, NDArray[np.float64]],
+) -> dict[str, NDArray[Any]]:
+    """All parts aligned, the target's domains one after another.
+
+    Trials that validate are not the target: they have references of their own domain, like those
+    that are trained on.
+    """
+    rows, access = fold.parts(), get_access(spec.access)
+    of = {name: domains(table, rows[name], spec.domain) for name in rows}
+    C = {name: c[:, None] if c.ndim == 3 else c for name, c in references.items()}
+    result = {name: np.empty(x.shape) for name, x in X.items()}
+    nobody = {"calibration": X["test"][:0]}
+    known = [name for name in ("train", "validation") if name in X]
+    X_known, C_known, of_known, y_known = (
+        np.concatenate([arrays[name] for name in known])
+        for arrays in (X, C, of, {name: table.y[rows[name]] for name in known})
+    )
+    for target in dict.fromkeys(of["test"].tolist()):
+        seen, tested = of["calibration"] == target, of["test"] == target
+        calibration, test = C.get("calibration", C["test"][:0])[seen], C["test"][tested]
+        how: Any = {"domain_target": target, "access": access, "alignment": spec.alignment}
+        if references is not X:
+            mine = ((nobody | X)["calibration"][seen], X["test"][tested])
+            done = align_signals(X_known, *mine, C_known, of_known, calibration, test, **how)
+        else:
+            y = table.y[fold.calibration[seen]] if access.labelled else None
+            done = align(C_known, of_known, y_known, calibration, y, test, **how)
+        shape = X["test"].shape[1:]
+        result["test"][tested] = done.test.reshape(-1, *shape)
+        if "calibration" in X:
+            result["calibration"][seen] = done.calibration.reshape(-1, *shape)
+        ends = np.cumsum([len(X[name]) for name in known])[:-1]
+        result |= zip(known, np.split(done.train.reshape(-1, *shape), ends), strict=True)
+    return result
 
 
 def open_fold(spec: RunSpec, source: Source) -> tuple[Fold, Trials]:
@@ -169,16 +278,16 @@ def _together(
 
 
 def _result(spec: RunSpec, run: Opened, model: BaseEstimator, start: float) -> RunResult:
-    last, parts = _last(model), dict(run.parts)
+    last, rows, X, table = _last(model), dict(run.rows), dict(run.X), run.trials.table
     held = getattr(last, "held_back_", None)
     if held is not None:
-        train = parts["train"]
-        kept = np.setdiff1d(np.arange(len(train)), held)
-        parts |= {"train": train.at(kept), "validation": train.at(held)}
+        for parts in (rows, X):
+            train = parts["train"]
+            parts |= {"train": np.delete(train, held, axis=0), "validation": train[held]}
     n_classes = len(run.trials.dataset.classes)
-    p = {name: class_probabilities(model, part.X, n_classes) for name, part in parts.items()}
-    scores = {name: all_scores(part.y, p[name]) for name, part in parts.items()}
-    sizes = {name: len(parts.get(name, ())) for name in run.fold.parts()}
+    p = {name: class_probabilities(model, X[name], n_classes) for name in rows}
+    scores = {name: all_scores(table.y[rows[name]], p[name]) for name in rows}
+    sizes = {name: len(rows.get(name, ())) for name in run.fold.parts()}
     curves, epoch = {}, None
     if isinstance(last, NetworkClassifier):
         curves, epoch = last.history_, last.epoch_
@@ -187,8 +296,8 @@ def _result(spec: RunSpec, run: Opened, model: BaseEstimator, start: float) -> R
         epoch = last.n_epochs_[0]
     return RunResult(
         spec=spec,
-        ids=run.trials.table.id[parts["test"].rows],
-        y=parts["test"].y,
+        ids=table.id[rows["test"]],
+        y=table.y[rows["test"]],
         probabilities=p["test"],
         train=scores["train"],
         validation=scores.get("validation", {}),

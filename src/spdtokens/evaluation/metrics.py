@@ -70,38 +70,23 @@ def log_loss(y: ArrayLike, probabilities: ArrayLike) -> float:
     return float(-np.log(np.clip(true, np.finfo(np.float64).eps, 1)).mean())
 
 
-def itr(accuracy: float, n_classes: int, seconds: float | None = None) -> float:
-    """Information transfer rate.
+def itr(accuracy: ArrayLike, n_classes: int) -> Scores:
+    """Information transfer rate in bits per trial, of accuracies (...) from 0 to 1.
 
     The formula takes classes to be equally frequent and mistakes equally likely; where they are
     not, the rate is not what the channel carries. Accuracies at or below chance carry 0 here,
     though the formula rises again below it: a decoder that is wrong on purpose is not meant.
-
-    Parameters
-    ----------
-    accuracy : float
-    n_classes : int
-    seconds : float, optional
-        From one decision to the next.
-
-    Returns
-    -------
-    float
-        Bits per trial; bits per minute if ``seconds`` is given.
 
     References
     ----------
     Wolpaw et al., Brain-computer interfaces for communication and control, Clinical
     Neurophysiology 113 (2002).
     """
-    late = seconds is None or seconds > 0
-    if n_classes < 2 or not 0 <= accuracy <= 1 or not late:  # NaN too
-        raise EvaluationError(
-            "accuracy must be from 0 to 1, n_classes >= 2 and seconds > 0, got "
-            f"accuracy={accuracy}, n_classes={n_classes}, seconds={seconds}."
-        )
-    bits = float(_bits(np.asarray(accuracy), n_classes))
-    return bits if seconds is None else bits * 60 / seconds
+    right = np.clip(accuracy, 1 / n_classes, 1)
+    wrong = 1 - right
+    bits = np.log2(n_classes) + right * np.log2(right)
+    bits = bits + wrong * np.log2(np.where(wrong > 0, wrong, 1) / (n_classes - 1))
+    return np.where(np.asarray(accuracy) > 1 / n_classes, bits, 0.0)
 
 
 # Metrics of confusion matrices (..., classes, classes), so that a permutation test scores thousands
@@ -136,18 +121,6 @@ def _f1(counts: Counts) -> Scores:
     each = 2 * np.diagonal(counts, axis1=-2, axis2=-1) / (sizes + counts.sum(-2)).clip(1)
     of = slice(1, 2) if counts.shape[-1] == 2 else slice(None)
     return np.where(sizes[..., of].all(-1), each[..., of].mean(-1), np.nan)
-
-
-def _itr(counts: Counts) -> Scores:
-    return _bits(_accuracy(counts), counts.shape[-1])
-
-
-def _bits(accuracy: Scores, n_classes: int) -> Scores:
-    right = np.clip(accuracy, 1 / n_classes, 1)
-    wrong = 1 - right
-    bits = np.log2(n_classes) + right * np.log2(right)
-    bits = bits + wrong * np.log2(np.where(wrong > 0, wrong, 1) / (n_classes - 1))
-    return np.where(accuracy > 1 / n_classes, bits, 0.0)
 
 
 def _roc_auc(y: NDArray[np.int64], p: NDArray[Any]) -> float:
@@ -210,7 +183,12 @@ METRICS: dict[str, Metric] = {
         Metric("kappa", "Cohen's kappa", lambda _: 0.0, _kappa),
         Metric("roc_auc", "ROC AUC", lambda _: 0.5),
         Metric("f1", "F1", _f1_of_guesses, _f1),
-        Metric("itr", "bits per trial", lambda n: itr(_majority(n), len(n)), _itr),
+        Metric(
+            "itr",
+            "bits per trial",
+            lambda n: float(itr(_majority(n), len(n))),
+            lambda counts: itr(_accuracy(counts), counts.shape[-1]),
+        ),
     )
 }
 
@@ -228,12 +206,7 @@ def get_metric(name: str) -> Metric:
 
 def all_scores(y: ArrayLike, probabilities: ArrayLike) -> dict[str, float]:
     """Every metric of labels (n,) and class probabilities (n, classes), by name."""
-    codes, p = checked(y, probabilities)
-    counts = _confusion(codes, p)
-    return {
-        name: float(metric.of_counts(counts)) if metric.of_counts else _roc_auc(codes, p)
-        for name, metric in METRICS.items()
-    }
+    return {name: metric(y, probabilities) for name, metric in METRICS.items()}
 
 
 def default_metric(paradigm: str, counts: ArrayLike) -> str:
@@ -287,9 +260,6 @@ def checked(y: ArrayLike, probabilities: ArrayLike) -> tuple[NDArray[np.int64], 
 
 def confusion(y: ArrayLike, probabilities: ArrayLike) -> NDArray[np.int64]:
     """Count trials by true and predicted class, shape (classes, classes)."""
-    return _confusion(*checked(y, probabilities))
-
-
-def _confusion(y: NDArray[np.int64], p: NDArray[Any]) -> NDArray[np.int64]:
+    codes, p = checked(y, probabilities)
     n = p.shape[1]
-    return np.bincount(y * n + p.argmax(1), minlength=n * n).reshape(n, n)
+    return np.bincount(codes * n + p.argmax(1), minlength=n * n).reshape(n, n)

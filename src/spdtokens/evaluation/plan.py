@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,20 +26,8 @@ from spdtokens.classifiers.transformer import (
 )
 from spdtokens.datasets import Dataset, Selection, load_dataset, select
 from spdtokens.errors import EvaluationError, MethodError
-from spdtokens.evaluation.alignment import (
-    align,
-    align_signals,
-    check_linear,
-    check_seen,
-    get_alignment,
-)
-from spdtokens.evaluation.estimators import (
-    build,
-    can_classify,
-    describe,
-    open_seeds,
-    steps_of,
-)
+from spdtokens.evaluation.alignment import check_linear, check_seen, get_alignment
+from spdtokens.evaluation.estimators import build, can_classify, describe, open_seeds, steps_of
 from spdtokens.evaluation.protocols import (
     Access,
     Fold,
@@ -53,43 +40,8 @@ from spdtokens.evaluation.protocols import (
 from spdtokens.evaluation.runs import RunSpec, as_text
 from spdtokens.evaluation.trials import Index, Memory, Trials, TrialTable
 from spdtokens.preprocessing import FilterBankCovariances, StandardTrials
-from spdtokens.preprocessing.bands import OF_STIMULI, BandSpec, resolve_bands
-
-# The trials of a fold as an estimator is given them: matrices or signals, perhaps aligned.
 
 DOMAINS = ("session", "subject")
-#: Steps that know in which band they work.
-_IN_BANDS = (FilterBankCovariances, StandardTrials)
-
-
-@dataclass(frozen=True)
-class Part:
-    """Trials of one part of a fold.
-
-    Attributes
-    ----------
-    rows : ndarray of int, shape (n,)
-    X : ndarray, shape (n, channels, samples), (n, d, d) or (n, m, d, d)
-    y : ndarray of int, shape (n,)
-    group : ndarray of int, shape (n,)
-    """
-
-    rows: Index
-    X: NDArray[Any]
-    y: NDArray[np.int64]
-    group: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def groups(self) -> NDArray[np.int64] | None:
-        """Groups; None where every trial is one, so that a split may spread classes evenly."""
-        return None if len(np.unique(self.group)) == len(self.group) else self.group
-
-    def at(self, places: Index) -> Part:
-        """Some of the trials."""
-        return Part(self.rows[places], self.X[places], self.y[places], self.group[places])
 
 
 def with_access(fold: Fold, table: TrialTable, access: Access) -> Fold:
@@ -175,120 +127,6 @@ def split_front(
             rest = estimator[1:]
             return first, rest.steps[0][1] if len(rest.steps) == 1 else rest
     return None, estimator
-
-
-def prepare(spec: RunSpec, fold: Fold, trials: Trials, estimator: BaseEstimator) -> dict[str, Part]:
-    """What is trained on, validated on (where there is any) and tested, by these names.
-
-    As the second half of an estimator takes it, or as the whole does. Labelled trials of the
-    target that may be seen join the training trials.
-    """
-    front, _ = split_front(estimator)
-    table = trials.table
-    taken = partial(_as_given, trials, estimator)
-    if front is not None:
-        taken = partial(matrices, trials, front)
-    named = {name: rows for name, rows in fold.parts().items() if len(rows)}
-    X = {name: taken(rows) for name, rows in named.items()}
-    if spec.alignment != "none":
-        references = X
-        if front is None and not trials.dataset.is_covariance:
-            band = reference_front(estimator, trials.dataset)
-            references = {name: matrices(trials, band, rows) for name, rows in named.items()}
-        X = _aligned(spec, fold, table, X, references)
-    if get_access(spec.access).labelled and "calibration" in named:
-        for parts in (named, X):
-            parts["train"] = np.concatenate([parts["train"], parts["calibration"]])
-    return {
-        name: Part(rows, X[name], table.y[rows], table.group[rows])
-        for name, rows in named.items()
-        if name != "calibration"
-    }
-
-
-def _as_given(trials: Trials, estimator: BaseEstimator, rows: Index) -> NDArray[Any]:
-    """Trials or matrices of the data set; whoever cannot cut the window gets only the window."""
-    X, dataset = trials.signals(rows), trials.dataset
-    parts = [estimator, *estimator.get_params(deep=True).values()]
-    if dataset.sfreq is None or any(isinstance(part, _IN_BANDS) for part in parts):
-        return X
-    start, stop = (round((t - dataset.tmin) * dataset.sfreq) for t in dataset.window)
-    return X[..., start:stop]
-
-
-def reference_front(estimator: BaseEstimator, dataset: Dataset) -> FilterBankCovariances:
-    """What makes the covariances by which signals are aligned: in the estimator's own band.
-
-    In the default band where it has several, or none that is known.
-    """
-    assert dataset.sfreq is not None
-    found = [step.bands for step in steps_of(estimator) if isinstance(step, _IN_BANDS)]
-    bands = next((bands for bands in found if bands is not None and _is_one(bands)), None)
-    return FilterBankCovariances(
-        dataset.sfreq, bands=bands, windows=[dataset.window], tmin=dataset.tmin, estimator="oas"
-    )
-
-
-def _is_one(bands: BandSpec) -> bool:
-    of_stimuli = isinstance(bands, str) and bands in OF_STIMULI
-    return not of_stimuli and len(resolve_bands(bands)) == 1
-
-
-def matrices(trials: Trials, front: FilterBankCovariances, rows: Index) -> NDArray[np.float64]:
-    """Matrices (n, [m,] d, d) of trials, each recording done once."""
-
-    def compute(X: NDArray[Any]) -> NDArray[np.float64]:
-        return clone(front).fit_transform(X)
-
-    return trials.computed(rows, repr(sorted(front.get_params().items())), compute)
-
-
-def _aligned(
-    spec: RunSpec,
-    fold: Fold,
-    table: TrialTable,
-    X: dict[str, NDArray[Any]],
-    references: dict[str, NDArray[np.float64]],
-) -> dict[str, NDArray[Any]]:
-    """All parts aligned, the target's domains one after another.
-
-    Trials that validate are not the target: they have references of their own domain, like those
-    that are trained on.
-    """
-    signals = references is not X
-    rows, access = fold.parts(), get_access(spec.access)
-    of = {name: domains(table, rows[name], spec.domain) for name in rows}
-    C = {name: _several(array) for name, array in references.items()}
-    result = {name: np.empty(array.shape) for name, array in X.items()}
-    for arrays in (C, result):  # there may be none
-        arrays.setdefault("calibration", arrays["test"][:0])
-    X = {"calibration": X["test"][:0]} | X
-    known = [name for name in ("train", "validation") if name in X]
-    X_known, C_known, of_known, y_known = (
-        np.concatenate([arrays[name] for name in known])
-        for arrays in (X, C, of, {name: table.y[rows[name]] for name in known})
-    )
-    for target in dict.fromkeys(of["test"].tolist()):
-        seen, tested = of["calibration"] == target, of["test"] == target
-        calibration, test = C["calibration"][seen], C["test"][tested]
-        how: Any = {"domain_target": target, "access": access, "alignment": spec.alignment}
-        if signals:
-            mine = (X["calibration"][seen], X["test"][tested])
-            done = align_signals(X_known, *mine, C_known, of_known, calibration, test, **how)
-        else:
-            y = table.y[fold.calibration[seen]] if access.labelled else None
-            done = align(C_known, of_known, y_known, calibration, y, test, **how)
-        shape = X["test"].shape[1:]
-        result["test"][tested] = done.test.reshape(-1, *shape)
-        result["calibration"][seen] = done.calibration.reshape(-1, *shape)
-        ends = np.cumsum([len(X[name]) for name in known])[:-1]
-        result |= zip(known, np.split(done.train.reshape(-1, *shape), ends), strict=True)
-    return result
-
-
-def _several(C: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Matrices as (n, m, d, d)."""
-    return C[:, None] if C.ndim == 3 else C
 
 
 @dataclass(frozen=True)
@@ -407,41 +245,39 @@ class Source:
 
     def __init__(self, given: Mapping[str, Dataset] | None = None) -> None:
         self._given = dict(given or {})
-        self._datasets: dict[tuple[str, Selection], Dataset] = {}
-        self._trials: dict[tuple[str, Selection, tuple[str, ...]], Trials] = {}
-        self._folds: dict[tuple[Any, ...], list[Fold]] = {}
-        self._estimators: dict[str, BaseEstimator] = {}
+        self._kept: dict[Hashable, Any] = {}
         self._memory = Memory()
+
+    def _once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
 
     def estimator(self, spec: RunSpec) -> BaseEstimator:
         """The estimator of a run, not fitted; built from what the run says, if it was not given."""
-        text = as_text(spec.estimator)
-        if text not in self._estimators:
-            self._estimators[text] = build(spec.estimator)
-        return self._estimators[text]
+        return self._once(as_text(spec.estimator), lambda: build(spec.estimator))
 
     def give(self, estimator: BaseEstimator) -> dict[str, Any]:
         """Keep an estimator, and tell by which plain values runs will ask for it."""
         values: dict[str, Any] = describe(estimator)
-        self._estimators[as_text(values)] = estimator
+        self._kept[as_text(values)] = estimator
         return values
 
     def dataset(self, name: str, selection: Selection) -> Dataset:
         """A data set by name or path, with a selection applied."""
-        key = (name, selection)
-        if key not in self._datasets:
-            whole = self._given.get(name) or load_dataset(
-                name, channels=selection.channels, resample=selection.resample
-            )
-            self._datasets[key] = select(whole, selection)
-        return self._datasets[key]
+
+        def opened() -> Dataset:
+            chosen = {"channels": selection.channels, "resample": selection.resample}
+            return select(self._given.get(name) or load_dataset(name, **chosen), selection)
+
+        return self._once((name, selection), opened)
 
     def trials(self, name: str, selection: Selection, subjects: tuple[str, ...]) -> Trials:
         """Trials of some subjects of a data set."""
-        key = (name, selection, subjects)
-        if key not in self._trials:
-            self._trials[key] = Trials(self.dataset(name, selection), subjects, self._memory)
-        return self._trials[key]
+        return self._once(
+            (name, selection, subjects),
+            lambda: Trials(self.dataset(name, selection), subjects, self._memory),
+        )
 
     def trials_of(self, spec: RunSpec) -> Trials:
         """Trials that the protocol of a run splits."""
@@ -451,10 +287,10 @@ class Source:
         self, trials: Trials, subject: str, protocol: Protocol, options: Mapping[str, int | bool]
     ) -> list[Fold]:
         """Folds of a subject, made once for all methods and seeds."""
-        key = (id(trials), subject, protocol.name, *sorted(protocol.checked(options).items()))
-        if key not in self._folds:
-            self._folds[key] = protocol.folds(trials.table, subject, **options)
-        return self._folds[key]
+        return self._once(
+            (id(trials), subject, protocol.name, *sorted(protocol.checked(options).items())),
+            lambda: protocol.folds(trials.table, subject, **options),
+        )
 
 
 def plan(question: Question, source: Source) -> list[RunSpec]:

@@ -7,10 +7,9 @@ Adding one is a function from the table of trials and a subject to folds, and a 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, TypeVar
 
@@ -35,10 +34,14 @@ def look_up(kind: str, name: str, known: Mapping[str, T]) -> T:
     """The entry of a name; else an error with the nearest name and all of them."""
     if name in known:
         return known[name]
-    near = get_close_matches(str(name), known, 1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
     names = f"Choose one of: {', '.join(known)}." if known else "There are none."
-    raise EvaluationError(f"Unknown {kind} {name!r}.{hint} {names}")
+    raise EvaluationError(f"Unknown {kind} {name!r}.{nearest(name, known)} {names}")
+
+
+def nearest(name: object, names: Iterable[str]) -> str:
+    """A question, if one of the names is near; else nothing."""
+    near = get_close_matches(str(name), list(names), 1)
+    return f" Did you mean {near[0]!r}?" if near else ""
 
 
 # What may be seen of the target: the subject or session that is scored.
@@ -158,9 +161,6 @@ def calibration_split(
 NAMED = 5
 
 
-_NOBODY: Callable[[], Index] = partial(np.arange, 0)
-
-
 @dataclass(frozen=True)
 class Fold:
     """One split of trials, as rows of a :class:`TrialTable`.
@@ -184,8 +184,8 @@ class Fold:
     name: str
     train: Index
     test: Index
-    validation: Index = field(default_factory=_NOBODY)
-    calibration: Index = field(default_factory=_NOBODY)
+    validation: Index = field(default_factory=lambda: np.arange(0))
+    calibration: Index = field(default_factory=lambda: np.arange(0))
     leaky: str = ""
 
     def parts(self) -> dict[str, Index]:

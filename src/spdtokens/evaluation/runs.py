@@ -80,18 +80,16 @@ class RunSpec:
         The data set and what was selected of it count by content, not by name; the method by its
         estimator's parameters; domains only where trials are aligned.
         """
-        idle = {"dataset", "selection", "subjects", "method", "about"}
-        if self.alignment == "none":
-            idle.add("domain")
-        values = {k: v for k, v in asdict(self).items() if k not in idle}
-        return hashlib.blake2b(as_text(values).encode(), digest_size=16).hexdigest()
+        idle = ["dataset", "selection", "subjects", "method", "about"]
+        return self._digest([*idle, "domain"] if self.alignment == "none" else idle)
 
     @cached_property
     def family(self) -> str:
         """Digest of all but subject, fold and seed: runs of one family can be trained together."""
-        values = asdict(self)
-        for name in ("subject", "fold", "seed", "data_hash", "subjects", "method", "about"):
-            del values[name]
+        return self._digest(["subject", "fold", "seed", "data_hash", "subjects", "method", "about"])
+
+    def _digest(self, idle: Iterable[str]) -> str:
+        values = {name: value for name, value in asdict(self).items() if name not in idle}
         return hashlib.blake2b(as_text(values).encode(), digest_size=16).hexdigest()
 
     def values(self) -> dict[str, Any]:

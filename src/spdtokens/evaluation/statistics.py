@@ -28,6 +28,8 @@ NAN = float("nan")
 ALL_FLIPS, RANDOM_FLIPS, FLIPS_AT_ONCE = 14, 10_000, 1000
 #: Up to so many pairs Wilcoxon's distribution is computed exactly, in less than a second.
 EXACT_RANKS = 500
+#: Level of Friedman's test and of the critical difference.
+ALPHA = 0.05
 #: From which pairs or units are swapped (m, n), 0 or 1, to the differences then (m,).
 Swapped = Callable[[NDArray[Any]], NDArray[np.float64]]
 
@@ -67,8 +69,7 @@ def paired_t(a: ArrayLike, b: ArrayLike) -> Comparison:
     If all differences are the same but not 0, the statistic is infinite and p is NaN: a spread of
     nothing, often from rounded scores of few subjects, would claim certainty.
     """
-    d = _differences(a, b)
-    return _t("paired_t", d, 0.0)
+    return _t("paired_t", a, b, 0.0)
 
 
 def corrected_resampled_t(
@@ -94,8 +95,7 @@ def corrected_resampled_t(
             "corrected_resampled_t needs n_train and n_test, the trials of a fold, both >= 1; got "
             f"{n_train} and {n_test}."
         )
-    d = _differences(a, b)
-    return _t("corrected_resampled_t", d, n_test / n_train)
+    return _t("corrected_resampled_t", a, b, n_test / n_train)
 
 
 def wilcoxon(a: ArrayLike, b: ArrayLike) -> Comparison:
@@ -118,18 +118,15 @@ def wilcoxon(a: ArrayLike, b: ArrayLike) -> Comparison:
         p = float(stats.wilcoxon(moved, method="approx").pvalue)
         return _result("wilcoxon", d, smaller, p)
     # SciPy's is not exact with ties. Each rank counts as positive with probability one half.
-    twice = np.rint(2 * ranks).astype(int)  # mean ranks are halves
-    chances = np.zeros(twice.sum() + 1)
-    chances[0] = 1.0
-    for rank in twice:
-        shifted = np.zeros_like(chances)
-        shifted[rank:] = chances[: len(chances) - rank]
-        chances = (chances + shifted) / 2
+    chances = np.ones(1)
+    for rank in np.rint(2 * ranks).astype(int):  # mean ranks are halves
+        zeros = np.zeros(rank)
+        chances = (np.append(chances, zeros) + np.append(zeros, chances)) / 2
     p = min(1.0, 2 * float(chances[: round(2 * smaller) + 1].sum()))
     return _result("wilcoxon", d, smaller, p)
 
 
-def permutation(a: ArrayLike, b: ArrayLike, *, seed: int = 0) -> Comparison:
+def permutation(a: ArrayLike, b: ArrayLike) -> Comparison:
     """Sign-flip test: how often swapping the methods in some pairs moves the mean as far from 0.
 
     All swaps are tried up to 14 pairs. Beyond, 10,000 random ones, and the observed one is counted
@@ -143,7 +140,7 @@ def permutation(a: ArrayLike, b: ArrayLike, *, seed: int = 0) -> Comparison:
     d = _differences(a, b)
     if len(d) < 2:
         return _result("permutation", d, NAN, NAN)
-    p = flipped_p(lambda flips: d.sum() - 2 * (flips @ d), len(d), float(np.abs(d).sum()), seed)
+    p = flipped_p(lambda flips: d.sum() - 2 * (flips @ d), len(d), float(np.abs(d).sum()))
     return _result("permutation", d, float(d.mean()), p)
 
 
@@ -183,27 +180,27 @@ def mcnemar(correct_a: ArrayLike, correct_b: ArrayLike) -> Comparison:
     return Comparison("mcnemar", len(x), (only_a - only_b) / len(x), float(only_a), p, effect)
 
 
-def effect_size(a: ArrayLike, b: ArrayLike, *, corrected: bool = True) -> float:
-    """Mean difference in standard deviations of the differences (Cohen's d_z).
+def effect_size(a: ArrayLike, b: ArrayLike) -> float:
+    """Hedges' g: mean difference in standard deviations of the differences, corrected for few.
+
+    Cohen's d_z is too large on average with few pairs (by a tenth with 9), which Hedges' factor
+    corrects.
 
     Parameters
     ----------
     a, b : array, shape (n,)
-    corrected : bool
-        Times Hedges' factor, since d_z is too large on average with few pairs (by a tenth with 9).
 
     Returns
     -------
     float
-        0 if all differences are 0. NaN if they are the same but not 0, or with fewer than 2 pairs
-        (3 if corrected, as no factor corrects 2).
+        0 if all differences are 0. NaN if they are the same but not 0, or with fewer than 3 pairs.
 
     References
     ----------
     Hedges, Distribution theory for Glass's estimator of effect size and related estimators,
     Journal of Educational Statistics 6 (1981).
     """
-    return _effect(_differences(a, b), corrected)
+    return _effect(_differences(a, b))
 
 
 def holm(p_values: ArrayLike) -> NDArray[np.float64]:
@@ -250,7 +247,7 @@ def compare(a: ArrayLike, b: ArrayLike, test: str = "paired_t", **options: Any) 
     a, b : array, shape (n,)
     test : str
     **options
-        Of the test: ``seed``, or ``n_train`` and ``n_test``.
+        Of the test: ``n_train`` and ``n_test`` of ``'corrected_resampled_t'``.
     """
     return look_up("test", test, TESTS)(a, b, **options)
 
@@ -270,8 +267,9 @@ def _differences(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
     return np.round((x - y) / scale, 12) * scale
 
 
-def _t(test: str, d: NDArray[np.float64], overlap: float) -> Comparison:
+def _t(test: str, a: ArrayLike, b: ArrayLike, overlap: float) -> Comparison:
     """The variance of the mean is ``1 / n + overlap`` times that of the n differences."""
+    d = _differences(a, b)
     if len(d) < 2:
         return _result(test, d, NAN, NAN)
     if np.ptp(d) == 0:
@@ -281,11 +279,11 @@ def _t(test: str, d: NDArray[np.float64], overlap: float) -> Comparison:
     return _result(test, d, t, float(2 * stats.t.sf(abs(t), len(d) - 1)))
 
 
-def flipped_p(swapped: Swapped, n: int, size: float, seed: int) -> float:
+def flipped_p(swapped: Swapped, n: int, size: float) -> float:
     """P-value: how often flips (m, n) of 0 and 1 move a difference as far from 0 as none does."""
     # Sums round differently.
     least = abs(float(swapped(np.zeros((1, n)))[0])) - 1e-9 * size
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     total = 2**n if n <= ALL_FLIPS else RANDOM_FLIPS
     far = 0
     for first in range(0, total, FLIPS_AT_ONCE):
@@ -298,16 +296,14 @@ def flipped_p(swapped: Swapped, n: int, size: float, seed: int) -> float:
     return far / total if n <= ALL_FLIPS else (1 + far) / (1 + total)
 
 
-def _effect(d: NDArray[np.float64], corrected: bool) -> float:
-    if len(d) < 2 + corrected:
+def _effect(d: NDArray[np.float64]) -> float:
+    if len(d) < 3:
         return NAN
     if np.ptp(d) == 0:
         return NAN if d.any() else 0.0
-    size = float(d.mean() / d.std(ddof=1))
-    if not corrected:
-        return size
     free = len(d) - 1
-    return size * float(np.exp(gammaln(free / 2) - gammaln((free - 1) / 2)) / np.sqrt(free / 2))
+    factor = float(np.exp(gammaln(free / 2) - gammaln((free - 1) / 2)) / np.sqrt(free / 2))
+    return float(d.mean() / d.std(ddof=1)) * factor
 
 
 def _result(test: str, d: NDArray[np.float64], statistic: float, p: float) -> Comparison:
@@ -315,7 +311,7 @@ def _result(test: str, d: NDArray[np.float64], statistic: float, p: float) -> Co
     why = ""
     if np.isnan(p):
         why = "all differences are the same" if len(d) > 1 else "there are fewer than two pairs"
-    return Comparison(test, len(d), mean, statistic, p, _effect(d, corrected=True), why)
+    return Comparison(test, len(d), mean, statistic, p, _effect(d), why)
 
 
 # Many methods on many data sets or subjects: average ranks, and which of them differ.
@@ -355,52 +351,32 @@ class Ranking:
     groups: tuple[tuple[int, int], ...]
 
 
-def rank_methods(scores: Mapping[str, ArrayLike], *, alpha: float = 0.05) -> Ranking:
+def rank_methods(scores: Mapping[str, ArrayLike]) -> Ranking:
     """Rank methods by their scores, higher being better.
 
     Parameters
     ----------
     scores : mapping of str to array, shape (n,)
         Of each method, on the same data sets or subjects in the same order.
-    alpha : float
-        Of Friedman's test and the critical difference.
     """
     table = score_table(scores)
+    k, n = table.shape
     # Rounded, so that scores equal but for floating point are ties.
     places = rankdata(-np.round(table / (np.abs(table).max() or 1.0), 12), axis=0)
     average = places.mean(1)
     order = np.argsort(average, kind="stable")
     ranks = tuple(float(rank) for rank in average[order])
-    k, n = table.shape
-    p = friedman(places)
-    gap = critical_difference_of(k, n, alpha=alpha)
-    groups = _groups(ranks, gap) if p < alpha else ((0, k - 1),)
+    # Friedman's chi-square, corrected for ties. SciPy's needs three methods, and one not tied.
+    middle = (k + 1) / 2
+    spread = ((places - middle) ** 2).sum()
+    statistic = (k - 1) * n**2 * ((average - middle) ** 2).sum() / (spread or 1.0)
+    p = float(chi2.sf(statistic, k - 1))
+    # Nemenyi's; Demsar's q is the studentized range with infinite degrees of freedom, over sqrt(2).
+    q = studentized_range.isf(ALPHA, k, np.inf) / np.sqrt(2)
+    gap = float(q * np.sqrt(k * (k + 1) / (6 * n)))
+    groups = _groups(ranks, gap) if p < ALPHA else ((0, k - 1),)
     names = list(scores)
     return Ranking(tuple(names[i] for i in order), ranks, n, p, gap, groups)
-
-
-def critical_difference_of(n_methods: int, n: int, *, alpha: float = 0.05) -> float:
-    """Nemenyi's critical difference of average ranks over ``n`` data sets."""
-    # Demsar's q: the studentized range with infinite degrees of freedom, over sqrt(2).
-    q = studentized_range.isf(alpha, n_methods, np.inf) / np.sqrt(2)
-    return float(q * np.sqrt(n_methods * (n_methods + 1) / (6 * n)))
-
-
-def friedman(ranks: NDArray[np.float64]) -> float:
-    """P-value of Friedman's chi-square, corrected for ties; 1 if all is tied.
-
-    Parameters
-    ----------
-    ranks : array, shape (methods, n)
-        Of the methods on each data set.
-    """
-    k, n = ranks.shape
-    middle = (k + 1) / 2
-    spread = ((ranks - middle) ** 2).sum()
-    if spread == 0:
-        return 1.0
-    statistic = (k - 1) * n**2 * ((ranks.mean(1) - middle) ** 2).sum() / spread
-    return float(chi2.sf(statistic, k - 1))
 
 
 def score_table(scores: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
@@ -414,17 +390,13 @@ def score_table(scores: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
     rows = {name: np.asarray(row, dtype=np.float64) for name, row in scores.items()}
     if len(rows) < 2:
         raise EvaluationError(f"There must be 2 or more methods to compare, got {len(rows)}.")
-    first = next(iter(rows))
+    n = max(row.size for row in rows.values())
     for name, row in rows.items():
-        if row.ndim != 1 or len(row) != len(rows[first]) or len(row) < 2:
+        if row.shape != (n,) or n < 2 or not np.isfinite(row).all():
             raise EvaluationError(
-                f"Scores of {name!r} have shape {row.shape}, those of {first!r} "
-                f"{rows[first].shape}; all must be (n,) for the same n data sets, 2 or more."
-            )
-        if not np.isfinite(row).all():
-            raise EvaluationError(
-                f"{name!r} has no score at place {int(np.argmin(np.isfinite(row)))}. Leave out "
-                "that data set or subject for all methods, or the method."
+                f"Scores of {name!r} must be {max(n, 2)} finite numbers, one per data set or "
+                f"subject as for the other methods, got {row}. Leave the method out, or for all "
+                "methods what it has no score of."
             )
     return np.stack(list(rows.values()))
 
@@ -443,7 +415,7 @@ def _groups(ranks: tuple[float, ...], gap: float) -> tuple[tuple[int, int], ...]
 
 
 def trial_permutation(
-    metric: str, y: ArrayLike, a: ArrayLike, b: ArrayLike, unit: ArrayLike, *, seed: int = 0
+    metric: str, y: ArrayLike, a: ArrayLike, b: ArrayLike, unit: ArrayLike
 ) -> Comparison:
     """Paired permutation test of a metric of one test set.
 
@@ -466,7 +438,6 @@ def trial_permutation(
         runs. A method may have more runs than the other.
     unit : array of int, shape (n,)
         Trials with the same number may depend on each other.
-    seed : int, default 0
 
     Returns
     -------
@@ -505,7 +476,7 @@ def trial_permutation(
     elif n < 2:
         why = "all test trials depend on each other"
     else:
-        p = flipped_p(swapped, n, 1.0, seed)
+        p = flipped_p(swapped, n, 1.0)
     return Comparison("trial_permutation", n, observed, observed, p, NAN, why)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from html import escape
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -25,19 +25,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 NAN = float("nan")
-#: Values of a :class:`Row` and a :class:`Pair`, in JSON and as columns of frames; which are text.
-ROW = (
-    *("method", "metric", "score", "std", "std_over", "train_score", "chance", "chance_bound"),
-    *("n_test", "n_independent", "n_train", "n_runs", "n_subjects", "n_folds", "n_seeds"),
-    *("p_value", "p_holm", "test", "effect", "no_p_because", "leaky", "note"),
-    *("validation_score", "std_seeds", "std_folds", "std_subjects", "majority"),
-    *("calibration_error", "log_loss", "confidence", "seconds"),
-)
-PAIR = (
-    *("method", "reference", "difference", "p_value", "p_holm", "test", "n", "effect"),
-    "no_p_because",
-)
-TEXT = ("method", "reference", "metric", "std_over", "test", "no_p_because", "leaky", "note")
+#: What a comparison is where methods have not the same folds.
+NOT_COMPARED = Comparison("", 0, NAN, NAN, NAN, NAN, "not the same folds")
 #: Metrics that are shares and shown in percent.
 PERCENT = ("accuracy", "balanced_accuracy", "f1")
 TESTS = {
@@ -48,24 +37,33 @@ TESTS = {
 }
 
 
-class _Compared:
-    """What rows and pairs share: a comparison, and plain values by name."""
+class _Values:
+    """Fields as plain values, and as columns of a frame."""
 
-    comparison: Comparison | None
+    @classmethod
+    def names(cls) -> list[str]:
+        """Names of all fields but the comparison."""
+        return [f.name for f in fields(cls) if f.name != "comparison"]  # type: ignore[arg-type]
 
-    def plain(self, names: Sequence[str]) -> dict[str, Any]:
-        """What is not known is None."""
-        found = {}
-        for name in names:
-            of = self if hasattr(self, name) else self.comparison
-            value = getattr(of, {"difference": "mean_difference"}.get(name, name), None)
-            known = value != "" and not (isinstance(value, float) and not np.isfinite(value))
-            found[name] = value if known else None
-        return found
+    def values(self) -> dict[str, Any]:
+        """As plain values; what is not known is None."""
+        found = {name: getattr(self, name) for name in self.names()}
+        unknown = [k for k, v in found.items() if v == "" or (v is not None and v != v)]
+        return found | dict.fromkeys(unknown)
+
+    @classmethod
+    def frame(cls, items: Sequence[_Values]) -> pd.DataFrame:
+        """One row per item; an unknown number is NaN."""
+        import pandas as pd
+
+        frame = pd.DataFrame([item.values() for item in items], columns=cls.names())
+        numbers = [f.name for f in fields(cls) if f.name in frame and f.type != "str"]  # type: ignore[arg-type]
+        frame[numbers] = frame[numbers].apply(pd.to_numeric)
+        return frame
 
 
 @dataclass(frozen=True)
-class Row(_Compared):
+class Row(_Values):
     """A method's results on one data set under one protocol.
 
     A score is the mean over seeds, then folds, then subjects.
@@ -77,6 +75,8 @@ class Row(_Compared):
     metric : str
     score, train_score, validation_score : float
         Of the test, training and validation trials; NaN where there are none.
+    std, std_over : float, str
+        The widest spread there is: over ``'subjects'``, else ``'seeds'``, else ``'folds'``.
     std_seeds : float
         Standard deviation over seeds of the mean over folds, averaged over subjects; NaN for one
         seed.
@@ -104,10 +104,10 @@ class Row(_Compared):
         :func:`~spdtokens.evaluation.chance.independent_counts`. None if it is not known.
     n_runs, n_subjects, n_folds, n_seeds : int
         Folds of all subjects together.
-    comparison : Comparison or None
-        With the first method; None for the first itself, or if they have not the same folds.
+    p_value, test, effect : float, str, float
+        Of the comparison with the first method.
     p_holm : float
-        Its p-value, corrected for the number of methods in the table.
+        The p-value, corrected for the number of methods in the table.
     no_p_because : str
         Why there is no p-value; empty if there is one, and for the first method.
     leaky : str
@@ -116,87 +116,71 @@ class Row(_Compared):
         A run, on average.
     note : str
         What differs from the method's defaults although nobody asked for it; empty if nothing.
+    comparison : Comparison or None
+        With the first method; None for the first itself.
     """
 
     method: str
     metric: str
     score: float
+    std: float
+    std_over: str
     train_score: float
-    validation_score: float
-    std_seeds: float
-    std_folds: float
-    std_subjects: float
     chance: float
     chance_bound: float
-    majority: float
-    calibration_error: float
-    log_loss: float
-    confidence: float
-    n_train: float
     n_test: int
     n_independent: int | None
+    n_train: float
     n_runs: int
     n_subjects: int
     n_folds: int
     n_seeds: int
-    comparison: Comparison | None
+    p_value: float
     p_holm: float
+    test: str
+    effect: float
     no_p_because: str
     leaky: str
+    note: str
+    validation_score: float
+    std_seeds: float
+    std_folds: float
+    std_subjects: float
+    majority: float
+    calibration_error: float
+    log_loss: float
+    confidence: float
     seconds: float
-    note: str = ""
-
-    @property
-    def std(self) -> float:
-        """The widest spread there is: over subjects, else seeds, else folds."""
-        return float(getattr(self, f"std_{self.std_over}")) if self.std_over else NAN
-
-    @property
-    def std_over(self) -> str:
-        """What :attr:`std` is taken over."""
-        names = ("subjects", "seeds", "folds")
-        return next((name for name in names if np.isfinite(getattr(self, f"std_{name}"))), "")
-
-    def values(self) -> dict[str, Any]:
-        """As plain values; what is not known is None."""
-        return self.plain(ROW)
+    comparison: Comparison | None
 
 
 @dataclass(frozen=True)
-class Pair(_Compared):
+class Pair(_Values):
     """Two methods compared.
 
     Attributes
     ----------
     method, reference : str
-        Titles of the two methods. Differences are ``method - reference``.
-    comparison : Comparison or None
-        None if they do not have the same folds.
+        Titles of the two methods.
+    difference : float
+        Score of the method minus that of the reference.
+    p_value, test, n, effect, no_p_because
+        Of the comparison.
     p_holm : float
         P-value, Holm-corrected for the number of pairs compared together.
-    no_p_because : str
-        Why there is no p-value; empty if there is one.
+    comparison : Comparison
     """
 
     method: str
     reference: str
-    comparison: Comparison | None
+    difference: float
+    p_value: float
     p_holm: float
+    test: str
+    n: int
+    effect: float
     no_p_because: str
-
-    def values(self) -> dict[str, Any]:
-        """As plain values; what is not known is None."""
-        return self.plain(PAIR)
-
-
-def as_frame(found: Sequence[Row] | Sequence[Pair], columns: Sequence[str]) -> pd.DataFrame:
-    """Rows or pairs as a frame, in which an unknown number is NaN."""
-    import pandas as pd
-
-    frame = pd.DataFrame([item.values() for item in found], columns=list(columns))
-    numbers = [name for name in columns if name not in TEXT]
-    frame[numbers] = frame[numbers].apply(pd.to_numeric)
-    return frame
+    comparison: Comparison
 
 
 def summarise(results: Mapping[str, Sequence[RunResult]], metric: str) -> list[Row]:
@@ -243,10 +227,10 @@ def compare_methods(
         _compared(known[one], known[other], scores[one], scores[other], metric)
         for one, other in pairs
     ]
-    p = holm([NAN if comparison is None else comparison.p_value for comparison in found])
+    p = holm([comparison.p_value for comparison in found]).tolist()
     return [
-        Pair(*pair, c, float(corrected), "not the same folds" if c is None else c.why_not)
-        for pair, c, corrected in zip(pairs, found, p, strict=True)
+        Pair(*pair, c.mean_difference, c.p_value, p_holm, c.test, c.n, c.effect, c.why_not, c)
+        for pair, c, p_holm in zip(pairs, found, p, strict=True)
     ]
 
 
@@ -298,10 +282,10 @@ def _compared(
     a: pd.Series[float],
     b: pd.Series[float],
     metric: str,
-) -> Comparison | None:
+) -> Comparison:
     """By subjects if there are several, else folds, else trials; from scores of folds."""
     if set(a.index) != set(b.index):
-        return None
+        return NOT_COMPARED
     b = b[a.index]
     by_subject = [scores.groupby("subject", sort=False).mean() for scores in (a, b)]
     if len(by_subject[0]) > 1:
@@ -351,37 +335,46 @@ def _row(metric: str, method: str, runs: Sequence[RunResult], pair: Pair | None)
         span = 1 + max(int(numbers.max()) for numbers in known)
         stretch = np.concatenate([span * i + n for i, n in zip(place, known, strict=True)])
         independent = independent_counts(metric, y, stretch, n_classes)
-        bound = BOUNDS[metric](independent, 0.05) if metric in BOUNDS else NAN
+        bound = BOUNDS[metric](independent) if metric in BOUNDS else NAN
     error, loss, confidence = _calibration(scores, runs)
+    stds = {
+        "subjects": float(subjects["test"].std()),
+        "seeds": float(seeds.groupby("subject").std().mean()),
+        "folds": float(folds["test"].groupby("subject").std().mean()),
+    }
+    over = next((name for name, std in stds.items() if np.isfinite(std)), "")
     cut = runs[0].spec.about.get("bands_cut")
     return Row(
         method=method,
         metric=metric,
         score=float(subjects["test"].mean()),
+        std=stds.get(over, NAN),
+        std_over=over,
         train_score=float(subjects["train"].mean()),
-        validation_score=float(subjects["validation"].mean()),
-        std_seeds=float(seeds.groupby("subject").std().mean()),
-        std_folds=float(folds["test"].groupby("subject").std().mean()),
-        std_subjects=float(subjects["test"].std()),
         chance=get_metric(metric).chance(counts),
         chance_bound=bound,
-        majority=float(counts.max() / counts.sum()),
-        calibration_error=error,
-        log_loss=loss,
-        confidence=confidence,
-        n_train=float(np.mean([run.sizes["train"] for run in runs])),
         n_test=len({(run.spec.subject, trial) for run in once for trial in run.ids.tolist()}),
         n_independent=None if independent is None else round(independent.sum()),
+        n_train=float(np.mean([run.sizes["train"] for run in runs])),
         n_runs=len(runs),
         n_subjects=len(subjects),
         n_folds=len(folds),
         n_seeds=scores["seed"].nunique(),
-        comparison=None if pair is None else pair.comparison,
-        p_holm=NAN if pair is None else pair.p_holm,
-        no_p_because="" if pair is None else pair.no_p_because,
+        p_value=pair.p_value if pair else NAN,
+        p_holm=pair.p_holm if pair else NAN,
+        test=pair.test if pair else "",
+        effect=pair.effect if pair else NAN,
+        no_p_because=pair.no_p_because if pair else "",
         leaky="; ".join(sorted({run.leaky for run in runs} - {""})),
-        seconds=float(np.mean([run.seconds for run in runs])),
         note=f"default bands: {cut_note(cut, runs[0].spec.about['sfreq'])}" if cut else "",
+        validation_score=float(subjects["validation"].mean()),
+        **{f"std_{name}": std for name, std in stds.items()},
+        majority=float(counts.max() / counts.sum()),
+        calibration_error=error,
+        log_loss=loss,
+        confidence=confidence,
+        seconds=float(np.mean([run.seconds for run in runs])),
+        comparison=pair.comparison if pair else None,
     )
 
 
@@ -519,7 +512,7 @@ def _caption(rows: Sequence[Row]) -> str:
     if spreads:
         text += f"± standard deviation over {' or '.join(spreads)}. "
     text += f"{chance_said(row)} "
-    tests = dict.fromkeys(r.comparison.test for r in rows if r.comparison and not r.no_p_because)
+    tests = dict.fromkeys(r.test for r in rows if r.test and not r.no_p_because)
     if tests:
         named = ", ".join(TESTS[test] for test in tests)
         text += f"p against {row.method} by {named}, Holm-corrected. "

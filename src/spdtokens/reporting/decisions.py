@@ -149,7 +149,7 @@ def refit(
         _, rest = split_front(estimator)
         model = with_seed(rest, run.spec.seed)
         fit_together([model], [opened.data], [opened.params(rest)])
-    return model, opened.parts["test"].X, matrix_names(estimator, opened.trials.dataset)
+    return model, opened.X["test"], matrix_names(estimator, opened.trials.dataset)
 
 
 def matrix_names(estimator: BaseEstimator, dataset: Dataset) -> tuple[str, ...]:

@@ -101,9 +101,9 @@ def _lead(facts: Facts, best: Row, other: Row) -> str:
         # Which two lead is known only from the scores: every pair might have been asked about.
         family = f"Holm-corrected over all {len(pairs)} pairs"
         comparison, p = pair.comparison, pair.p_holm
-    if comparison is None or not np.isfinite(p):
-        why = "they have not the same folds" if comparison is None else comparison.why_not
-        return f"{text}; whether that is significant cannot be tested: {why}."
+    assert comparison is not None  # only the first method has none
+    if not np.isfinite(p):
+        return f"{text}; whether that is significant cannot be tested: {comparison.why_not}."
     verdict = "significant" if p < ALPHA else "not significant"
     equals = "p" if p < 0.001 else "p ="
     over, limit = _over(comparison), _limit(comparison)
