@@ -125,16 +125,18 @@ def test_a_leak_that_is_asked_for_is_marked() -> None:
 
 
 def test_a_data_set_by_path(tmp_path: Path) -> None:
-    folder = tmp_path / "mine"
-    folder.mkdir()
-    for session in "ab":
-        r = covariances().load("1", session)
-        np.savez(folder / f"sub-1_ses-{session}.npz", C=r.X, y=r.y, classes=np.array(["a", "b"]))
-    found = evaluate(folder, ["mdm"])
-    expected = evaluated(covariances(), "mdm", subjects=("1",))
-    np.testing.assert_array_equal(
-        found.results["mdm"][0].probabilities, expected.results["mdm"][0].probabilities
-    )
+    expected = evaluated(covariances(), "mdm", subjects=("1",)).results["mdm"][0]
+    keys = set()
+    for folder in (tmp_path / "here", tmp_path / "there"):
+        folder.mkdir()
+        for session in "ab":
+            r = covariances().load("1", session)
+            path = folder / f"sub-1_ses-{session}.npz"
+            np.savez(path, C=r.X, y=r.y, classes=np.array(["a", "b"]))
+        (found,) = evaluate(folder, ["mdm"]).results["mdm"]
+        np.testing.assert_array_equal(found.probabilities, expected.probabilities)
+        keys.add(found.spec.key)
+    assert len(keys) == 1  # whatever the path
 
 
 def test_one_name_is_a_list_of_one() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +18,7 @@ from spdtokens.evaluation.plan import (
     ONE_BY_ONE,
     QUICK,
     TOGETHER,
-    Choice,
-    Question,
-    Source,
     batches,
-    plan,
     with_access,
 )
 from spdtokens.evaluation.protocols import ACCESS, Fold
@@ -131,24 +126,6 @@ def test_recipes_and_domains_count_where_they_matter() -> None:
 )
 def test_whatever_is_idle_is_not(other: dict[str, Any]) -> None:
     assert key(method="ts-lr", **other) == key(method="ts-lr")
-
-
-def write(folder: Path) -> Path:
-    folder.mkdir()
-    for session in "ab":
-        r = signals().load("1", session)
-        path = folder / f"sub-1_ses-{session}.npz"
-        np.savez(path, X=r.X, y=r.y, sfreq=100.0, classes=np.array(["a", "b"]))
-    return folder
-
-
-def test_the_path_of_a_data_set_is_not_in_the_key(tmp_path: Path) -> None:
-    keys = []
-    for name in ("here", "there"):
-        question = Question(str(write(tmp_path / name)), (Choice("ts-lr", SETTINGS),))
-        keys += [spec.key for spec in plan(question, Source())]
-    assert len(keys) == 2
-    assert keys[0] == keys[1]
 
 
 def test_subjects_are_a_set() -> None:
