@@ -12,7 +12,7 @@ from pyriemann.classification import MDM
 from pyriemann.estimation import Covariances
 from pyriemann.tangentspace import TangentSpace
 from pyriemann.utils.mean import mean_riemann
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import RandomForestClassifier, StackingClassifier
 from sklearn.exceptions import NotFittedError
@@ -38,7 +38,6 @@ from spdtokens.datasets import Dataset, Recording
 from spdtokens.errors import EvaluationError, UserError
 from spdtokens.evaluation import Choice, evaluate
 from spdtokens.evaluation.runs import RunResult
-from spdtokens.geometry.tokens import TokenEmbedding
 from tests.evaluation.recordings import SAMPLES, SETTINGS, SFREQ, covariances, signals
 from tests.golden.sets import FLICKER, GROUPED, IMAGERY, MATRICES, POTENTIALS
 
@@ -304,27 +303,12 @@ class Parity(BaseEstimator):
         return self.votes_.argmax(1)[X.var(-1).argmax(1)]
 
 
-class Decided(ClassifierMixin, Parity):
-    """Also gives decision values, but of pairs of classes."""
-
-    def fit(self, X: np.ndarray, y: np.ndarray) -> Decided:
-        super().fit(X, y)
-        self.classes_ = np.unique(y)
-        return self
-
-    def decision_function(self, X: np.ndarray) -> np.ndarray:
-        return np.zeros((len(X), 6))
-
-
-@pytest.mark.parametrize("kind", [Parity, Decided])
-def test_predictions_are_enough(kind: type[Parity]) -> None:
-    (run,) = runs_of(IMAGERY, kind())
-    one, other = (given(kind(), IMAGERY, IMAGERY.load("1", session)) for session in "ab")
-    predicted = kind().fit(one.X, one.y).predict(other.X)
+def test_predictions_are_enough() -> None:
+    (run,) = runs_of(IMAGERY, Parity())
+    one, other = (given(Parity(), IMAGERY, IMAGERY.load("1", session)) for session in "ab")
+    predicted = Parity().fit(one.X, one.y).predict(other.X)
     np.testing.assert_array_equal(run.probabilities, np.eye(3)[predicted])
-    assert run.test["accuracy"] == accuracy_score(other.y, predicted)
     assert len(np.unique(predicted)) > 1
-    assert evaluate(IMAGERY, kind()).to_frame()["score"].notna().all()
 
 
 def test_the_unit_of_the_papers_estimator_is_filled_in() -> None:
@@ -407,25 +391,6 @@ def test_an_outsiders_pipeline_is_given_aligned_signals(alignment: str, mean: An
     np.testing.assert_allclose(run.probabilities, expected, rtol=1e-5, atol=1e-7)
     (plain,) = runs_of(IMAGERY, outsiders())
     assert np.abs(run.probabilities - plain.probabilities).max() > 0.05
-
-
-def test_alignment_goes_between_our_matrices_and_any_classifier() -> None:
-    front = FilterBankCovariances(100, bands="8-13,13-30", **WINDOW)
-    rest = make_pipeline(TokenEmbedding(), LogisticRegression(max_iter=2000))
-    estimator = make_pipeline(front, *rest)
-    (run,) = runs_of(IMAGERY, estimator, alignment="recentre", access="unlabeled_full")
-    whitened = []
-    for session in "ab":
-        C = clone(front).fit_transform(IMAGERY.load("1", session).X)
-        for band in range(2):
-            values, V = np.linalg.eigh(mean_riemann(C[:, band], tol=1e-12, maxiter=200))
-            W = (V / np.sqrt(values)) @ V.T
-            C[:, band] = W @ C[:, band] @ W
-        whitened.append(C)
-    rest.fit(whitened[0], IMAGERY.load("1", "a").y)
-    np.testing.assert_allclose(
-        run.probabilities, rest.predict_proba(whitened[1]), rtol=1e-4, atol=1e-6
-    )
 
 
 @pytest.mark.parametrize("bands", ["paper3", np.array([[2.0, 12.0]])], ids=["several", "array"])

@@ -120,19 +120,6 @@ def test_nothing_is_left_empty() -> None:
         assert result.memory > 1
 
 
-def test_a_test_without_a_class() -> None:
-    def change(recording: Any) -> Any:
-        if recording.session == "a":
-            return recording
-        return replace(recording, y=np.zeros(24, dtype=np.int64))
-
-    specs, source = planned(signals(change=change), "mdm")
-    result = execute(specs[:1], source)[0]
-    assert result.probabilities.shape == (24, 2)
-    assert np.isnan(result.test["roc_auc"])
-    assert result.test["accuracy"] == (result.probabilities.argmax(1) == 0).mean()
-
-
 @pytest.mark.parametrize("classes", [2, 3])
 def test_decision_values_become_probabilities_of_the_same_order(classes: int) -> None:
     rng = np.random.default_rng(classes)
@@ -142,6 +129,9 @@ def test_decision_values_become_probabilities_of_the_same_order(classes: int) ->
     p = class_probabilities(svm, X, classes)
     np.testing.assert_array_equal(p.argmax(1), svm.predict(X))
     np.testing.assert_allclose(p.sum(1), 1)
+    pairs = SVC(decision_function_shape="ovo").fit(X, y)  # of pairs of classes, if more than two
+    decided = class_probabilities(pairs, X, classes).argmax(1)
+    np.testing.assert_array_equal(decided, pairs.predict(X))
     if classes == 2:
         np.testing.assert_allclose(p[:, 1], 1 / (1 + np.exp(-svm.decision_function(X))))
 

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from moabb.evaluations.protocols import CrossSubjectMode
-from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
 from spdtokens import evaluation
 from spdtokens.datasets import Recording
@@ -342,17 +341,6 @@ def test_a_rare_class_is_no_warning() -> None:
     for name in ("k-fold", "split-70-15-15"):
         for fold in PROTOCOLS[name].folds(t, "1", **({"folds": 10} if name == "k-fold" else {})):
             check_fold(fold, trials(t))
-
-
-def test_stratified_as_scikit_learn_does_it() -> None:
-    y = np.random.default_rng(0).integers(0, 3, 60)
-    for group in (None, (np.arange(60) // 2).tolist()):
-        t = table([("1", "a")], [60], y=y.tolist(), group=group)
-        kind = StratifiedKFold if group is None else StratifiedGroupKFold
-        splits = kind(5, shuffle=True, random_state=42).split(y, y, group)
-        for fold, (train, test) in zip(PROTOCOLS["k-fold"].folds(t, "1"), splits, strict=True):
-            np.testing.assert_array_equal(fold.train, train)
-            np.testing.assert_array_equal(fold.test, test)
 
 
 ONE = table([("1", "a")], [12])

@@ -243,7 +243,10 @@ def class_probabilities(
         values = np.asarray(classifier.decision_function(X), dtype=np.float64)
         if values.ndim == 1:
             values = np.stack([-values / 2, values / 2], axis=1)
-        if values.shape[1] == len(classifier.classes_):
+        # Of three classes there are as many pairs as classes.
+        shapes = [getattr(step, "decision_function_shape", "ovr") for step in steps_of(classifier)]
+        pairs = values.shape[1] > 2 and "ovo" in shapes
+        if values.shape[1] == len(classifier.classes_) and not pairs:
             found = softmax(values, axis=1)
     if found is None:
         return np.eye(n_classes)[np.asarray(classifier.predict(X))]
