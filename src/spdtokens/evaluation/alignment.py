@@ -192,9 +192,8 @@ def align(
     task = Task(C_train, domain_train, C_calibration, C_test, domain_target, access, alignment)
     if task.how.metric is None:
         return Aligned(*task.parts)
-    labels = _labels(task, y_train, y_calibration) if task.how.rotates else None
     out = Aligned(*(_moved(C, *to) for C, to in zip(task.parts, task.maps(), strict=True)))
-    return out if labels is None else _rotated(out, task, *labels)
+    return _rotated(out, task, y_train, y_calibration) if task.how.rotates else out
 
 
 def congruences(
@@ -405,32 +404,24 @@ def _check_matrices(C: Array, name: str, *, positive: bool) -> None:
         raise NotSPDError(f"Covariances ({name}): {error}") from None
 
 
-def _labels(
-    task: Task, y_train: ArrayLike | None, y_calibration: ArrayLike | None
-) -> tuple[Array, Array]:
-    """What ``rotate`` may read: labels of training trials, and of calibration trials if allowed."""
-    train, calibration, _ = task.parts
-    given = {"y_train": (y_train, len(train)), "y_calibration": (y_calibration, len(calibration))}
+def _rotated(
+    aligned: Aligned, task: Task, y_train: ArrayLike | None, y_calibration: ArrayLike | None
+) -> Aligned:
+    """Turn the target's trials so that its class means come close to those of other domains."""
+    C_train, own, seen = aligned.train, task.own, aligned.calibration
     if not task.access.labelled:
-        given["y_calibration"] = ([], 0)
-    for name, (y, n) in given.items():
+        y_calibration, seen = [], seen[:0]
+    for name, y, n in (("y_train", y_train, len(own)), ("y_calibration", y_calibration, len(seen))):
         if y is None or np.shape(y) != (n,):
             raise EvaluationError(
                 f"Alignment 'rotate' needs {name}, one label for each of {n} trials; got "
                 f"{'none' if y is None else f'shape {np.shape(y)}'}."
             )
-    labels = [np.asarray(y) for y, _ in given.values()]
-    return labels[0], labels[1]
-
-
-def _rotated(aligned: Aligned, task: Task, y_train: Array, y_calibration: Array) -> Aligned:
-    """Turn the target's trials so that its class means come close to those of other domains."""
-    own = task.own
     if own.all():
         return aligned  # the training trials are the target's: there is nothing to turn it to
-    C = np.concatenate([aligned.train[own], aligned.calibration[: len(y_calibration)]])
-    y = np.concatenate([y_train[own], y_calibration])
-    others, y_others = aligned.train[~own], y_train[~own]
+    labels = np.asarray(y_train)
+    C, y = np.concatenate([C_train[own], seen]), np.concatenate([labels[own], y_calibration])
+    others, y_others = C_train[~own], labels[~own]
     shared = np.intersect1d(y, y_others)
     if len(shared) < 2:
         raise EvaluationError(
@@ -443,6 +434,6 @@ def _rotated(aligned: Aligned, task: Task, y_train: Array, y_calibration: Array)
         np.stack([mean_reference(others[y_others == label], "riemann") for label in shared]),
         np.stack([mean_reference(C[y == label], "riemann") for label in shared]),
     )
-    train = aligned.train.copy()
+    train = C_train.copy()
     train[own] = congruence(train[own], Q)
     return Aligned(train, congruence(aligned.calibration, Q), congruence(aligned.test, Q))

@@ -136,7 +136,7 @@ def _sizes(counts: ArrayLike, alpha: float) -> NDArray[np.float64]:
     if sizes.ndim != 1 or len(sizes) < 2 or not 0 < alpha < 0.5:
         raise EvaluationError(
             "counts must be the trials of 2 or more classes and alpha between 0 and 0.5, got "
-            f"{counts} and {alpha}."
+            f"{sizes.tolist()} and {alpha}."
         )
     return sizes
 

@@ -29,7 +29,7 @@ from spdtokens.evaluation.alignment import align, align_signals
 from spdtokens.evaluation.estimators import steps_of, with_seed
 from spdtokens.evaluation.metrics import all_scores
 from spdtokens.evaluation.plan import Source, domains, split_front, with_access
-from spdtokens.evaluation.protocols import Fold, check_fold, get_access, get_protocol
+from spdtokens.evaluation.protocols import Fold, get_access, get_protocol
 from spdtokens.evaluation.runs import RunResult, RunSpec, origin, peak_memory
 from spdtokens.evaluation.trials import Index, Trials, TrialTable
 from spdtokens.preprocessing import FilterBankCovariances, StandardTrials
@@ -211,7 +211,7 @@ def _aligned(
 
 
 def open_fold(spec: RunSpec, source: Source) -> tuple[Fold, Trials]:
-    """The fold of a run, checked again for leaks, and the trials it is made of."""
+    """The fold of a run, of the recordings it was planned and checked with, and its trials."""
     trials = source.trials_of(spec)
     protocol = get_protocol(spec.protocol)
     folds = source.folds(trials, spec.subject, protocol, spec.protocol_options)
@@ -219,7 +219,6 @@ def open_fold(spec: RunSpec, source: Source) -> tuple[Fold, Trials]:
     if fold is None:
         raise EvaluationError(f"{spec.dataset}: subject {spec.subject} has no fold {spec.fold}.")
     fold = with_access(fold, trials.table, get_access(spec.access))
-    check_fold(fold, trials)
     if trials.hash_of(fold.rows) != spec.data_hash:
         raise EvaluationError(
             f"{spec.dataset}: the recordings of subject {spec.subject} are not those the run was "

@@ -449,51 +449,42 @@ def _stratified(
     return parts
 
 
-_TARGET = "each session of the subject in turn"
 PROTOCOLS = {
     protocol.name: protocol
     for protocol in (
         Protocol(
-            "session-transfer",
-            "the subject's sessions before the last",
-            "the last session",
-            _session_transfer,
+            "session-transfer", "earlier sessions of the subject", "last session", _session_transfer
         ),
         Protocol(
             "session-split",
-            "the subject's sessions before the last two; the last but one validates",
-            "the last session",
+            "earlier sessions of the subject; the second to last for validation",
+            "last session",
             _session_split,
         ),
         Protocol(
             "leave-one-session-out",
-            "the subject's other sessions",
-            _TARGET,
+            "other sessions of the subject",
+            "each session",
             _leave_one_session_out,
         ),
-        Protocol(
-            "leave-one-run-out",
-            "the subject's other runs",
-            "each run of the subject in turn",
-            _leave_one_run_out,
-        ),
+        Protocol("leave-one-run-out", "other runs of the subject", "each run", _leave_one_run_out),
         Protocol(
             "blocks",
-            "the subject's other blocks, without trials that overlap the tested one",
-            "each of k contiguous blocks in time",
+            "other blocks of the subject, without trials that overlap the tested one",
+            "each of k contiguous blocks",
             _blocks,
             {"folds": 5},
         ),
         Protocol(
             "k-fold",
-            "the subject's other folds",
-            "each of k shuffled folds, stratified, groups whole",
+            "other folds of the subject",
+            "each of k shuffled, stratified folds; groups are kept whole",
             _k_fold,
             {"folds": 5},
         ),
         Protocol(
             "split-70-15-15",
-            "70 % of the subject's trials, shuffled; 15 % validate",
+            "70 % of the subject's trials, shuffled; 15 % for validation",
             "15 %",
             _split_70_15_15,
             {"ungrouped": False},
@@ -501,14 +492,14 @@ PROTOCOLS = {
         Protocol(
             "leave-one-subject-out",
             "all other subjects",
-            "each subject in turn",
+            "each subject",
             _leave_one_subject_out,
             sees_others=True,
         ),
         Protocol(
             "leave-one-subject-out-calibrated",
-            "all other subjects and the subject's other sessions",
-            _TARGET,
+            "all other subjects, and other sessions of the subject",
+            "each session",
             _leave_one_subject_out_calibrated,
             sees_others=True,
         ),
