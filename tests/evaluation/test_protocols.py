@@ -86,7 +86,7 @@ def test_split_is_a_partition_by_groups(name: str, group: list[int], seed: int) 
     groups = np.array(group)
     order = np.random.default_rng(seed).permutation(len(group))
     if len(set(group)) == 1:
-        with pytest.raises(EvaluationError, match=f"{name} leaves no trial.*are of group"):
+        with pytest.raises(EvaluationError, match=f"{name!r}"):
             calibration_split(order, groups, name)
         return
     calibration, test = calibration_split(order, groups, name)
@@ -117,13 +117,13 @@ def test_an_honest_fold_passes() -> None:
 @pytest.mark.parametrize(
     ("leak", "message"),
     [
-        (fold_of([0, 1, 8], [8, 9]), "train and test .* 1/b/0"),
+        (fold_of([0, 1, 8], [8, 9]), "training and test .* 1/b/0"),
         (fold_of([0, 1], [8, 9], validation=[9]), "validation and test .* 1/b/1"),
-        (fold_of([0, 1], [8], validation=[1]), "train and validation .* 1/a/1"),
+        (fold_of([0, 1], [8], validation=[1]), "training and validation .* 1/a/1"),
         (fold_of([0, 1], [8], calibration=[8]), "calibration and test .* 1/b/0"),
-        (fold_of([0, 1, 2], [3]), "train and test share groups.* 1/a/2"),
-        (fold_of([0, 1], [3], validation=[2]), "validation and test share groups.* 1/a/2"),
-        (fold_of([0, 1], [3], calibration=[2]), "calibration and test share groups.* 1/a/2"),
+        (fold_of([0, 1, 2], [3]), "training and test .*groups.* 1/a/2"),
+        (fold_of([0, 1], [3], validation=[2]), "validation and test .*groups.* 1/a/2"),
+        (fold_of([0, 1], [3], calibration=[2]), "calibration and test .*groups.* 1/a/2"),
         (fold_of(list(range(8)), list(range(8))), r"1/a/0, 1/a/1, 1/a/2, 1/a/3, 1/a/4, \.\.\."),
     ],
 )
@@ -147,7 +147,7 @@ def test_shared_samples_are_refused(part: str) -> None:
     )
     leak = fold_of(test=[5, 6], **({"train": [0, 1]} | {part: [4, 3]}))
     check_fold(leak, apart)
-    with pytest.raises(LeakError, match=rf"{part} and test .* in time: 1/a/4\. "):
+    with pytest.raises(LeakError, match=rf"{part}\w* and test .* in time: 1/a/4\. "):
         check_fold(leak, close)
     # The same samples of another recording are others.
     check_fold(fold_of([4, 3], [13, 14]), close)
@@ -170,7 +170,7 @@ def test_onsets_count_from_the_beginning_of_each_run() -> None:
 
 @pytest.mark.parametrize(
     ("train", "test", "culprit"),
-    [([], [1], "train"), ([1], [], "test"), ([0, 2], [8, 9], "trial of b")],
+    [([], [1], "train"), ([1], [], "test"), ([0, 2], [8, 9], "class b")],
 )
 def test_what_cannot_be_trained_on(train: list[int], test: list[int], culprit: str) -> None:
     with pytest.raises(EvaluationError, match=culprit):
@@ -354,11 +354,11 @@ ONE = table([("1", "a")], [12])
         (lambda: PROTOCOLS["session-split"].folds(ONE, "1", k=3), "session-split 'k'.*none"),
         (lambda: PROTOCOLS["k-fold"].folds(ONE, "1", folds=1), "folds.*got 1"),
         (lambda: PROTOCOLS["split-70-15-15"].folds(ONE, "1", ungrouped=1), "ungrouped.*got 1"),
-        (lambda: PROTOCOLS["split-70-15-15"].folds(ONE, "1"), "12 trials .* 20 parts"),
-        (lambda: PROTOCOLS["blocks"].folds(ONE, "1", folds=13), "13 parts"),
+        (lambda: PROTOCOLS["split-70-15-15"].folds(ONE, "1"), "12 trials.* 20"),
+        (lambda: PROTOCOLS["blocks"].folds(ONE, "1", folds=13), "12 trials.* 13"),
         (lambda: PROTOCOLS["session-transfer"].folds(ONE, "1"), r"1 session \(a\).*blocks"),
-        (lambda: PROTOCOLS["leave-one-run-out"].folds(ONE, "1"), "Subject 1 has one run"),
-        (lambda: PROTOCOLS["leave-one-subject-out"].folds(ONE, "1"), "1 is the only subject"),
+        (lambda: PROTOCOLS["leave-one-run-out"].folds(ONE, "1"), "Subject 1 .*one run"),
+        (lambda: PROTOCOLS["leave-one-subject-out"].folds(ONE, "1"), "Subject 1 "),
         (lambda: calibration_split([0, 1, 2], [0, 1], "train"), r"\(3,\) and \(2,\)"),
         (lambda: get_access("some"), "'some'.*train, unlabeled_20p.*online"),
     ],

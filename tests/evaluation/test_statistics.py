@@ -212,7 +212,7 @@ def test_mcnemar() -> None:
     [
         (lambda: compare([1, 2], [1, 2], "t"), "'t'.*paired_t"),
         (lambda: compare([1, 2], [1, 2, 3]), r"\(2,\) and \(3,\)"),
-        (lambda: compare([1, np.inf], [1, 2]), "finite"),
+        (lambda: compare([1, np.inf], [1, 2]), "infinit"),
         (lambda: compare([1, 2], [1, 2], "corrected_resampled_t"), "n_train"),
         (lambda: holm([0.5, 1.2]), "1.2"),
         (lambda: mcnemar([1, 0], [True, False]), "bool"),

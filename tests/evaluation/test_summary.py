@@ -221,11 +221,13 @@ def test_table() -> None:
         )
         assert f"{cells} 50.0 60 12" in text
     assert "se[x]ond" in text  # brackets of a name are not markup
-    assert (
-        "Accuracy in percent: mean over seeds, then folds, then subjects (2 seeds, 6 folds" in text
-    )
-    assert "3 subjects; 30 training trials per run, n test trials). ± standard deviation" in text
-    assert "p against first by a sign-flip permutation test over subjects, Holm-corrected" in text
+    for words in (
+        "Accuracy in percent: mean over seeds, folds and subjects (2 seeds, 6 folds, 3 subjects",
+        "30 training trials per run",
+        "±: standard deviation over subjects",
+        "comparison with first by a sign-flip permutation test over subjects, Holm-corrected",
+    ):
+        assert words in text
     bound = 100 * two_rows()[0].chance_bound
     assert f"Chance level 50.0 % (95th percentile for n = 60: {bound:.1f} %)." in text
     assert " .250 " in text  # of 8 sign flips, the observed one and its mirror image
@@ -239,10 +241,10 @@ def test_what_was_counted_and_why_there_is_no_p_are_told() -> None:
     ]
     text = shown(found)
     assert "n = 12 independent of 60 test trials" in text
-    assert "No p for se[x]ond: of a reason." in text
-    assert "p against" not in text
+    assert "No p-value for se[x]ond: of a reason." in text
+    assert "comparison with" not in text
     balanced = [replace(row, metric="balanced_accuracy", majority=0.75) for row in two_rows()]
-    assert "classes are unequal (largest: 75 % of test trials)" in shown(balanced)
+    assert "classes are unbalanced: majority class 75 % of test trials" in shown(balanced)
 
 
 def test_what_is_no_better_than_guessing_is_dim() -> None:

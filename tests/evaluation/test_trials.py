@@ -400,9 +400,9 @@ def copied(dataset: Dataset, of: tuple[str, str], to: tuple[str, str], scale: fl
 def test_copies_under_other_names_are_refused(make: Any, scale: float) -> None:
     index = {"1": ("a", "b", "c"), "2": ("a", "b", "c")}
     for to, question, names in [
-        (("1", "c"), {"protocol": "session-transfer"}, "train and test"),
-        (("1", "b"), {"protocol": "session-split"}, "train and validation"),
-        (("2", "a"), {"protocol": "leave-one-subject-out"}, "train and test"),
+        (("1", "c"), {"protocol": "session-transfer"}, "training and test"),
+        (("1", "b"), {"protocol": "session-split"}, "training and validation"),
+        (("2", "a"), {"protocol": "leave-one-subject-out"}, "training and test"),
     ]:
         dataset = copied(make(index), ("1", "a"), to, scale)
         with pytest.raises(LeakError, match=f"{names} ") as refused:

@@ -1,4 +1,4 @@
-"""Do runs: many at once where the last step offers it, else one by one."""
+"""Execute runs: many at once if the last step supports it, otherwise one by one."""
 
 from __future__ import annotations
 
@@ -36,26 +36,19 @@ from spdtokens.preprocessing import FilterBankCovariances, StandardTrials
 from spdtokens.preprocessing.bands import OF_STIMULI, resolve_bands
 from spdtokens.runtime.threads import one_thread
 
-#: Steps that know in which band they work.
+#: Steps that have frequency bands.
 _IN_BANDS = (FilterBankCovariances, StandardTrials)
 
 
-# In the order of one thread: the same bits in a worker with one and a process with many.
+# With one thread, so that results are the same bit for bit in any process.
 @one_thread()
 def execute(
     specs: Sequence[RunSpec], source: Source, listener: Listener | None = None
 ) -> list[RunResult]:
-    """Do runs of one family.
+    """Execute runs of one family, which differ in subject, fold and seed only.
 
-    Every result is the same, bit by bit, whatever runs are done with it.
-
-    Parameters
-    ----------
-    specs : sequence of RunSpec
-        That differ in subject, fold and seed only.
-    source : Source
-    listener : callable, optional
-        Told of every run that is done, or of parts of it.
+    Results do not depend, bit for bit, on which runs are executed together. ``listener`` is called
+    with the progress, in runs.
     """
     estimator = source.estimator(specs[0])
     if offers_together(estimator):
@@ -70,15 +63,16 @@ def execute(
 
 @dataclass(frozen=True)
 class Opened:
-    """A fold, and its trials as an estimator is given them.
+    """A fold, and its trials as the estimator is given them.
 
     Attributes
     ----------
     fold : Fold
     trials : Trials
     rows, X : dict of str to ndarray
-        What is trained on, validated on (where there is any) and tested, by these names: rows of
-        the table, and trials as the second half of an estimator takes them, or as the whole does.
+        Training, validation (if any) and test trials: rows of the table, and the input of the
+        second half of the estimator (see :func:`~spdtokens.evaluation.plan.split_front`), or of
+        the whole.
     """
 
     fold: Fold
@@ -92,10 +86,10 @@ class Opened:
         return self.X["train"], self.trials.table.y[self.rows["train"]]
 
     def params(self, estimator: BaseEstimator) -> dict[str, Any]:
-        """What else the ``fit`` of an estimator is told of the training trials."""
+        """Fit parameters of an estimator: groups, validation trials and sample weights."""
         last, table, train = _last(estimator), self.trials.table, self.rows["train"]
         params: dict[str, Any] = {}
-        # Where every trial is a group of its own, a split may spread classes evenly.
+        # Without groups, a split may be stratified.
         if has_fit_parameter(last, "groups") and len(np.unique(table.group[train])) < len(train):
             params["groups"] = table.group[train]
         if has_fit_parameter(last, "validation") and "validation" in self.rows:
@@ -103,7 +97,7 @@ class Opened:
         own = table.subject[train] == self.fold.subject
         share = own.mean()
         if isinstance(last, TokenDiscriminantClassifier) and 0 < share < 1:
-            # The tested subject's own trials count for as much as those of all others together.
+            # The trials of the test subject have the same total weight as all others.
             params["sample_weight"] = np.where(own, 0.5 / share, 0.5 / (1 - share))
         return params
 
@@ -113,7 +107,7 @@ def _last(estimator: BaseEstimator) -> BaseEstimator:
 
 
 def open_run(spec: RunSpec, source: Source, estimator: BaseEstimator) -> Opened:
-    """All that a run is given; labelled trials of the target that may be seen are trained on."""
+    """Load the trials of a run; labelled calibration trials join the training trials."""
     fold, trials = open_fold(spec, source)
     front, _ = split_front(estimator)
     taken = partial(_as_given, trials, estimator)
@@ -136,7 +130,7 @@ def open_run(spec: RunSpec, source: Source, estimator: BaseEstimator) -> Opened:
 
 
 def _as_given(trials: Trials, estimator: BaseEstimator, rows: Index) -> NDArray[Any]:
-    """Trials or matrices of the data set; whoever cannot cut the window gets only the window."""
+    """Trials or matrices of the data set, cut to the window unless the estimator cuts it."""
     X, dataset = trials.signals(rows), trials.dataset
     parts = [estimator, *estimator.get_params(deep=True).values()]
     if dataset.sfreq is None or any(isinstance(part, _IN_BANDS) for part in parts):
@@ -146,15 +140,15 @@ def _as_given(trials: Trials, estimator: BaseEstimator, rows: Index) -> NDArray[
 
 
 def matrices(trials: Trials, front: FilterBankCovariances, rows: Index) -> NDArray[np.float64]:
-    """Matrices (n, [m,] d, d) of trials, each recording done once."""
+    """Matrices (n, [m,] d, d) of trials, computed once per recording."""
     name = repr(sorted(front.get_params().items()))
     return trials.computed(rows, name, lambda X: clone(front).fit_transform(X))
 
 
 def reference_front(estimator: BaseEstimator, dataset: Dataset) -> FilterBankCovariances:
-    """What makes the covariances by which signals are aligned: in the estimator's own band.
+    """Estimator of the covariances that align signals, in the band of the estimator.
 
-    In the default band where it has several, or none that is known.
+    In the default band if it has several bands, or none.
     """
     assert dataset.sfreq is not None
     found = [step.bands for step in steps_of(estimator) if isinstance(step, _IN_BANDS)]
@@ -176,10 +170,10 @@ def _aligned(
     X: dict[str, NDArray[Any]],
     references: dict[str, NDArray[np.float64]],
 ) -> dict[str, NDArray[Any]]:
-    """All parts aligned, the target's domains one after another.
+    """Align all parts, one target domain after another.
 
-    Trials that validate are not the target: they have references of their own domain, like those
-    that are trained on.
+    Validation trials do not belong to the target: like training trials, they are aligned by their
+    own domain.
     """
     rows, access = fold.parts(), get_access(spec.access)
     of = {name: domains(table, rows[name], spec.domain) for name in rows}
@@ -211,7 +205,7 @@ def _aligned(
 
 
 def open_fold(spec: RunSpec, source: Source) -> tuple[Fold, Trials]:
-    """The fold of a run, of the recordings it was planned and checked with, and its trials."""
+    """Return the fold and trials of a run, which must be those it was planned with."""
     trials = source.trials_of(spec)
     protocol = get_protocol(spec.protocol)
     folds = source.folds(trials, spec.subject, protocol, spec.protocol_options)
@@ -221,8 +215,8 @@ def open_fold(spec: RunSpec, source: Source) -> tuple[Fold, Trials]:
     fold = with_access(fold, trials.table, get_access(spec.access))
     if trials.hash_of(fold.rows) != spec.data_hash:
         raise EvaluationError(
-            f"{spec.dataset}: the recordings of subject {spec.subject} are not those the run was "
-            "planned with. They were changed since, or this machine has others."
+            f"{spec.dataset}: the recordings of subject {spec.subject} are not those that the run "
+            "was planned with. They have changed since, or differ on this machine."
         )
     return fold, trials
 
@@ -230,10 +224,9 @@ def open_fold(spec: RunSpec, source: Source) -> tuple[Fold, Trials]:
 def class_probabilities(
     classifier: BaseEstimator, X: NDArray[Any], n_classes: int
 ) -> NDArray[np.float64]:
-    """Probabilities (n, classes), or where there are none a softmax of decision values.
+    """Return class probabilities (n, n_classes), or a softmax of decision values.
 
-    The largest is that of the predicted class. Of a classifier that gives neither, or decision
-    values of pairs of classes, 1 for the predicted class.
+    One-hot predictions of a classifier that has neither, or decision values of pairs of classes.
     """
     found: NDArray[np.float64] | None = None
     if hasattr(classifier, "predict_proba"):
@@ -242,14 +235,14 @@ def class_probabilities(
         values = np.asarray(classifier.decision_function(X), dtype=np.float64)
         if values.ndim == 1:
             values = np.stack([-values / 2, values / 2], axis=1)
-        # Of three classes there are as many pairs as classes.
+        # Three classes have as many pairs as classes.
         shapes = [getattr(step, "decision_function_shape", "ovr") for step in steps_of(classifier)]
         pairs = values.shape[1] > 2 and "ovo" in shapes
         if values.shape[1] == len(classifier.classes_) and not pairs:
             found = softmax(values, axis=1)
     if found is None:
         return np.eye(n_classes)[np.asarray(classifier.predict(X))]
-    # A class without training trials is never predicted.
+    # A class without training trials has probability 0.
     whole = np.zeros((len(found), n_classes))
     whole[:, np.asarray(classifier.classes_)] = found
     return whole
@@ -273,7 +266,7 @@ def _together(
     fit_together(models, [run.data for run in runs], params, listener=listener)
     spent = (time.perf_counter() - start) / len(specs)
     return [
-        # Each carries its share of what was done together.
+        # Each run gets an equal share of the time.
         _result(spec, run, model, time.perf_counter() - spent)
         for spec, run, model in zip(specs, runs, models, strict=True)
     ]
@@ -293,7 +286,9 @@ def _result(spec: RunSpec, run: Opened, model: BaseEstimator, start: float) -> R
     curves, epoch = {}, None
     if isinstance(last, NetworkClassifier):
         curves, epoch = last.history_, last.epoch_
-    elif isinstance(last, TokenNetworkClassifier):  # of the first of an ensemble, while it lasted
+    elif isinstance(
+        last, TokenNetworkClassifier
+    ):  # of the first of an ensemble, up to its last epoch
         curves = {name: curve[0][~np.isnan(curve[0])] for name, curve in last.history_.items()}
         epoch = last.n_epochs_[0]
     return RunResult(

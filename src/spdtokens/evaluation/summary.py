@@ -1,4 +1,4 @@
-"""Runs summarised: one row per method, every spread named, compared with the first; as tables."""
+"""Summarise runs in one row per method, compare methods, and print the result as a table."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 NAN = float("nan")
-#: What a comparison is where methods have not the same folds.
+#: Comparison of methods that do not have the same folds.
 NOT_COMPARED = Comparison("", 0, NAN, NAN, NAN, NAN, "not the same folds")
-#: Metrics that are shares and shown in percent.
+#: Metrics that are shown in percent.
 PERCENT = ("accuracy", "balanced_accuracy", "f1")
 TESTS = {
     "permutation": "a sign-flip permutation test over subjects",
@@ -38,22 +38,28 @@ TESTS = {
 
 
 class _Values:
-    """Fields as plain values, and as columns of a frame."""
+    """Fields as plain values and as columns of a frame."""
 
     @classmethod
     def names(cls) -> list[str]:
-        """Names of all fields but the comparison."""
+        """Return the names of all fields except the comparison."""
         return [f.name for f in fields(cls) if f.name != "comparison"]  # type: ignore[arg-type]
 
     def values(self) -> dict[str, Any]:
-        """As plain values; what is not known is None."""
+        """Return the fields as plain values.
+
+        Returns
+        -------
+        dict of str to object
+            Strings and numbers by name; None for missing values.
+        """
         found = {name: getattr(self, name) for name in self.names()}
         unknown = [k for k, v in found.items() if v == "" or (v is not None and v != v)]
         return found | dict.fromkeys(unknown)
 
     @classmethod
     def frame(cls, items: Sequence[_Values]) -> pd.DataFrame:
-        """One row per item; an unknown number is NaN."""
+        """Return a frame with one row per item; missing numbers are NaN."""
         import pandas as pd
 
         frame = pd.DataFrame([item.values() for item in items], columns=cls.names())
@@ -64,60 +70,92 @@ class _Values:
 
 @dataclass(frozen=True)
 class Row(_Values):
-    """A method's results on one data set under one protocol.
+    """Results of one method on one data set under one protocol.
 
-    A score is the mean over seeds, then folds, then subjects.
+    Scores are averaged over seeds, then folds, then subjects.
 
-    Attributes
+    Parameters
     ----------
     method : str
-        As shown.
+        Title of the method.
     metric : str
-    score, train_score, validation_score : float
-        Of the test, training and validation trials; NaN where there are none.
-    std, std_over : float, str
-        The widest spread there is: over ``'subjects'``, else ``'seeds'``, else ``'folds'``.
-    std_seeds : float
-        Standard deviation over seeds of the mean over folds, averaged over subjects; NaN for one
-        seed.
-    std_folds : float
-        Over folds, averaged over subjects; NaN for one fold a subject.
-    std_subjects : float
-        Over subjects; NaN for one.
+        Name of the metric.
+    score : float
+        Score of the test trials.
+    std : float
+        Standard deviation of the score, over the unit in ``std_over``.
+    std_over : str
+        ``'subjects'`` if there are several, else ``'seeds'``, else ``'folds'``; empty if there is
+        only one run.
+    train_score : float
+        Score of the training trials.
     chance : float
-        What the best constant or random guess expects in this metric: see
-        :class:`~spdtokens.evaluation.metrics.Metric`.
+        Expected score of the best guesser: the majority class for accuracy, 1 / n_classes for
+        balanced accuracy, 0.5 for ROC AUC.
     chance_bound : float
-        95th percentile of guesses, given the number of independent test trials; NaN where it
-        cannot be said.
-    majority : float
-        Share of the most frequent class among the test trials.
-    calibration_error, log_loss, confidence : float
-        Expected calibration error, mean negative log-likelihood and mean confidence of the test
-        trials: of all folds of a subject together, then mean over seeds and subjects.
-    n_train : float
-        Training trials of a run, on average.
+        95th percentile of the score of guesses for ``n_independent`` trials; NaN if unknown.
     n_test : int
-        Different trials tested.
+        Number of distinct test trials.
     n_independent : int or None
-        How many independent trials they are worth, by which the bound is computed: see
-        :func:`~spdtokens.evaluation.chance.independent_counts`. None if it is not known.
-    n_runs, n_subjects, n_folds, n_seeds : int
-        Folds of all subjects together.
-    p_value, test, effect : float, str, float
-        Of the comparison with the first method.
+        Effective number of independent test trials: overlapping trials and segments of one trial
+        count once. None if unknown.
+    n_train : float
+        Mean number of training trials per run.
+    n_runs : int
+        Number of runs.
+    n_subjects : int
+        Number of test subjects.
+    n_folds : int
+        Number of folds of all subjects together.
+    n_seeds : int
+        Number of random seeds.
+    p_value : float
+        P-value of the comparison with the first method; NaN for the first.
     p_holm : float
-        The p-value, corrected for the number of methods in the table.
+        P-value after Holm's correction for the number of methods.
+    test : str
+        Name of the test.
+    effect : float
+        Effect size: see :class:`~spdtokens.evaluation.statistics.Comparison`.
     no_p_because : str
         Why there is no p-value; empty if there is one, and for the first method.
     leaky : str
-        Why the score flatters; empty for an honest one.
-    seconds : float
-        A run, on average.
+        Why the score is optimistic (leakage that was asked for); empty otherwise.
     note : str
-        What differs from the method's defaults although nobody asked for it; empty if nothing.
+        Deviation from the defaults of the method that was not asked for; empty if none.
+    validation_score : float
+        Score of the validation trials; NaN if there are none.
+    std_seeds : float
+        Standard deviation over seeds, averaged over subjects; NaN for one seed.
+    std_folds : float
+        Standard deviation over folds, averaged over subjects; NaN for one fold per subject.
+    std_subjects : float
+        Standard deviation over subjects; NaN for one subject.
+    majority : float
+        Fraction of the test trials in the majority class.
+    calibration_error : float
+        Expected calibration error of the test trials, pooled over the folds of a subject.
+    log_loss : float
+        Mean negative log-probability of the true class, pooled in the same way.
+    confidence : float
+        Mean of the highest probability, pooled in the same way.
+    seconds : float
+        Mean time per run.
     comparison : Comparison or None
-        With the first method; None for the first itself.
+        Comparison with the first method; None for the first.
+
+    See Also
+    --------
+    spdtokens.evaluation.Evaluation.to_frame : All rows as a DataFrame.
+
+    Examples
+    --------
+    >>> from spdtokens import evaluate
+    >>> row = evaluate("sim-mi", "mdm", subjects=1).rows[0]
+    >>> row.metric, row.n_test, row.chance
+    ('accuracy', 288, 0.25)
+    >>> row.score > row.chance_bound
+    True
     """
 
     method: str
@@ -156,20 +194,7 @@ class Row(_Values):
 
 @dataclass(frozen=True)
 class Pair(_Values):
-    """Two methods compared.
-
-    Attributes
-    ----------
-    method, reference : str
-        Titles of the two methods.
-    difference : float
-        Score of the method minus that of the reference.
-    p_value, test, n, effect, no_p_because
-        Of the comparison.
-    p_holm : float
-        P-value, Holm-corrected for the number of pairs compared together.
-    comparison : Comparison
-    """
+    """Comparison of two methods, with the columns of :meth:`Evaluation.compare`."""
 
     method: str
     reference: str
@@ -184,14 +209,7 @@ class Pair(_Values):
 
 
 def summarise(results: Mapping[str, Sequence[RunResult]], metric: str) -> list[Row]:
-    """Summarise each method in a row and compare it with the first.
-
-    Parameters
-    ----------
-    results : mapping of str to sequence of RunResult
-        Runs of each method, of one data set under one protocol; the first is compared with.
-    metric : str
-    """
+    """Summarise the runs of each method in a row, and compare it with the first method."""
     known = {name: runs for name, runs in results.items() if runs}
     pairs = {p.method: p for p in compare_methods(known, metric, next(iter(known), None))}
     return [_row(metric, name, runs, pairs.get(name)) for name, runs in known.items()]
@@ -200,23 +218,10 @@ def summarise(results: Mapping[str, Sequence[RunResult]], metric: str) -> list[R
 def compare_methods(
     results: Mapping[str, Sequence[RunResult]], metric: str, reference: str | None = None
 ) -> list[Pair]:
-    """Compare methods in pairs.
+    """Compare methods by subject if there are several, else by fold, else by trial.
 
-    Scores are paired by subject if there are several, else by fold, else by trial.
-
-    Parameters
-    ----------
-    results : mapping of str to sequence of RunResult
-        Runs of each method, of one data set under one protocol. Methods without runs are left out.
-    metric : str
-        A key of :data:`~spdtokens.evaluation.metrics.METRICS`.
-    reference : str, default None
-        The method, one with runs, that all others are compared with. None compares each method
-        with every method before it.
-
-    Returns
-    -------
-    list of Pair
+    Methods without runs are left out. Each is compared with ``reference``, or with all methods
+    before it if that is None.
     """
     known = {name: runs for name, runs in results.items() if runs}
     scores = {name: _by_fold(_scores(runs, metric))["test"] for name, runs in known.items()}
@@ -237,9 +242,9 @@ def compare_methods(
 def unit_scores(
     results: Mapping[str, Sequence[RunResult]], metric: str
 ) -> tuple[str, dict[str, NDArray[np.float64]]]:
-    """What methods are paired by, ``'subjects'`` or ``'folds'``, and each one's scores (n,).
+    """Return what methods are paired by, ``'subjects'`` or ``'folds'``, and their scores (n,).
 
-    Only subjects, or folds, of which every method has a run.
+    Only subjects, or folds, that all methods have.
     """
     import pandas as pd
 
@@ -255,21 +260,15 @@ def unit_scores(
 def compare_trials(
     mine: Sequence[RunResult], theirs: Sequence[RunResult], metric: str
 ) -> Comparison:
-    """Compare two methods on the trials of one test set, by the metric that is shown.
+    """Compare two methods on the trials of one fold, from one run per seed.
 
-    McNemar's exact test for the accuracy of one run each on independent trials; else a paired
+    McNemar's exact test for the accuracy of single runs on independent trials, otherwise a paired
     permutation test over chains of dependent trials.
-
-    Parameters
-    ----------
-    mine, theirs : sequence of RunResult
-        Of one fold of one subject, one per seed.
-    metric : str
     """
     y, chain = mine[0].y, mine[0].chain
     a, b = (np.stack([run.probabilities for run in runs]) for runs in (mine, theirs))
     if chain is None:
-        why = "it is not known which test trials depend on each other"
+        why = "the dependence between test trials is unknown"
         return Comparison("trial_permutation", 0, NAN, NAN, NAN, NAN, why)
     if metric == "accuracy" and len(a) == len(b) == 1 and len(np.unique(chain)) == len(y):
         return mcnemar(a[0].argmax(1) == y, b[0].argmax(1) == y)
@@ -283,7 +282,7 @@ def _compared(
     b: pd.Series[float],
     metric: str,
 ) -> Comparison:
-    """By subjects if there are several, else folds, else trials; from scores of folds."""
+    """Compare by subject if there are several, else by fold, else by trial."""
     if set(a.index) != set(b.index):
         return NOT_COMPARED
     b = b[a.index]
@@ -298,7 +297,7 @@ def _compared(
 
 
 def _scores(runs: Sequence[RunResult], metric: str) -> pd.DataFrame:
-    """One row per run: subject, fold, seed, and the score of each part, NaN without."""
+    """One row per run: subject, fold, seed and scores; NaN if there is none."""
     import pandas as pd
 
     parts = ("test", "train", "validation")
@@ -314,7 +313,7 @@ def _scores(runs: Sequence[RunResult], metric: str) -> pd.DataFrame:
 
 
 def _by_fold(scores: pd.DataFrame) -> pd.DataFrame:
-    """Means over seeds, indexed by subject and fold."""
+    """Mean over seeds, indexed by subject and fold."""
     return scores.drop(columns="seed").groupby(["subject", "fold"], sort=False).mean()
 
 
@@ -330,7 +329,7 @@ def _row(metric: str, method: str, runs: Sequence[RunResult], pair: Pair | None)
     independent, bound = None, NAN
     known = [run.stretch for run in once if run.stretch is not None]
     if len(known) == len(once):
-        # Numbers are of one table of trials; every subject may have its own.
+        # Stretches are numbered per table of trials, and subjects may have different tables.
         place = subjects.index.get_indexer([run.spec.subject for run in once])
         span = 1 + max(int(numbers.max()) for numbers in known)
         stretch = np.concatenate([span * i + n for i, n in zip(place, known, strict=True)])
@@ -390,13 +389,11 @@ def _calibration(scores: pd.DataFrame, runs: Sequence[RunResult]) -> tuple[float
     return float(error), float(loss), float(confidence)
 
 
-# The same as a table, as text and as HTML.
-
 HEADINGS = ("method", ">train", ">test", ">±", ">chance", ">n", ">runs", ">p")
 
 
 def summary_table(rows: Sequence[Row], question: Question, name: str) -> Table:
-    """For people: train beside test, and what the numbers mean."""
+    """Make a table with train and test scores, and a caption that explains the numbers."""
     from rich.text import Text
 
     lines: list[list[str | Text]] = []
@@ -415,7 +412,7 @@ def summary_table(rows: Sequence[Row], question: Question, name: str) -> Table:
 
 
 def summary_text(rows: Sequence[Row], question: Question) -> str:
-    """Summarise in a few lines: the setting, the chance level, and one line per method."""
+    """Summarise the setting, the chance level, and each method in one line."""
     head = f"Evaluation of {question.dataset}: {_setting(question)}"
     if not rows:
         return f"{head}\nNo runs."
@@ -432,7 +429,7 @@ def summary_text(rows: Sequence[Row], question: Question) -> str:
 
 
 def summary_html(rows: Sequence[Row], question: Question) -> str:
-    """Summarise as a table for notebooks, with the caption of the table in the terminal."""
+    """Summarise as a table for notebooks, with the caption of the terminal."""
     import pandas as pd
 
     text = f"<p><b>{escape(question.dataset)}</b>: {_setting(question)}</p>"
@@ -451,7 +448,7 @@ def _cells(row: Row) -> list[str]:
 
 
 def _setting(question: Question) -> str:
-    """Protocol, target access and alignment."""
+    """Name the protocol, target access and alignment."""
     aligned = "" if question.alignment == "none" else f", {question.alignment} by {question.domain}"
     return f"{question.protocol}, target access {question.access}{aligned}"
 
@@ -462,9 +459,9 @@ def _title(row: Row) -> str:
 
 
 def _verdict(row: Row) -> str:
-    """Whether the score is above chance, and whether it is leaky."""
+    """Say whether the score is above chance, and whether it is leaky."""
     text = "above chance" if row.score > row.chance_bound else "not above chance"
-    text = text if np.isfinite(row.chance_bound) else "no chance bound"
+    text = text if np.isfinite(row.chance_bound) else "chance bound unknown"
     return f"{text}, leaky" if row.leaky else text
 
 
@@ -476,26 +473,26 @@ def _number(value: float, metric: str) -> str:
 
 
 def classes_said(row: Row) -> str:
-    """Why balanced accuracy is shown; empty for other metrics and about equal classes."""
+    """Explain why balanced accuracy is shown; empty for other metrics and balanced classes."""
     if row.metric != "balanced_accuracy" or row.majority < UNEQUAL * row.chance:
         return ""
-    return f", as classes are unequal (largest: {100 * row.majority:.0f} % of test trials)"
+    return f" (classes are unbalanced: majority class {100 * row.majority:.0f} % of test trials)"
 
 
 def chance_said(row: Row) -> str:
-    """Chance level and its bound in a sentence, with the number of trials that counted."""
+    """Chance level, its 95th percentile and the number of trials, in a sentence."""
     text = f"Chance level {score_said(row.chance, row.metric)}"
     if row.n_independent is None:
-        return f"{text} (no bound: it is not known which test trials depend on each other)."
+        return f"{text} (95th percentile unknown: so is the dependence between test trials)."
     if not np.isfinite(row.chance_bound):
-        return f"{text} (no bound for this metric and these classes)."
+        return f"{text} (95th percentile not available for this metric and these classes)."
     of = "" if row.n_independent == row.n_test else f" independent of {row.n_test} test trials"
     bound = score_said(row.chance_bound, row.metric)
     return f"{text} (95th percentile for n = {row.n_independent}{of}: {bound})."
 
 
 def score_said(value: float, metric: str) -> str:
-    """A score within a sentence."""
+    """Format a score within a sentence."""
     return _number(value, metric) + (" %" if metric in PERCENT else "")
 
 
@@ -504,23 +501,23 @@ def _caption(rows: Sequence[Row]) -> str:
         return "No runs."
     row = rows[0]
     unit = " in percent" if row.metric in PERCENT else ""
-    text = f"{_title(row)}{unit}{classes_said(row)}: mean over seeds, then folds, then subjects "
+    text = f"{_title(row)}{unit}{classes_said(row)}: mean over seeds, folds and subjects "
     text += f"({counted(max(r.n_seeds for r in rows), 'seed')}, {counted(row.n_folds, 'fold')}, "
-    text += f"{counted(row.n_subjects, 'subject')}; {row.n_train:.0f} training trials per run, "
-    text += "n test trials). "
+    text += f"{counted(row.n_subjects, 'subject')}; {row.n_train:.0f} training trials per run; "
+    text += "n: test trials). "
     spreads = dict.fromkeys(r.std_over for r in rows if r.std_over)
     if spreads:
-        text += f"± standard deviation over {' or '.join(spreads)}. "
+        text += f"±: standard deviation over {' or '.join(spreads)}. "
     text += f"{chance_said(row)} "
     tests = dict.fromkeys(r.test for r in rows if r.test and not r.no_p_because)
     if tests:
         named = ", ".join(TESTS[test] for test in tests)
-        text += f"p against {row.method} by {named}, Holm-corrected. "
-    for before, name in (("", "note"), ("No p for ", "no_p_because")):
+        text += f"p: comparison with {row.method} by {named}, Holm-corrected. "
+    for before, name in (("", "note"), ("No p-value for ", "no_p_because")):
         for why in dict.fromkeys(getattr(r, name) for r in rows if getattr(r, name)):
             who = ", ".join(r.method for r in rows if getattr(r, name) == why)
             text += f"{before}{who}: {why}. "
     leaks = dict.fromkeys(r.leaky for r in rows if r.leaky)
     if leaks:
-        text += f"Leaky: {'; '.join(leaks)}; these scores flatter. "
+        text += f"Leakage: {'; '.join(leaks)}; these scores are too high. "
     return f"{text}Only the test score measures generalisation."
