@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
+from sklearn.metrics import accuracy_score, log_loss
 
 from spdtokens.classifiers.methods import Settings
 from spdtokens.classifiers.nn.recipe import STABILITY_SEEDS
@@ -75,19 +75,6 @@ def test_overlapping_windows_and_segments_count_as_one() -> None:
         assert found.rows[0].chance_bound == pytest.approx((bound - 0.5) / 0.5)
         assert (found.rows[0].n_test, found.rows[0].n_independent) == (24, n)
         assert found.compare()["n"].tolist() == [n]
-
-
-def test_windows_that_slide_without_a_gap_are_one_chain() -> None:
-    """Half of each overlaps the next, so every second one counts, and nothing can be swapped."""
-
-    def sliding(recording: Recording) -> Recording:
-        onset = np.arange(24) * (SAMPLES // 2)
-        return replace(recording, run=np.full(24, "1"), about={"onset": onset})
-
-    found = evaluated(signals(change=sliding), "ts-lr", "mdm", subjects=("1",))
-    assert found.rows[0].n_independent == 12
-    assert np.isnan(found.rows[1].p_holm)
-    assert found.rows[1].no_p_because
 
 
 def test_runs_done_under_settings_that_mean_the_same_are_found() -> None:
@@ -290,25 +277,6 @@ def test_scores_are_those_of_the_predictions(several: Evaluation) -> None:
     losses = recomputed(trials, lambda run: log_loss(run["truth"], run[columns]))
     pd.testing.assert_series_equal(frame["log_loss"], losses, check_names=False)
     assert frame["score"].nunique() > 1
-
-
-def test_areas_are_those_of_the_predictions() -> None:
-    dataset = signals(paradigm="erp", filtered=(1.0, 40.0))
-    found = evaluated(dataset, "xdawn-ts-lr", "ts-lr")
-    areas = recomputed(
-        found.predictions(), lambda run: roc_auc_score(run["truth"] == "b", run["p(b)"])
-    )
-    assert set(found.to_frame()["metric"]) == {"roc_auc"}
-    pd.testing.assert_series_equal(found.to_frame()["score"], areas, check_names=False)
-
-
-def test_a_frame_has_the_values_of_the_command_line(several: Evaluation) -> None:
-    frame = several.to_frame()
-    for row in [row.values() for row in several.rows]:
-        mine = frame.loc[row.pop("method")]
-        assert set(mine.index) == set(row)
-        for name, value in row.items():
-            assert pd.isna(mine[name]) if value is None else mine[name] == value
 
 
 def test_every_test_trial_once_per_run(several: Evaluation) -> None:

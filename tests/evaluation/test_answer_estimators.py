@@ -243,25 +243,6 @@ def test_ones_own_trials_weigh_as_much_as_all_others() -> None:
 # ------------------------------------------------------------------ how estimators are given
 
 
-def test_names_and_estimators_in_a_dict() -> None:
-    told: list[tuple[str, int]] = []
-    methods = {"ours": "ts-lr", "theirs": outsiders(), "small": Choice("token-cholesky", SETTINGS)}
-    found = evaluate(
-        signals(),
-        methods,
-        seeds=[1, 2],
-        bar=lambda title, n: told.append((title, n)),  # type: ignore[func-returns-value]
-    )
-    assert list(found.results) == list(found.to_frame().index) == ["ours", "theirs", "small"]
-    assert told == [("ours", 2), ("theirs", 2), ("small", 4)]
-    for title, method in methods.items():
-        alone = evaluate(signals(), method, seeds=[1, 2])
-        for one, other in zip(found.results[title], *alone.results.values(), strict=True):
-            np.testing.assert_array_equal(one.probabilities, other.probabilities)
-    assert {run.spec.method for run in found.results["theirs"]} == {"theirs"}
-    assert set(found.predictions()["method"]) == set(methods)
-
-
 def test_an_estimator_is_named_by_its_last_step() -> None:
     assert list(evaluate(signals(), outsiders(), subjects=1).results) == ["LogisticRegression"]
     both = evaluate(signals(), [outsiders(), nearest()], subjects=1)

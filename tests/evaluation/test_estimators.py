@@ -250,15 +250,6 @@ def test_what_is_not_an_estimator_is_refused(path: str, culprit: str) -> None:
         find_class(path)
 
 
-def test_a_module_that_cannot_be_imported_is_named(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "broken_module.py").write_text("raise RuntimeError('out of order')")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(MethodError, match=r"broken_module.*out of order"):
-        find_class("broken_module.Classifier")
-
-
 @pytest.mark.parametrize(
     ("values", "culprit"),
     [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -102,22 +102,6 @@ def test_the_validating_session_chooses_the_epoch(method: str) -> None:
     assert result.epoch == int(np.nanargmin(losses)) + 1
     (held,) = execute(*planned(signals({"1": ("a", "b")}), method, settings=BEST))
     assert held.sizes == {"train": 21, "validation": 3, "calibration": 0, "test": 24}
-
-
-def test_nothing_is_left_empty() -> None:
-    for method in ("ts-lr", "eegnet", "token-euclidean"):
-        specs, source = planned(signals(), method)
-        result = execute(specs[:1], source)[0]
-        expected = {field.name for field in fields(RunResult)}
-        expected -= {"leaky", "validation", "stretch", "chain"}  # the last two when summarised
-        for name in expected - ({"curves", "epoch"} if method == "ts-lr" else set()):
-            value = getattr(result, name)
-            assert np.size(value) if isinstance(value, np.ndarray) else value, name
-        assert result.ids.tolist() == [f"1/b/{i}" for i in range(24)]
-        np.testing.assert_array_equal(result.y, np.arange(24) % 2)
-        assert result.probabilities.shape == (24, 2)
-        assert result.seconds > 0
-        assert result.memory > 1
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
-from scipy import stats
 
 from spdtokens.evaluation.chance import BOUNDS
 from spdtokens.evaluation.metrics import METRICS
@@ -148,25 +147,6 @@ def test_trials_are_compared_by_the_metric_that_is_shown() -> None:
         scores = [METRICS[metric](y, results[name][0].probabilities) for name in "ba"]
         assert found.mean_difference == pytest.approx(scores[0] - scores[1])
         assert found.p_value > 0.05
-
-
-def test_dependent_trials_are_swapped_together() -> None:
-    """Ten decisions of which one method has seven right, each counted twelve times."""
-    y = np.repeat(np.arange(10) % 2, 12)
-    right = {"a": np.repeat(np.arange(10) < 4, 12), "b": np.repeat(np.arange(10) < 7, 12)}
-    chain = np.repeat(np.arange(10), 12)
-    results = {
-        name: [
-            run(1, 1, 1, 0.0, n=120, y=y, chain=chain, stretch=chain,
-                probabilities=np.where(np.eye(2)[np.where(r, y, 1 - y)] > 0, 0.9, 0.1))
-        ]
-        for name, r in right.items()
-    }  # fmt: skip
-    row = summarise(results, "accuracy")[1]
-    assert row.comparison is not None
-    assert (row.comparison.n, row.n_independent, row.n_test) == (10, 10, 120)
-    assert row.comparison.p_value == pytest.approx(stats.binomtest(0, 3).pvalue)
-    assert row.chance_bound == BOUNDS["accuracy"](np.array([5, 5]))
 
 
 def test_without_knowing_what_depends_nothing_is_claimed() -> None:

@@ -122,8 +122,8 @@ def check_seen(alignment: str | Alignment, access: Access, target: str, *, known
         raise EvaluationError(
             f"Alignment {how.name!r} needs {'labelled ' * how.rotates}trials of the target "
             f"{target!r}, but access {access.name!r} provides none. Use access "
-            f"{', '.join(a.name for a in ACCESS.values() if suffices(a))}, include trials of "
-            f"{target!r} in the training set, or use alignment "
+            f"{', '.join(a.name for a in ACCESS.values() if suffices(a))}; include trials of "
+            f"{target!r} in the training set; or use alignment "
             f"{'rescale' if how.rotates else 'none'!r}."
         )
 

@@ -18,6 +18,7 @@ from spdtokens.evaluation.estimators import describe
 from spdtokens.evaluation.execute import execute
 from spdtokens.evaluation.metrics import default_metric, get_metric
 from spdtokens.evaluation.plan import Choice, Question, Source, batches, plan
+from spdtokens.evaluation.protocols import look_up
 from spdtokens.evaluation.runs import RunResult, RunSpec, as_text
 from spdtokens.evaluation.summary import (
     Pair,
@@ -288,11 +289,9 @@ def evaluate(
         if "selection" in more:
             raise EvaluationError(f"Pass selection or {', '.join(selected)}, not both.")
         more["selection"] = Selection(**selected)
-    known = [field.name for field in fields(Question) if field.name not in ("dataset", "choices")]
-    unknown = [name for name in more if name not in known]
-    if unknown:
-        known += [field.name for field in fields(Selection)]
-        raise EvaluationError(f"Unknown option {unknown[0]!r}. Options: {', '.join(known)}.")
+    known = [field.name for field in (*fields(Question), *fields(Selection))]
+    for name in more:
+        look_up("option", name, dict.fromkeys(known[2:]))  # dataset and choices are the first two
     question = Question(
         dataset=dataset.name if isinstance(dataset, Dataset) else str(dataset),
         choices=as_choices(methods),

@@ -58,9 +58,8 @@ def with_access(fold: Fold, table: TrialTable, access: Access) -> Fold:
         seen = np.setdiff1d(rows[first], table.overlapping(rows[first], rows[rest]))
         if not len(seen):
             raise EvaluationError(
-                f"Subject {fold.subject}, fold {fold.name}: all calibration trials of access "
-                f"{access.name!r} in session {session} overlap with scored trials. Use an access "
-                "to more trials, or to none."
+                f"{fold.title}: all calibration trials of access {access.name!r} in session "
+                f"{session} overlap with scored trials. Use an access to more trials, or to none."
             )
         calibration.append(seen)
         test.append(rows[rest])
@@ -76,7 +75,7 @@ def check_alignment(
     if how.metric is None:
         return
     targets = dict.fromkeys(domains(table, fold.test, domain).tolist())
-    where = f"Subject {fold.subject}, fold {fold.name}: alignment {how.name!r}"
+    where = f"{fold.title}: alignment {how.name!r}"
     if how.rotates and len(fold.validation):
         raise EvaluationError(
             f"{where} would use the labels of validation trials. Use a protocol without "

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from spdtokens import _tables
-from spdtokens._tables import counted
 from spdtokens.errors import EvaluationError, LeakError
 
 # `spdtokens protocols` prints tables of this module: do not import torch, MNE or SciPy here.
@@ -252,6 +251,11 @@ class Fold:
     calibration: Index = field(default_factory=lambda: np.arange(0))
     leaky: str = ""
 
+    @property
+    def title(self) -> str:
+        """Subject and name, as in ``'Subject 1, fold block 3'``."""
+        return f"Subject {self.subject}, fold {self.name.removeprefix('fold ')}"
+
     def parts(self) -> dict[str, Index]:
         """Return the rows of all parts.
 
@@ -282,13 +286,12 @@ def check_fold(fold: Fold, trials: Trials) -> None:
         If the training or test set is empty, or a class is missing from training.
     """
     table, classes = trials.table, trials.dataset.classes
-    where = f"Subject {fold.subject}, fold {fold.name.removeprefix('fold ')}"
     parts = {name: rows for name, rows in fold.parts().items() if len(rows)}
     for name in ("train", "test"):
         if name not in parts:
-            raise EvaluationError(f"{where}: the {name} set is empty.")
+            raise EvaluationError(f"{fold.title}: the {name} set is empty.")
     for (one, these), (other, those) in combinations(parts.items(), 2):
-        both = f"{where}: {one.replace('train', 'training')} and {other}"
+        both = f"{fold.title}: {one.replace('train', 'training')} and {other}"
         _refuse(f"{both} sets share trials", table.id[np.intersect1d(these, those)].tolist())
         if not fold.leaky:
             shared = these[np.isin(table.group[these], table.group[those])]
@@ -306,8 +309,8 @@ def check_fold(fold: Fold, trials: Trials) -> None:
     missing = sorted(set(range(len(classes))) - set(table.y[fold.train].tolist()))
     if missing:
         raise EvaluationError(
-            f"{where}: no training trials of class {', '.join(classes[i] for i in missing)}. Use "
-            "another protocol, or leave the class out."
+            f"{fold.title}: no training trials of class {', '.join(classes[i] for i in missing)}. "
+            "Use another protocol, or leave the class out."
         )
 
 
@@ -449,12 +452,7 @@ def _sessions(table: TrialTable, subject: str, least: int = 2) -> dict[str, Inde
     rows = table.of(subject)
     names = dict.fromkeys(table.session[rows].tolist())
     sessions = {name: rows[table.session[rows] == name] for name in names}
-    if len(sessions) < least:
-        raise EvaluationError(
-            f"Subject {subject} has {counted(len(sessions), 'session')} ({', '.join(sessions)}), "
-            f"but the protocol needs at least {least}. Use leave-one-run-out, blocks or k-fold, or "
-            "leave the subject out."
-        )
+    _check_enough(len(sessions), least, "sessions", subject)
     return sessions
 
 
@@ -478,18 +476,14 @@ def _leave_one_session_out(table: TrialTable, subject: str) -> list[Fold]:
 
 def _leave_one_run_out(table: TrialTable, subject: str) -> list[Fold]:
     rows = table.of(subject)
-    pairs = list(zip(table.session[rows].tolist(), table.run[rows].tolist(), strict=True))
-    runs = list(dict.fromkeys(pairs))
-    if len(runs) < 2:
-        raise EvaluationError(
-            f"Subject {subject} has only one run, but leave-one-run-out trains on other runs. Use "
-            "blocks or k-fold."
-        )
-    several = len({session for session, _ in runs}) > 1
+    firsts = rows[np.sort(np.unique(table.clock[rows], return_index=True)[1])]
+    _check_enough(len(firsts), 2, "runs", subject)
+    several = len(np.unique(table.session[firsts])) > 1
     folds = []
-    for session, run in runs:
-        mine = np.array([pair == (session, run) for pair in pairs])
-        name = f"session {session}, run {run}" if several else f"run {run}"
+    for first in firsts:
+        mine = table.clock[rows] == table.clock[first]
+        session = f"session {table.session[first]}, " if several else ""
+        name = f"{session}run {table.run[first]}"
         folds.append(Fold(subject, name, rows[~mine], rows[mine]))
     return folds
 
@@ -498,7 +492,7 @@ def _blocks(table: TrialTable, subject: str, folds: int) -> list[Fold]:
     """Contiguous blocks of whole groups; training trials that overlap the test are removed."""
     rows = table.of(subject)
     groups = list(dict.fromkeys(table.group[rows].tolist()))
-    _enough(len(groups), folds, subject)
+    _check_enough(len(groups), folds, "trials or groups", subject)
     result = []
     for number, block in enumerate(np.array_split(np.array(groups), folds), 1):
         mine = np.isin(table.group[rows], block)
@@ -532,10 +526,7 @@ def _split_70_15_15(table: TrialTable, subject: str, ungrouped: bool) -> list[Fo
 def _leave_one_subject_out(table: TrialTable, subject: str) -> list[Fold]:
     rows = table.of(subject)
     others = np.setdiff1d(np.arange(len(table)), rows)
-    if not len(others):
-        raise EvaluationError(
-            f"Subject {subject} is the only one, but leave-one-subject-out trains on others."
-        )
+    _check_enough(len(np.unique(table.subject)), 2, "subjects", subject)
     return [Fold(subject, "all sessions", others, rows)]
 
 
@@ -545,11 +536,12 @@ def _leave_one_subject_out_calibrated(table: TrialTable, subject: str) -> list[F
     return [replace(fold, train=np.concatenate([others, fold.train])) for fold in own]
 
 
-def _enough(n: int, folds: int, subject: str) -> None:
-    if n < folds:
+def _check_enough(n: int, least: int, what: str, subject: str) -> None:
+    if n < least:
         raise EvaluationError(
-            f"Subject {subject} has {counted(n, 'trial')} (or groups of trials), but the protocol "
-            f"needs at least {folds}."
+            f"Subject {subject}: the protocol needs at least {least} {what}, got {n}. Use another "
+            "protocol (blocks and k-fold need one recording) or fewer folds, or leave the subject "
+            "out."
         )
 
 
@@ -562,7 +554,7 @@ def _stratified(
     rows = table.of(subject)
     groups = np.arange(len(rows)) if ungrouped else table.group[rows]
     n_groups = len(np.unique(groups))
-    _enough(n_groups, folds, subject)
+    _check_enough(n_groups, folds, "trials or groups", subject)
     # The same without groups, but much faster and better balanced.
     alone = n_groups == len(rows)
     kind = StratifiedKFold if alone else StratifiedGroupKFold
