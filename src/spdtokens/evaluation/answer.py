@@ -23,6 +23,7 @@ from spdtokens.evaluation.runs import RunResult, RunSpec, as_text
 from spdtokens.evaluation.summary import (
     Pair,
     Row,
+    as_frame,
     compare_methods,
     summarise,
     summary_html,
@@ -94,7 +95,7 @@ class Evaluation:
             ``train_score``, ``chance``, ``chance_bound``, ``n_test``, ``p_holm`` (against the first
             method), and more. Missing values are NaN or None.
         """
-        return Row.frame(self.rows).set_index("method")
+        return as_frame(Row, self.rows).set_index("method")
 
     def predictions(self) -> pd.DataFrame:
         """Return the predictions of all test trials.
@@ -169,7 +170,7 @@ class Evaluation:
                 f"got {reference!r}."
             )
         pairs = compare_methods(self.results, self.rows[0].metric, reference) if self.rows else []
-        return Pair.frame(pairs)
+        return as_frame(Pair, pairs)
 
     def __repr__(self) -> str:
         return summary_text(self.rows, self.question)

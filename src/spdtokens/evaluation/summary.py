@@ -37,13 +37,8 @@ TESTS = {
 }
 
 
-class _Values:
-    """Fields as plain values and as columns of a frame."""
-
-    @classmethod
-    def names(cls) -> list[str]:
-        """Return the names of all fields except the comparison."""
-        return [f.name for f in fields(cls) if f.name != "comparison"]  # type: ignore[arg-type]
+class _Record:
+    """Dataclass that can be printed as plain values."""
 
     def values(self) -> dict[str, Any]:
         """Return the fields as plain values.
@@ -53,23 +48,29 @@ class _Values:
         dict of str to object
             Strings and numbers by name; None for missing values.
         """
-        found = {name: getattr(self, name) for name in self.names()}
-        unknown = [k for k, v in found.items() if v == "" or (v is not None and v != v)]
-        return found | dict.fromkeys(unknown)
+        found = {name: getattr(self, name) for name in _columns(type(self))}
+        missing = [k for k, v in found.items() if v == "" or (v is not None and v != v)]
+        return found | dict.fromkeys(missing)
 
-    @classmethod
-    def frame(cls, items: Sequence[_Values]) -> pd.DataFrame:
-        """Return a frame with one row per item; missing numbers are NaN."""
-        import pandas as pd
 
-        frame = pd.DataFrame([item.values() for item in items], columns=cls.names())
-        numbers = [f.name for f in fields(cls) if f.name in frame and f.type != "str"]  # type: ignore[arg-type]
-        frame[numbers] = frame[numbers].apply(pd.to_numeric)
-        return frame
+def _columns(kind: type) -> dict[str, Any]:
+    """Names and types of all fields of a record except the comparison."""
+    return {field.name: field.type for field in fields(kind) if field.name != "comparison"}
+
+
+def as_frame(kind: type[_Record], records: Sequence[_Record]) -> pd.DataFrame:
+    """Return a frame with one row per record; missing numbers are NaN."""
+    import pandas as pd
+
+    columns = _columns(kind)
+    frame = pd.DataFrame([record.values() for record in records], columns=list(columns))
+    numbers = [name for name, of in columns.items() if of != "str"]
+    frame[numbers] = frame[numbers].apply(pd.to_numeric)
+    return frame
 
 
 @dataclass(frozen=True)
-class Row(_Values):
+class Row(_Record):
     """Results of one method on one data set under one protocol.
 
     Scores are averaged over seeds, then folds, then subjects.
@@ -193,7 +194,7 @@ class Row(_Values):
 
 
 @dataclass(frozen=True)
-class Pair(_Values):
+class Pair(_Record):
     """Comparison of two methods, with the columns of :meth:`Evaluation.compare`."""
 
     method: str
