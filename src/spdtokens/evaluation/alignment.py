@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -401,18 +401,9 @@ def align_signals(
     return Aligned(*out)
 
 
-class Domain(NamedTuple):
-    """Mean and dispersion of a domain, for all trials or as known before each trial.
-
-    Reference ([n,] n_tokens, d, d); dispersion ([n,] n_tokens), None if the alignment does not need
-    it; and the number of trials.
-    """
-
-    reference: Array
-    dispersion: Array | None
-    n: int
-
-
+#: Mean ([n,] n_tokens, d, d) and dispersion ([n,] n_tokens) of a domain, for all trials or as known
+#: before each of n trials. The dispersion is None if the alignment does not need it.
+Domain: TypeAlias = tuple[Array, Array | None]
 #: Cache of domains by a digest of their trials, shared by folds, accesses and alignments.
 _memory: dict[bytes, Domain] = {}
 _MEMORY_SIZE = 1000
@@ -458,30 +449,39 @@ class Task:
 
     def maps(self) -> tuple[tuple[Array, Array | None], ...]:
         """Spatial filters and powers of the training, calibration and test trials."""
-        train, _, _ = self.parts
-        names, place = np.unique(self.domain, return_inverse=True)
-        known = {name: self._found(train[self.domain == name], name) for name in names.tolist()}
-        W, powers = _map(_stacked(known))
-        target = _map(self.target_domain(known))
-        return (W[place], None if powers is None else powers[place]), target, target
-
-    def target_domain(self, known: dict[str, Domain]) -> Domain:
-        """Domain of the target from the data available; online, as known before each trial."""
         train, calibration, test = self.parts
-        if not self.access.online:
+        names, place = np.unique(self.domain, return_inverse=True)
+        known = [self._found(train[self.domain == name], name) for name in names.tolist()]
+        means = np.stack([mean for mean, _ in known])
+        spreads = np.array([spread for _, spread in known]) if self.how.rescales else None
+        if self.access.online:
+            target = self._online(means, spreads, names == self.target)
+        else:
             scored = test if self.access.transductive else test[:0]
-            return self._found(np.concatenate([train[self.own], calibration, scored]), self.target)
+            seen = np.concatenate([train[self.own], calibration, scored])
+            target = self._found(seen, self.target)
+        W, powers = _map(means, spreads)
+        to = _map(*target)
+        return (W[place], None if powers is None else powers[place]), to, to
+
+    def _online(self, means: Array, spreads: Array | None, own: Array) -> Domain:
+        """Domain of the target as known before each test trial.
+
+        It starts at the target's training trials or, without any, at the mean of the training
+        domains, counted as one trial.
+        """
         assert self.how.metric is not None
-        prior = known.get(self.target)
-        if prior is None:  # the mean of the training domains, counted as one trial
-            every = _stacked(known)
-            spread = None if every.dispersion is None else every.dispersion.mean(0)
-            prior = Domain(mean_reference(every.reference, self.how.metric), spread, 1)
-        reference, spread, n = prior
-        references = running_references(test, reference, n, self.how.metric)
-        if spread is not None:
-            spread = running_dispersions(test, references, spread, n)
-        return Domain(references, spread, n)
+        n, test = 1, self.parts[2]
+        if own.any():
+            n, mean = int(self.own.sum()), means[own][0]
+            spread = None if spreads is None else spreads[own][0]
+        else:
+            mean = mean_reference(means, self.how.metric)
+            spread = None if spreads is None else spreads.mean(0)
+        running = running_references(test, mean, n, self.how.metric)
+        if spread is None:
+            return running, None
+        return running, running_dispersions(test, running, spread, n)
 
     def _found(self, C: Array, name: str) -> Domain:
         """Domain of trials (n, n_tokens, d, d); ``name`` is for messages only."""
@@ -503,21 +503,13 @@ class Task:
             )
         if len(_memory) >= _MEMORY_SIZE:
             _memory.clear()
-        _memory[key] = domain = Domain(reference, spread, len(C))
-        return domain
+        _memory[key] = reference, spread
+        return reference, spread
 
 
-def _stacked(known: dict[str, Domain]) -> Domain:
-    references, spreads, counts = zip(*known.values(), strict=True)
-    return Domain(
-        np.stack(references), None if spreads[0] is None else np.stack(spreads), sum(counts)
-    )
-
-
-def _map(domain: Domain) -> tuple[Array, Array | None]:
+def _map(mean: Array, spread: Array | None) -> tuple[Array, Array | None]:
     """W and power of ``C -> (W C W)^power``, for all trials or one per trial."""
-    spread = domain.dispersion
-    return inverse_root(domain.reference), None if spread is None else spread**-0.5
+    return inverse_root(mean), None if spread is None else spread**-0.5
 
 
 def _moved(C: Array, W: Array, power: Array | None) -> Array:
