@@ -215,6 +215,7 @@ FISTS = {"paradigm": "mi", "classes": ("left_fist", "right_fist"), "where": (("i
         ),
         ("brain-invaders-p300", "blocks", {"paradigm": "erp"}, {"xdawn-ts-lr": 0.916}),
         ("physionet-eegmmi-s001", "leave-one-run-out", FISTS, {"ts-lr": 0.80}),
+        ("ssvep-exoskeleton", "leave-one-session-out", {}, {"ts-lr": 0.814}),
     ],
 )
 def test_known_scores_of_recordings(
