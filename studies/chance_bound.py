@@ -107,7 +107,7 @@ def exceeded(kind: str, n_sets: int) -> tuple[str, int, int, float, float]:
         answer = evaluate(noise(seed, *made), ["mdm"], metric=metric)
         row = answer.rows[0]
         counts = np.bincount(answer.results["mdm"][0].y)
-        beyond.append(row.score > np.array([row.chance_bound, BOUNDS[row.metric](counts, 0.05)]))
+        beyond.append(row.score > np.array([row.chance_bound, BOUNDS[row.metric](counts)]))
     shares = np.mean(beyond, axis=0)
     return row.metric, row.n_test, row.n_independent or 0, float(shares[0]), float(shares[1])
 

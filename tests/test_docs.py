@@ -92,7 +92,9 @@ def test_every_command_has_its_section(tmp_path: Path) -> None:
 
 def test_tutorials_are_listed() -> None:
     scripts = {path.name for path in (ROOT / "examples").glob("plot_*.py")}
-    linked = re.findall(r"\.\./examples/(plot_\w+\.py)", (ROOT / "docs" / "tutorials.md").read_text())
+    linked = re.findall(
+        r"\.\./examples/(plot_\w+\.py)", (ROOT / "docs" / "tutorials.md").read_text()
+    )
     assert scripts == set(linked)
 
 

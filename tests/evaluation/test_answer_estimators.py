@@ -12,7 +12,7 @@ from pyriemann.classification import MDM
 from pyriemann.estimation import Covariances
 from pyriemann.tangentspace import TangentSpace
 from pyriemann.utils.mean import mean_riemann
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import RandomForestClassifier, StackingClassifier
 from sklearn.exceptions import NotFittedError
@@ -38,7 +38,6 @@ from spdtokens.datasets import Dataset, Recording
 from spdtokens.errors import EvaluationError, UserError
 from spdtokens.evaluation import Choice, evaluate
 from spdtokens.evaluation.runs import RunResult
-from spdtokens.geometry.tokens import TokenEmbedding
 from tests.evaluation.recordings import SAMPLES, SETTINGS, SFREQ, covariances, signals
 from tests.golden.sets import FLICKER, GROUPED, IMAGERY, MATRICES, POTENTIALS
 
@@ -48,8 +47,15 @@ TINY: dict[str, Any] = {**SETTINGS.changes, "epochs": 2}
 WINDOW: dict[str, Any] = {"tmin": -0.5, "windows": [(0.5, 2.0)]}
 
 
+XDAWN: dict[str, Any] = {"estimator": "xdawn", "cross_fit": 3}
+
+
 def outsiders() -> Pipeline:
     return make_pipeline(Covariances("oas"), TangentSpace(), LogisticRegression())
+
+
+def nearest() -> Pipeline:
+    return make_pipeline(Covariances(), MDM())
 
 
 def runs_of(dataset: Any, method: Any, protocol: str = "session-transfer", **more: Any) -> list:
@@ -100,52 +106,26 @@ def test_methods_are_their_estimators(dataset: Dataset, name: str) -> None:
     ("dataset", "estimator"),
     [
         (IMAGERY, outsiders()),
-        (IMAGERY, make_decoder("mi", sfreq=100, tmin=-0.5, window=(0.5, 2.0))),
-        (POTENTIALS, make_decoder("erp", sfreq=100, tmin=-0.1, window=(0.0, 0.8))),
-        (FLICKER, make_decoder("ssvep", sfreq=128, stimulus_hz=(9, 12, 15))),
-        (MATRICES, make_decoder("mi")),
         (MATRICES, make_pipeline(TangentSpace(), LogisticRegression())),
         (
             IMAGERY,
-            make_pipeline(
-                FilterBankCovariances(100, **WINDOW),
-                Recentring(),
-                TangentSpace(),
-                LogisticRegression(),
-            ),
+            make_pipeline(FilterBankCovariances(100, **WINDOW), Recentring(), *outsiders()[1:]),
         ),
+        (POTENTIALS, make_pipeline(FilterBankCovariances(100, **XDAWN), *outsiders()[1:])),
         (
             POTENTIALS,
             make_pipeline(
-                FilterBankCovariances(100, estimator="xdawn", cross_fit=3),
-                TangentSpace(),
-                LogisticRegression(),
-            ),
-        ),
-        (
-            POTENTIALS,
-            make_pipeline(
-                FilterBankCovariances(100, estimator="xdawn", cross_fit=3),
-                TokenDiscriminantClassifier(gains=None),
+                FilterBankCovariances(100, **XDAWN), TokenDiscriminantClassifier(gains=None)
             ),
         ),
         (IMAGERY, CalibratedClassifierCV(outsiders(), cv=2)),
-        (
-            IMAGERY,
-            GridSearchCV(outsiders(), {"logisticregression__C": [0.1, 1.0]}, cv=2),
-        ),
-        (
-            IMAGERY,
-            StackingClassifier([("a", outsiders()), ("b", make_pipeline(Covariances(), MDM()))]),
-        ),
-        (
-            IMAGERY,
-            Pipeline([("a", Covariances("oas")), ("b", "passthrough"), ("c", MDM())]),
-        ),
+        (IMAGERY, GridSearchCV(outsiders(), {"logisticregression__C": [0.1, 1.0]}, cv=2)),
+        (IMAGERY, StackingClassifier([("a", outsiders()), ("b", nearest())])),
+        (IMAGERY, Pipeline([("a", Covariances("oas")), ("b", "passthrough"), ("c", MDM())])),
     ],
     ids=[
-        *("outsider's", "imagery", "potentials", "flicker", "matrices", "tangents", "recentred"),
-        *("xdawn", "plain xdawn", "calibrated", "search", "stack", "passthrough"),
+        *("outsider's", "tangents", "recentred", "xdawn", "plain xdawn"),
+        *("calibrated", "search", "stack", "passthrough"),
     ],
 )
 def test_estimators_are_evaluated_as_they_are(dataset: Dataset, estimator: BaseEstimator) -> None:
@@ -164,26 +144,15 @@ def test_estimators_are_evaluated_as_they_are(dataset: Dataset, estimator: BaseE
 @pytest.mark.parametrize(
     "estimator",
     [
-        make_pipeline(FilterBankCovariances(100, **WINDOW), TokenTransformerClassifier(**TINY)),
         make_pipeline(
             FilterBankCovariances(100, bands="8-13,13-30", **WINDOW),
             TokenTransformerClassifier(["log_euclidean", "cholesky"], ensemble=2, **TINY),
         ),
         make_pipeline(Covariances("oas"), TokenTransformerClassifier(validation=0.2, **TINY)),
-        make_pipeline(
-            FilterBankCovariances(100, estimator="xdawn"), TokenTransformerClassifier(**TINY)
-        ),
-        Pipeline(
-            [
-                ("a", Covariances("oas")),
-                ("b", "passthrough"),
-                ("c", TokenTransformerClassifier(**TINY)),
-            ]
-        ),
         make_pipeline(StandardTrials(100), NetworkClassifier("eegnet", sfreq=100, epochs=2)),
         make_pipeline(Covariances("oas"), TangentSpace(), RandomForestClassifier(5)),
     ],
-    ids=["ours", "several", "held back", "xdawn", "passthrough", "eegnet", "forest"],
+    ids=["ours", "held back", "eegnet", "forest"],
 )
 def test_chance_is_that_of_the_seeds(estimator: Pipeline) -> None:
     runs = runs_of(IMAGERY, estimator, seeds=[5, 6, 7])
@@ -199,20 +168,16 @@ def test_chance_is_that_of_the_seeds(estimator: Pipeline) -> None:
     np.testing.assert_array_equal(run.probabilities, runs[1].probabilities)
 
 
-def grouped() -> list[Any]:
-    front: dict[str, Any] = {"estimator": "xdawn", "cross_fit": 3}
-    return [
-        pytest.param(kind, classifier, filterbank, id=f"{name}-{kind.__name__}")
-        for name, classifier, filterbank in (
-            ("discriminant", TokenDiscriminantClassifier(), {}),
-            ("xdawn", TokenDiscriminantClassifier(gains=None), front),
-            ("held back", TokenTransformerClassifier(validation=0.25, random_state=0, **TINY), {}),
-        )
-        for kind in (Pipeline, DecodingPipeline)
-    ]
-
-
-@pytest.mark.parametrize(("kind", "classifier", "options"), grouped())
+@pytest.mark.parametrize("kind", [Pipeline, DecodingPipeline])
+@pytest.mark.parametrize(
+    ("classifier", "options"),
+    [
+        (TokenDiscriminantClassifier(), {}),
+        (TokenDiscriminantClassifier(gains=None), XDAWN),
+        (TokenTransformerClassifier(validation=0.25, random_state=0, **TINY), {}),
+    ],
+    ids=["discriminant", "xdawn", "held back"],
+)
 def test_groups_reach_every_step_of_any_pipeline(
     kind: type[Pipeline], classifier: BaseEstimator, options: dict[str, Any]
 ) -> None:
@@ -278,31 +243,12 @@ def test_ones_own_trials_weigh_as_much_as_all_others() -> None:
 # ------------------------------------------------------------------ how estimators are given
 
 
-def test_names_and_estimators_in_a_dict() -> None:
-    told: list[tuple[str, int]] = []
-    methods = {"ours": "ts-lr", "theirs": outsiders(), "small": Choice("token-cholesky", SETTINGS)}
-    found = evaluate(
-        signals(),
-        methods,
-        seeds=[1, 2],
-        bar=lambda title, n: told.append((title, n)),  # type: ignore[func-returns-value]
-    )
-    assert list(found.results) == list(found.to_frame().index) == ["ours", "theirs", "small"]
-    assert told == [("ours", 2), ("theirs", 2), ("small", 4)]
-    for title, method in methods.items():
-        alone = evaluate(signals(), method, seeds=[1, 2])
-        for one, other in zip(found.results[title], *alone.results.values(), strict=True):
-            np.testing.assert_array_equal(one.probabilities, other.probabilities)
-    assert {run.spec.method for run in found.results["theirs"]} == {"theirs"}
-    assert set(found.predictions()["method"]) == set(methods)
-
-
 def test_an_estimator_is_named_by_its_last_step() -> None:
     assert list(evaluate(signals(), outsiders(), subjects=1).results) == ["LogisticRegression"]
-    two = [outsiders(), make_pipeline(Covariances(), MDM())]
-    assert list(evaluate(signals(), two, subjects=1).results) == ["LogisticRegression", "MDM"]
+    both = evaluate(signals(), [outsiders(), nearest()], subjects=1)
+    assert list(both.results) == ["LogisticRegression", "MDM"]
     with pytest.raises(EvaluationError, match="MDM"):
-        evaluate(signals(), [two[1], make_pipeline(Covariances("lwf"), MDM())])
+        evaluate(signals(), [nearest(), make_pipeline(Covariances("lwf"), MDM())])
 
 
 @pytest.mark.parametrize("matrices", [False, True], ids=["signals", "matrices"])
@@ -338,27 +284,12 @@ class Parity(BaseEstimator):
         return self.votes_.argmax(1)[X.var(-1).argmax(1)]
 
 
-class Decided(ClassifierMixin, Parity):
-    """Also gives decision values, but of pairs of classes."""
-
-    def fit(self, X: np.ndarray, y: np.ndarray) -> Decided:
-        super().fit(X, y)
-        self.classes_ = np.unique(y)
-        return self
-
-    def decision_function(self, X: np.ndarray) -> np.ndarray:
-        return np.zeros((len(X), 6))
-
-
-@pytest.mark.parametrize("kind", [Parity, Decided])
-def test_predictions_are_enough(kind: type[Parity]) -> None:
-    (run,) = runs_of(IMAGERY, kind())
-    one, other = (given(kind(), IMAGERY, IMAGERY.load("1", session)) for session in "ab")
-    predicted = kind().fit(one.X, one.y).predict(other.X)
+def test_predictions_are_enough() -> None:
+    (run,) = runs_of(IMAGERY, Parity())
+    one, other = (given(Parity(), IMAGERY, IMAGERY.load("1", session)) for session in "ab")
+    predicted = Parity().fit(one.X, one.y).predict(other.X)
     np.testing.assert_array_equal(run.probabilities, np.eye(3)[predicted])
-    assert run.test["accuracy"] == accuracy_score(other.y, predicted)
     assert len(np.unique(predicted)) > 1
-    assert evaluate(IMAGERY, kind()).to_frame()["score"].notna().all()
 
 
 def test_the_unit_of_the_papers_estimator_is_filled_in() -> None:
@@ -388,21 +319,12 @@ def test_estimators_that_mean_the_same_are_one_run() -> None:
         methods,
         bar=lambda title, n: told.append((title, n)),  # type: ignore[func-returns-value]
     )
-    assert dict(told) == {
-        "named": 2,
-        "in other words": 0,
-        "made": 0,
-        "theirs": 2,
-        "again": 0,
-        "stronger": 2,
-    }
+    assert [n for _, n in told] == [2, 0, 0, 2, 0, 2]
     score = found.to_frame()["score"]
     assert score["named"] == score["in other words"] == score["made"]
     assert score["theirs"] == score["again"]
-    losses = found.to_frame()["log_loss"]
-    assert losses["stronger"] != losses["theirs"] != losses["named"]
-    keys = {title: tuple(run.spec.key for run in runs) for title, runs in found.results.items()}
-    assert len(set(keys.values())) == 3
+    keys = {tuple(run.spec.key for run in runs) for runs in found.results.values()}
+    assert len(keys) == 3
 
 
 def test_functions_that_cannot_be_named_are_other_runs() -> None:
@@ -452,25 +374,6 @@ def test_an_outsiders_pipeline_is_given_aligned_signals(alignment: str, mean: An
     assert np.abs(run.probabilities - plain.probabilities).max() > 0.05
 
 
-def test_alignment_goes_between_our_matrices_and_any_classifier() -> None:
-    front = FilterBankCovariances(100, bands="8-13,13-30", **WINDOW)
-    rest = make_pipeline(TokenEmbedding(), LogisticRegression(max_iter=2000))
-    estimator = make_pipeline(front, *rest)
-    (run,) = runs_of(IMAGERY, estimator, alignment="recentre", access="unlabeled_full")
-    whitened = []
-    for session in "ab":
-        C = clone(front).fit_transform(IMAGERY.load("1", session).X)
-        for band in range(2):
-            values, V = np.linalg.eigh(mean_riemann(C[:, band], tol=1e-12, maxiter=200))
-            W = (V / np.sqrt(values)) @ V.T
-            C[:, band] = W @ C[:, band] @ W
-        whitened.append(C)
-    rest.fit(whitened[0], IMAGERY.load("1", "a").y)
-    np.testing.assert_allclose(
-        run.probabilities, rest.predict_proba(whitened[1]), rtol=1e-4, atol=1e-6
-    )
-
-
 @pytest.mark.parametrize("bands", ["paper3", np.array([[2.0, 12.0]])], ids=["several", "array"])
 def test_signals_can_be_aligned_whatever_the_bands(bands: Any) -> None:
     front = FilterBankCovariances(100, tmin=-0.1, bands=bands, estimator="xdawn")
@@ -484,31 +387,25 @@ def test_signals_can_be_aligned_whatever_the_bands(bands: Any) -> None:
 # ------------------------------------------------------------------ what is refused, before work
 
 
+def tokens(**options: Any) -> Pipeline:
+    return make_pipeline(Covariances(), TokenTransformerClassifier(**options))
+
+
 @pytest.mark.parametrize(
     ("dataset", "method", "culprit"),
     [
-        (signals, Covariances(), "Covariances"),
         (signals, outsiders()[:2], "TangentSpace"),
         (signals, MDM, "MDM"),
-        (signals, 3, "3"),
         (signals, None, "None"),
         (signals, [3], "int"),
-        (signals, {"mine": None}, "NoneType"),
         (signals, make_decoder("mi", sfreq=250), "250"),
         (signals, make_decoder("mi", sfreq=SFREQ, tmin=-0.25, window=(0.25, 1.0)), "tmin=-0.25"),
-        (signals, make_pipeline(StandardTrials(99), MDM()), "99"),
         (signals, GridSearchCV(make_decoder("mi", sfreq=128), {}), "128"),
         (signals, NetworkClassifier("eegnet", sfreq=50), "50"),
         (signals, NetworkClassifier("eegnett", sfreq=SFREQ), "eegnett"),
         (covariances, make_decoder("mi", sfreq=SFREQ), "FilterBankCovariances"),
-        (covariances, NetworkClassifier("eegnet", sfreq=SFREQ), "NetworkClassifier"),
-        (signals, make_pipeline(Covariances(), TokenTransformerClassifier(n_layers=0)), "n_layers"),
-        (signals, make_pipeline(Covariances(), TokenTransformerClassifier(epochs="x")), "epochs"),
-        (
-            signals,
-            make_pipeline(Covariances(), TokenTransformerClassifier(learning_rate="fast")),
-            "TokenTransformerClassifier",
-        ),
+        (signals, tokens(n_layers=0), "n_layers"),
+        (signals, tokens(learning_rate="fast"), "TokenTransformerClassifier"),
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -540,17 +437,6 @@ def test_a_step_of_others_may_change_the_sampling_rate() -> None:
     estimator = make_pipeline(Halved(), FilterBankCovariances(SFREQ / 2, bands="4-20"), MDM())
     (run,) = runs_of(signals(), estimator)
     np.testing.assert_array_equal(run.probabilities, by_hand(estimator, signals()))
-
-
-def test_failures_are_those_of_the_estimator() -> None:
-    """Nothing is made up for a classifier that fails."""
-
-    class Failing(Parity):
-        def predict(self, X: np.ndarray) -> np.ndarray:  # noqa: ARG002
-            raise RuntimeError("no idea")
-
-    with pytest.raises(RuntimeError, match="no idea"):
-        evaluate(signals(), Failing())
 
 
 @pytest.mark.parametrize("window", [None, (0.1, 0.5)])

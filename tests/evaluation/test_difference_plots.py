@@ -36,12 +36,10 @@ def texts_apart(figure: Figure) -> int:
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     axes = figure.axes[0]
-    texts = [*axes.texts, axes.title]
-    if axes.axison:
-        low, high = axes.get_xlim()  # ticks beyond are there, but not drawn
-        texts += [
-            tick.label1 for tick in axes.xaxis.get_major_ticks() if low <= tick.get_loc() <= high
-        ]
+    low, high = axes.get_xlim()  # ticks beyond are there, but not drawn
+    ticks = [text for text in axes.get_xticklabels() if low <= text.get_position()[0] <= high]
+    texts = [*axes.texts, axes.title, *ticks]
+    if figure.legends:
         texts += [*axes.get_yticklabels(), axes.xaxis.label, *figure.legends[0].get_texts()]
     boxes = [text.get_window_extent() for text in texts if text.get_text()]
     width, height = canvas.get_width_height()
@@ -73,37 +71,21 @@ def test_critical_difference_draws_the_ranking() -> None:
     assert "9 subjects" in figure.axes[0].get_title()
 
 
-def test_lines_to_names_do_not_cross() -> None:
-    ranking = rank_methods(scores())
-    methods = list(lines(critical_difference(scores()), "method:").values())
-    depths = [line.get_ydata()[1] for line in methods]
-    assert depths[:5] == sorted(depths[:5], reverse=True)
-    assert depths[5:] == sorted(depths[5:])
-    assert list(ranking.ranks) == sorted(ranking.ranks)
-    bars = lines(critical_difference(scores()), "group").values()
-    assert min(bar.get_ydata()[0] for bar in bars) > max(depths)
-
-
 @pytest.mark.parametrize(("k", "n"), [(2, 9), (3, 9), (5, 3), (10, 9), (10, 2)])
 def test_no_texts_overlap(k: int, n: int) -> None:
-    figure = critical_difference(scores(k, n))
+    figure = critical_difference(
+        {f"{name}-long" * (1 + k // 10): row for name, row in scores(k, n).items()}
+    )
     assert texts_apart(figure) == k + k + 2  # names, ranks, critical difference, title
     figure = paired_differences(scores(k, n), NAMES[0], metric="accuracy")
     assert texts_apart(figure) > k
-
-
-def test_long_names_get_a_wider_figure() -> None:
-    named = {f"{name}-with-a-very-long-name-and-settings": row for name, row in scores().items()}
-    figure = critical_difference(named)
-    assert texts_apart(figure) == 22
-    assert figure.get_figwidth() > 7.2
 
 
 def test_a_difference_longer_than_the_axis_and_nothing_found() -> None:
     figure = critical_difference(scores(4, 2, effect=0.0))
     (gap,) = lines(figure, "critical").values()
     assert list(gap.get_xdata()) == [1, 4]
-    assert "none told apart" in figure.axes[0].get_title()
+    assert "no significant difference" in figure.axes[0].get_title()
     (bar,) = lines(figure, "group").values()
     ranks = rank_methods(scores(4, 2, effect=0.0)).ranks
     assert list(bar.get_xdata()) == [ranks[0], ranks[-1]]
@@ -134,5 +116,5 @@ def test_paired_differences_draws_the_differences() -> None:
 
 
 def test_an_unknown_reference_is_refused() -> None:
-    with pytest.raises(EvaluationError, match=r"no scores of 'csp'.*mdm"):
+    with pytest.raises(EvaluationError, match=r"mdm.*'csp'"):
         paired_differences(scores(), "csp")

@@ -38,7 +38,7 @@ from spdtokens import (
 )
 from spdtokens.classifiers.methods import METHODS, Settings
 from spdtokens.datasets import Dataset
-from spdtokens.errors import MethodError, UserError
+from spdtokens.errors import MethodError
 from spdtokens.evaluation.estimators import (
     build,
     describe,
@@ -140,12 +140,6 @@ def test_parameters_are_told_apart_and_come_back(one: Any, other: Any) -> None:
     assert (again == text) == (repr(describe(one)) == repr(describe(other)))
 
 
-@pytest.mark.parametrize("value", [float("inf"), float("-inf"), float("nan")])
-def test_numbers_that_are_not_finite(value: float) -> None:
-    (again,) = build(json.loads(as_text(describe([value]))))
-    assert repr(again) == repr(value)
-
-
 def test_ours_are_named_shortly() -> None:
     assert describe(TokenEmbedding())["class"] == "spdtokens.TokenEmbedding"
     assert describe(MDM())["class"] == "pyriemann.classification.MDM"
@@ -237,64 +231,42 @@ def test_classes_of_one_name_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "words"),
+    ("path", "culprit"),
     [
-        ("subprocess.Popen", ["subprocess.Popen", "scikit-learn"]),
-        ("os.system", ["os.system"]),
-        ("builtins.eval", ["builtins.eval"]),
-        ("spdtokens.evaluate", ["spdtokens.evaluate"]),
-        ("sklearn.linear_model", ["sklearn.linear_model"]),
-        ("TokenTransformerClasifier", ["'TokenTransformerClassifier'"]),
-        ("spdtokens.TokenMLP", ["'TokenMLPClassifier'"]),
-        ("pyriemann.classification.MMD", ["'MDM'"]),
-        ("sklearn.linear_model.LogisticRegresion", ["'LogisticRegression'"]),
-        ("pyriemann.clasification.MDM", ["pyriemann.clasification"]),
-        ("LogisticRegression", ["spdtokens", "'LogisticRegression'"]),
-        ("", ["spdtokens"]),
-        ("..x", ["..x"]),
-        ("a b.c", ["a b"]),
-        ("spdtokens.\0", ["spdtokens"]),
+        ("subprocess.Popen", "subprocess.Popen"),
+        ("os.system", "os.system"),
+        ("spdtokens.evaluate", "spdtokens.evaluate"),
+        ("sklearn.linear_model", "sklearn.linear_model"),
+        ("TokenTransformerClasifier", "'TokenTransformerClassifier'"),
+        ("pyriemann.classification.MMD", "'MDM'"),
+        ("pyriemann.clasification.MDM", "pyriemann.clasification"),
+        ("LogisticRegression", "spdtokens.*'LogisticRegression'"),
+        ("", "spdtokens"),
+        ("..x", r"\.\.x"),
     ],
 )
-def test_what_is_not_an_estimator_is_refused(path: str, words: list[str]) -> None:
-    with pytest.raises(MethodError) as caught:
+def test_what_is_not_an_estimator_is_refused(path: str, culprit: str) -> None:
+    with pytest.raises(MethodError, match=culprit):
         find_class(path)
-    for word in words:
-        assert word in str(caught.value)
-
-
-def test_a_module_that_cannot_be_imported_is_named(
-    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "broken_module.py").write_text("raise RuntimeError('out of order')")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(MethodError, match=r"broken_module.*out of order"):
-        find_class("broken_module.Classifier")
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "culprit"),
     [
-        ({"class": "TokenTransformerClassifier", "n_layer": 2}, ["'n_layer'", "'n_layers'"]),
-        ({"class": "FilterBankCovariances", "bands": "4-40"}, ["FilterBank", "'sfreq'"]),
-        ({"class": "sklearn.svm.SVC", "kernal": "rbf"}, ["SVC", "'kernal'", "'kernel'"]),
+        ({"class": "TokenTransformerClassifier", "n_layer": 2}, "'n_layer'.*'n_layers'"),
+        ({"class": "FilterBankCovariances", "bands": "4-40"}, "FilterBank.*'sfreq'"),
         # What pyRiemann only passes on is lost when an estimator is cloned.
-        ({"class": "pyriemann.estimation.Covariances", "kwds": {"a": 1}}, ["'kwds'"]),
-        ({"class": "sklearn.pipeline.Pipeline", "steps": [1]}, ["Pipeline"]),
-        ({"class": "sklearn.pipeline.Pipeline", "steps": 1}, ["Pipeline"]),
-        ({"class": "sklearn.pipeline.Pipeline", "steps": [["a", {"class": "os.x"}]]}, ["os"]),
-        ({"class": "sklearn.svm.SVC", "kernel": {"function": "os.system"}}, ["os.system"]),
-        ({"class": "sklearn.svm.SVC", "kernel": {"function": "spdtokens.no.x"}}, ["spdtokens.no"]),
-        ({"class": "sklearn.svm.SVC", "kernel": {"function": "spdtokens.x"}}, ["spdtokens.x"]),
-        ({"class": "sklearn.svm.SVC", "C": {"number": "many"}}, ["many"]),
+        ({"class": "pyriemann.estimation.Covariances", "kwds": {"a": 1}}, "'kwds'"),
+        ({"class": "sklearn.pipeline.Pipeline", "steps": [1]}, "Pipeline"),
+        ({"class": "sklearn.pipeline.Pipeline", "steps": [["a", {"class": "os.x"}]]}, "os"),
+        ({"class": "sklearn.svm.SVC", "kernel": {"function": "os.system"}}, "os.system"),
+        ({"class": "sklearn.svm.SVC", "kernel": {"function": "spdtokens.no.x"}}, "spdtokens.no"),
+        ({"class": "sklearn.svm.SVC", "C": {"number": "many"}}, "many"),
     ],
 )
-def test_what_cannot_be_built_is_refused(values: dict[str, Any], words: list[str]) -> None:
-    with pytest.raises(MethodError) as caught:
+def test_what_cannot_be_built_is_refused(values: dict[str, Any], culprit: str) -> None:
+    with pytest.raises(MethodError, match=culprit):
         build(values)
-    assert isinstance(caught.value, UserError)
-    for word in words:
-        assert word in str(caught.value)
 
 
 # ------------------------------------------------------------------ chance
@@ -310,22 +282,14 @@ def forest(**options: Any) -> RandomForestClassifier:
         (LogisticRegression(), []),
         (LogisticRegression(solver="saga"), ["random_state"]),
         (SVC(), []),
-        (SVC(probability=False), []),
         (SVC(probability=True), ["random_state"]),
-        (MDM(), []),
-        (make_decoder("mi", sfreq=100), []),
         (TokenTransformerClassifier(), ["random_state"]),
-        (TokenTransformerClassifier(random_state=0), []),
         (forest(random_state=np.random.RandomState(0)), []),
-        (make_pipeline(StandardScaler(), forest()), ["randomforestclassifier__random_state"]),
         (
             GridSearchCV(make_pipeline(StandardScaler(), forest()), {}),
             ["estimator__randomforestclassifier__random_state"],
         ),
-        (
-            BaggingClassifier(forest(), random_state=1),
-            ["estimator__random_state"],
-        ),
+        (BaggingClassifier(forest(), random_state=1), ["estimator__random_state"]),
         (BaggingClassifier(SVC()), ["random_state"]),
     ],
     ids=lambda value: type(value).__name__,

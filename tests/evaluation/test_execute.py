@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,12 @@ from sklearn.svm import SVC
 
 from spdtokens import (
     DecodingPipeline,
-    FilterBankCovariances,
     NetworkClassifier,
     StandardTrials,
-    TokenTransformerClassifier,
 )
 from spdtokens.datasets import Dataset, Recording
 from spdtokens.errors import EvaluationError
-from spdtokens.evaluation.execute import class_probabilities, execute, open_fold
+from spdtokens.evaluation.execute import class_probabilities, execute
 from spdtokens.evaluation.metrics import all_scores
 from spdtokens.evaluation.plan import Source
 from spdtokens.evaluation.runs import RunResult
@@ -34,20 +32,6 @@ WINDOWS: dict[str, Any] = {"sfreq": 100.0, "windows": [(0.0, 1.2)]}
 
 
 SMALL = SETTINGS.changes
-
-
-def decoder(classifier: Any, **options: Any) -> DecodingPipeline:
-    """On one matrix per trial."""
-    front = FilterBankCovariances(**WINDOWS, **options)
-    return DecodingPipeline([("filterbank", front), ("classifier", classifier)])
-
-
-def network(name: str, **options: Any) -> DecodingPipeline:
-    """On trials or matrices, as the network takes them."""
-    if name == "spdnet":
-        return decoder(NetworkClassifier(name, **options))
-    classifier = NetworkClassifier(name, sfreq=WINDOWS["sfreq"], **options)
-    return DecodingPipeline([("trials", StandardTrials(**WINDOWS)), ("classifier", classifier)])
 
 
 def whole(dataset: Dataset, session: str) -> tuple[np.ndarray, np.ndarray]:
@@ -90,30 +74,19 @@ def test_a_run_is_the_same_alone_and_in_company_with_any_threads(method: str) ->
         assert_same_bits(one, other)
 
 
-@pytest.mark.parametrize("method", ["eegnet", "spdnet"])
-def test_network_runs_are_those_of_the_classifier(method: str) -> None:
+def test_trials_that_the_recipe_holds_back_are_not_counted_as_trained_on() -> None:
     dataset = signals()
-    specs, source = planned(dataset, method, seeds=(5,))
-    result = execute(specs, source)[0]
-    classifier = network(method, epochs=2, random_state=5)
+    result = execute(*planned(dataset, "eegnet", seeds=(5,)))[0]
+    steps = [("trials", StandardTrials(**WINDOWS)), ("classifier", NetworkClassifier("eegnet"))]
+    classifier = DecodingPipeline(steps)
+    classifier.set_params(classifier__sfreq=100.0, classifier__epochs=2, classifier__random_state=5)
     X, y = whole(dataset, "a")
     classifier.fit(X, y)
-    np.testing.assert_array_equal(
-        result.probabilities, classifier.predict_proba(whole(dataset, "b")[0])
-    )
     held = classifier["classifier"].held_back_
-    if method == "spdnet":
-        assert held is None
-        assert result.validation == {}
-        return
-    # The recipe chooses an epoch by trials of its own, which are not counted as trained on.
-    assert held is not None
     kept = np.setdiff1d(np.arange(24), held)
     assert result.sizes == {"train": 21, "validation": 3, "calibration": 0, "test": 24}
     for part, scores in ((kept, result.train), (held, result.validation)):
         assert scores == all_scores(y[part], classifier.predict_proba(X[part]))
-    losses = classifier["classifier"].history_["validation loss"]
-    assert result.epoch == int(np.argmin(losses)) + 1
 
 
 BEST = replace(SETTINGS, epochs=6, changes={**SMALL, "keep": "best", "learning_rate": 0.05})
@@ -127,62 +100,8 @@ def test_the_validating_session_chooses_the_epoch(method: str) -> None:
     assert result.sizes == {"train": 24, "validation": 24, "calibration": 0, "test": 24}
     losses = result.curves["validation loss"]
     assert result.epoch == int(np.nanargmin(losses)) + 1
-    fold, trials = open_fold(specs[0], source)
-    assert set(trials.table.session[fold.validation]) == {"b"}
-    if method == "eegnet":
-        classifier = network(method, epochs=6, random_state=1)
-    else:
-        classifier = decoder(
-            TokenTransformerClassifier("euclidean", **BEST.changes, epochs=6, random_state=1)
-        )
-    classifier.fit(*whole(dataset, "a"), validation=whole(dataset, "b"))
-    p = classifier.predict_proba(whole(dataset, "c")[0])
-    np.testing.assert_array_equal(result.probabilities, p)
-    assert result.test == all_scores(whole(dataset, "c")[1], p)
-
-
-def test_token_recipes_that_choose_hold_trials_back() -> None:
-    specs, source = planned(signals(), "token-euclidean", settings=BEST)
-    result = execute(specs[:1], source)[0]
-    assert result.sizes == {"train": 21, "validation": 3, "calibration": 0, "test": 24}
-    assert result.validation.keys() == result.train.keys()
-    assert result.epoch == int(np.nanargmin(result.curves["validation loss"])) + 1
-
-
-def test_nothing_is_left_empty() -> None:
-    for method in ("ts-lr", "eegnet", "token-euclidean"):
-        specs, source = planned(signals(), method)
-        result = execute(specs[:1], source)[0]
-        for field in fields(RunResult):
-            value = getattr(result, field.name)
-            if method == "ts-lr" and field.name in ("curves", "epoch"):
-                continue
-            if field.name in (
-                "leaky",
-                "validation",
-                "stretch",
-                "chain",
-            ):  # the last two when summarised
-                continue
-            assert np.size(value) if isinstance(value, np.ndarray) else value, field.name
-        assert result.ids.tolist() == [f"1/b/{i}" for i in range(24)]
-        np.testing.assert_array_equal(result.y, np.arange(24) % 2)
-        assert result.probabilities.shape == (24, 2)
-        assert result.seconds > 0
-        assert result.memory > 1
-
-
-def test_a_test_without_a_class() -> None:
-    def change(recording: Any) -> Any:
-        if recording.session == "a":
-            return recording
-        return replace(recording, y=np.zeros(24, dtype=np.int64))
-
-    specs, source = planned(signals(change=change), "mdm")
-    result = execute(specs[:1], source)[0]
-    assert result.probabilities.shape == (24, 2)
-    assert np.isnan(result.test["roc_auc"])
-    assert result.test["accuracy"] == (result.probabilities.argmax(1) == 0).mean()
+    (held,) = execute(*planned(signals({"1": ("a", "b")}), method, settings=BEST))
+    assert held.sizes == {"train": 21, "validation": 3, "calibration": 0, "test": 24}
 
 
 @pytest.mark.parametrize("classes", [2, 3])
@@ -194,19 +113,22 @@ def test_decision_values_become_probabilities_of_the_same_order(classes: int) ->
     p = class_probabilities(svm, X, classes)
     np.testing.assert_array_equal(p.argmax(1), svm.predict(X))
     np.testing.assert_allclose(p.sum(1), 1)
+    pairs = SVC(decision_function_shape="ovo").fit(X, y)  # of pairs of classes, if more than two
+    decided = class_probabilities(pairs, X, classes).argmax(1)
+    np.testing.assert_array_equal(decided, pairs.predict(X))
     if classes == 2:
         np.testing.assert_allclose(p[:, 1], 1 / (1 + np.exp(-svm.decision_function(X))))
 
 
 def test_runs_that_cannot_be_done() -> None:
-    specs, source = planned(signals(), "ts-lr", "mdm")
-    with pytest.raises(EvaluationError, match="differ in subject, fold and seed only"):
-        execute(specs, source)
-    with pytest.raises(EvaluationError, match="subject 1 has no fold z"):
-        execute([replace(specs[0], fold="z")], source)
+    specs, source = planned(signals(), "ts-lr")
     louder = signals(change=lambda r: replace(r, X=r.X * 2))
-    with pytest.raises(EvaluationError, match="are not those the run was planned with"):
-        execute(specs[:1], Source({"made-up": louder}))
+    for spec, where, culprit in (
+        (replace(specs[0], fold="z"), source, "subject 1 has no fold z"),
+        (specs[0], Source({"made-up": louder}), "subject 1"),
+    ):
+        with pytest.raises(EvaluationError, match=culprit):
+            execute([spec], where)
 
 
 def test_progress_adds_up_to_the_runs() -> None:

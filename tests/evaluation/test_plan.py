@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,18 +13,12 @@ from pyriemann.utils.mean import mean_riemann
 from spdtokens.datasets import Recording, Selection
 from spdtokens.errors import DataError, EvaluationError, MethodError, ModelError
 from spdtokens.evaluation.alignment import ALIGNMENTS
-from spdtokens.evaluation.execute import execute, open_fold
+from spdtokens.evaluation.execute import Opened, execute, open_run
 from spdtokens.evaluation.plan import (
     ONE_BY_ONE,
     QUICK,
     TOGETHER,
-    Choice,
-    Question,
-    Source,
     batches,
-    domains,
-    plan,
-    prepare,
     with_access,
 )
 from spdtokens.evaluation.protocols import ACCESS, Fold
@@ -98,22 +91,13 @@ def test_whatever_determines_a_run_is_in_its_key() -> None:
     assert len(set(keys.values())) == len(keys), keys
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ({"folds": 5}, {"folds": 4}),
-        ({"protocol": "k-fold"}, {"protocol": "blocks"}),
-    ],
-)
-def test_protocol_options_are_in_the_key(one: dict[str, Any], other: dict[str, Any]) -> None:
-    def made(options: dict[str, Any]) -> str:
-        protocol = options.get("protocol", "blocks")
-        folds = {k: v for k, v in options.items() if k == "folds"}
-        specs, _ = planned(signals(), "mdm", protocol=protocol, protocol_options=folds)
+def test_protocol_options_are_in_the_key() -> None:
+    def made(protocol: str, **options: int) -> str:
+        specs, _ = planned(signals(), "mdm", protocol=protocol, protocol_options=options)
         return replace(specs[0], fold="the same").key
 
-    assert made(one) != made(other)
-    assert made({"protocol": "blocks"}) == made({"folds": 5})  # the default, said or not
+    assert len({made("blocks"), made("blocks", folds=4), made("k-fold")}) == 3
+    assert made("blocks") == made("blocks", folds=5)  # the default, said or not
 
 
 def test_recipes_and_domains_count_where_they_matter() -> None:
@@ -144,24 +128,6 @@ def test_whatever_is_idle_is_not(other: dict[str, Any]) -> None:
     assert key(method="ts-lr", **other) == key(method="ts-lr")
 
 
-def write(folder: Path) -> Path:
-    folder.mkdir()
-    for session in "ab":
-        r = signals().load("1", session)
-        path = folder / f"sub-1_ses-{session}.npz"
-        np.savez(path, X=r.X, y=r.y, sfreq=100.0, classes=np.array(["a", "b"]))
-    return folder
-
-
-def test_the_path_of_a_data_set_is_not_in_the_key(tmp_path: Path) -> None:
-    keys = []
-    for name in ("here", "there"):
-        question = Question(str(write(tmp_path / name)), (Choice("ts-lr", SETTINGS),))
-        keys += [spec.key for spec in plan(question, Source())]
-    assert len(keys) == 2
-    assert keys[0] == keys[1]
-
-
 def test_subjects_are_a_set() -> None:
     index = {"2": ("a",), "1": ("a",), "10": ("a",)}
     question: dict[str, Any] = {"protocol": "leave-one-subject-out"}
@@ -174,33 +140,28 @@ def test_subjects_are_a_set() -> None:
     assert fewer[0].key != specs[1].key  # trained on others
 
 
-def test_choices_that_mean_the_same_are_one_run() -> None:
-    choices = (Choice("ts-lr", SETTINGS), Choice("ts-lr", replace(SETTINGS, epochs=7), "again"))
-    specs, _ = planned(signals(), choices=choices)
-    assert [s.subject for s in specs] == ["1", "10"]
-
-
 def test_bad_questions_are_refused_before_any_work() -> None:
-    def refused(error: type[Exception], message: str, *methods: str, **more: Any) -> None:
-        with pytest.raises(error, match=message):
-            planned(more.pop("dataset", signals()), *methods, **more)
-
-    refused(EvaluationError, "No method is named")
-    refused(EvaluationError, "ts-lr is named twice", "ts-lr", "ts-lr")
-    refused(MethodError, "'lda'", "lda")
-    refused(MethodError, "Eegnet needs signals", "ts-lr", "eegnet", dataset=covariances())
-    refused(MethodError, "only to erp, not to made-up", "xdawn-ts-lr")
-    refused(DataError, "has no subject '7'", "ts-lr", subjects=("1", "7"))
-    for seeds in ((), (-1,), (0.5,)):
-        refused(EvaluationError, "eegnet: seeds must be", "eegnet", seeds=seeds)
-    refused(EvaluationError, "Unknown access 'all'", "ts-lr", access="all")
-    refused(EvaluationError, "Unknown alignment 'ea'", "ts-lr", alignment="ea")
-    refused(EvaluationError, "'cv'", "ts-lr", protocol="cv")
-    three = signals(classes=("a", "b", "c"))
-    refused(EvaluationError, "no trial of c to train on", "ts-lr", dataset=three)
     preset, device = replace(SETTINGS, preset="best"), replace(SETTINGS, device="tpu9")
-    refused(MethodError, "no preset 'best'", "token-euclidean", settings=preset)
-    refused(ModelError, "no device 'tpu9'", "token-euclidean", settings=device)
+    three = signals(classes=("a", "b", "c"))
+    for error, culprit, methods, more in [
+        (EvaluationError, "method", (), {}),
+        (EvaluationError, "ts-lr", ("ts-lr", "ts-lr"), {}),
+        (MethodError, "'lda'", ("lda",), {}),
+        (MethodError, "Eegnet", ("ts-lr", "eegnet"), {"dataset": covariances()}),
+        (MethodError, "erp", ("xdawn-ts-lr",), {}),
+        (DataError, "'7'", ("ts-lr",), {"subjects": ("1", "7")}),
+        (EvaluationError, "eegnet: seeds", ("eegnet",), {"seeds": ()}),
+        (EvaluationError, "eegnet: seeds", ("eegnet",), {"seeds": (-1,)}),
+        (EvaluationError, "'all'", ("ts-lr",), {"access": "all"}),
+        (EvaluationError, "'ea'", ("ts-lr",), {"alignment": "ea"}),
+        (EvaluationError, "'run'", ("ts-lr",), {"domain": "run"}),
+        (EvaluationError, "'cv'", ("ts-lr",), {"protocol": "cv"}),
+        (EvaluationError, "class c", ("ts-lr",), {"dataset": three}),
+        (MethodError, "'best'", ("token-euclidean",), {"settings": preset}),
+        (ModelError, "'tpu9'", ("token-euclidean",), {"settings": device}),
+    ]:
+        with pytest.raises(error, match=culprit):
+            planned(more.pop("dataset", signals()), *methods, **more)
 
 
 LABELLED = ["labeled_20p", "labeled_50p"]
@@ -209,24 +170,22 @@ LABELLED = ["labeled_20p", "labeled_50p"]
 SHARES = ["unlabeled_20p", "unlabeled_50p", *LABELLED]
 
 
-def prepared(dataset: Any, method: str, **question: Any) -> tuple[dict[str, Any], Fold]:
+def prepared(dataset: Any, method: str, **question: Any) -> Opened:
     specs, source = planned(dataset, method, **question)
-    spec = specs[0]
-    fold, trials = open_fold(spec, source)
-    return prepare(spec, fold, trials, source.estimator(spec)), fold
+    return open_run(specs[0], source, source.estimator(specs[0]))
 
 
 @pytest.mark.parametrize("method", ["ts-lr", "eegnet"])
 @pytest.mark.parametrize("access", ACCESS)
 def test_what_joins_training_and_what_is_scored(method: str, access: str) -> None:
-    parts, fold = prepared(signals(), method, access=access)
+    run = prepared(signals(), method, access=access)
     seen = {"20p": 4, "50p": 12}.get(access.rpartition("_")[2], 0)
-    assert fold.calibration.tolist() == list(range(24, 24 + seen))
-    assert parts["test"].rows.tolist() == list(range(24 + seen, 48))  # seen, so not scored
+    assert run.fold.calibration.tolist() == list(range(24, 24 + seen))
+    assert run.rows["test"].tolist() == list(range(24 + seen, 48))  # seen, so not scored
     expected = list(range(24 + seen)) if access in LABELLED else list(range(24))
-    assert parts["train"].rows.tolist() == expected
-    np.testing.assert_array_equal(parts["train"].y, np.arange(len(expected)) % 2)
-    assert "validation" not in parts
+    assert run.rows["train"].tolist() == expected
+    assert set(run.rows) == set(run.X) == {"train", "test"}
+    np.testing.assert_array_equal(run.data[1], np.arange(len(expected)) % 2)
     (result,) = evaluated(signals(), method, access=access, subjects=("1",)).results[method]
     sizes = result.sizes
     assert sizes["train"] + sizes["validation"] == len(expected)
@@ -236,7 +195,7 @@ def test_what_joins_training_and_what_is_scored(method: str, access: str) -> Non
 
 @pytest.mark.parametrize("access", SHARES)
 def test_every_tested_session_has_its_own_beginning(access: str) -> None:
-    _, fold = prepared(covariances(), "mdm", access=access, protocol="leave-one-subject-out")
+    fold = prepared(covariances(), "mdm", access=access, protocol="leave-one-subject-out").fold
     n = int(ACCESS[access].share * 24)
     assert fold.calibration.tolist() == [*range(n), *range(24, 24 + n)]
     assert fold.test.tolist() == [*range(n, 24), *range(24 + n, 48)]
@@ -248,7 +207,7 @@ def test_calibration_does_not_share_samples_with_what_is_scored() -> None:
     seen = with_access(fold, t, ACCESS["labeled_50p"])
     assert seen.calibration.tolist() == [10, 11, 12, 13]  # not 14, which ends in 15
     assert seen.test.tolist() == [15, 16, 17, 18, 19]
-    with pytest.raises(EvaluationError, match=r"fold b: every trial that access 'labeled_20p'"):
+    with pytest.raises(EvaluationError, match=r"fold b: .*'labeled_20p'"):
         with_access(fold, replace(t, stop=t.stop + 20), ACCESS["labeled_20p"])
 
 
@@ -257,52 +216,22 @@ def test_calibration_does_not_share_samples_with_what_is_scored() -> None:
 def test_recentred_by_the_mean_of_the_domain(dataset: Any, domain: str) -> None:
     index = {"1": ("a", "b", "c")}
     dataset = replace(dataset, index=index)
-    parts, fold = prepared(
-        dataset, "mdm", alignment="recentre", access="unlabeled_full", domain=domain
-    )
-    plain, _ = prepared(dataset, "mdm")
-    assert fold.train.tolist() == list(range(48))
-    bounds = [(0, 24), (24, 48)] if domain == "session" else [(0, 48)]
-    for first, last in bounds:
-        expected = whitened(plain["train"].X[first:last], plain["train"].X[first:last])
-        np.testing.assert_allclose(parts["train"].X[first:last], expected, rtol=1e-5, atol=1e-7)
-    seen = plain["test"].X
+    aligned = {"alignment": "recentre", "access": "unlabeled_full", "domain": domain}
+    found, plain = prepared(dataset, "mdm", **aligned).X, prepared(dataset, "mdm").X
+    for first, last in [(0, 24), (24, 48)] if domain == "session" else [(0, 48)]:
+        expected = whitened(plain["train"][first:last], plain["train"][first:last])
+        np.testing.assert_allclose(found["train"][first:last], expected, rtol=1e-5, atol=1e-7)
+    seen = plain["test"]
     if domain == "subject":
-        seen = np.concatenate([plain["train"].X, seen])
-    expected = whitened(plain["test"].X, seen)
-    np.testing.assert_allclose(parts["test"].X, expected, rtol=1e-5, atol=1e-7)
+        seen = np.concatenate([plain["train"], seen])
+    expected = whitened(plain["test"], seen)
+    np.testing.assert_allclose(found["test"], expected, rtol=1e-5, atol=1e-7)
 
 
 def whitened(C: np.ndarray, seen: np.ndarray) -> np.ndarray:
     values, V = np.linalg.eigh(mean_riemann(seen, tol=1e-12, maxiter=200))
     W = (V / np.sqrt(values)) @ V.T
     return np.asarray(W @ C @ W)
-
-
-def test_signals_are_whitened_like_their_covariances() -> None:
-    parts, _ = prepared(signals(), "eegnet", alignment="euclidean", access="unlabeled_full")
-    plain, _ = prepared(signals(), "eegnet")
-    # One linear map for the whole session.
-    A, *_ = np.linalg.lstsq(
-        np.concatenate(plain["test"].X, axis=1).T,
-        np.concatenate(parts["test"].X, axis=1).T,
-        rcond=None,
-    )
-    np.testing.assert_allclose(
-        np.einsum("nct,cd->ndt", plain["test"].X, A), parts["test"].X, rtol=1e-8, atol=1e-8
-    )
-    np.testing.assert_allclose(A, A.T, atol=1e-8)
-    assert not np.allclose(A, np.eye(4), atol=0.05)
-
-
-def test_groups_are_given_where_there_are_any() -> None:
-    def paired(recording: Recording) -> Recording:
-        return replace(recording, group=np.arange(24) // 2)
-
-    parts, _ = prepared(signals(), "mdm")
-    assert parts["train"].groups is None
-    parts, _ = prepared(signals(change=paired), "mdm")
-    np.testing.assert_array_equal(parts["train"].groups, np.arange(24) // 2)
 
 
 def allowed(alignment: str, access: str) -> bool:
@@ -319,7 +248,7 @@ def test_every_alignment_is_done_or_refused_beforehand(
 ) -> None:
     question: dict[str, Any] = {"alignment": alignment, "access": access, "subjects": ("1",)}
     if method == "eegnet" and alignment in ("rescale", "rotate"):
-        with pytest.raises(EvaluationError, match=f"eegnet works on signals.*'{alignment}'.*recen"):
+        with pytest.raises(EvaluationError, match=f"eegnet .*'{alignment}'.*recentre"):
             planned(signals(), method, **question)
     elif not allowed(alignment, access):
         with pytest.raises(EvaluationError, match=f"'{alignment}'.*'1/b'.*access"):
@@ -333,21 +262,13 @@ def test_every_alignment_is_done_or_refused_beforehand(
 
 def test_rotations_that_contradict_each_other_are_refused() -> None:
     question: dict[str, Any] = {"alignment": "rotate", "access": "labeled_20p"}
-    with pytest.raises(EvaluationError, match=r"several that are tested.*\(1/a, 1/b\).*rescale"):
+    with pytest.raises(EvaluationError, match=r"\(1/a, 1/b\)"):
         planned(signals(), "mdm", protocol="k-fold", **question)
-    with pytest.raises(EvaluationError, match="know the labels of validation trials"):
+    with pytest.raises(EvaluationError, match="validation"):
         planned(signals({"1": ("a", "b", "c")}), "mdm", protocol="session-split", **question)
     # By subject, or of sessions that are not trained on, there is no contradiction.
     planned(signals(), "mdm", protocol="k-fold", domain="subject", **question)
     planned(signals(), "mdm", protocol="leave-one-subject-out", **question)
-
-
-def test_domains() -> None:
-    t = table([("1", "a"), ("10", "a"), ("1", "b")], [1, 1, 1])
-    assert domains(t, np.arange(3), "session").tolist() == ["1/a", "10/a", "1/b"]
-    assert domains(t, np.arange(3), "subject").tolist() == ["1", "10", "1"]
-    with pytest.raises(EvaluationError, match="session, subject, not 'run'"):
-        planned(signals(), "mdm", domain="run")
 
 
 def test_batches_are_of_one_family_and_complete() -> None:

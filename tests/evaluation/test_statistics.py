@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 
 import numpy as np
@@ -9,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from scipy.special import gamma
 from scipy.stats import friedmanchisquare, rankdata
 from sklearn import metrics as sk
 
@@ -18,9 +18,7 @@ from spdtokens.evaluation.statistics import (
     TESTS,
     compare,
     corrected_resampled_t,
-    critical_difference_of,
     effect_size,
-    friedman,
     holm,
     mcnemar,
     paired_t,
@@ -73,7 +71,10 @@ def test_published_examples() -> None:
     error = np.sqrt(0.0527 * 0.9473 / 10_000)
     assert maize.p_value == pytest.approx(1726 / 32768, abs=4 * error)
     assert permutation(MAIZE, np.zeros(15)) == maize
-    assert permutation(MAIZE, np.zeros(15), seed=1) != maize
+    # Differences 1, 2, 3, 4: mean 2.5, variance 5/3; 1/4 + 10/40 = 1/2.
+    folds = corrected_resampled_t([2, 4, 6, 8], [1, 2, 3, 4], n_train=40, n_test=10)
+    assert folds.statistic == pytest.approx(2.5 / np.sqrt(5 / 6))
+    assert folds.p_value == pytest.approx(2 * stats.t.sf(2.5 / np.sqrt(5 / 6), 3))
 
 
 @given(pairs)
@@ -101,13 +102,6 @@ def test_wilcoxon_and_permutation_by_all_flips(pair: tuple[np.ndarray, np.ndarra
     assert permutation(a, b).p_value == pytest.approx(np.mean(far))
 
 
-@pytest.mark.parametrize("n", [5, 20, 50])
-def test_wilcoxon_without_ties_is_that_of_scipy(n: int) -> None:
-    a, b = np.random.default_rng(n).standard_normal((2, n)) + np.array([[0.3], [0]])
-    ours, theirs = wilcoxon(a, b), stats.wilcoxon(a, b, method="exact")
-    assert (ours.statistic, ours.p_value) == pytest.approx((theirs.statistic, theirs.pvalue))
-
-
 def test_wilcoxon_of_many_pairs_goes_over_smoothly() -> None:
     a, b = np.random.default_rng(0).standard_normal((2, 501)) + np.array([[0.1], [0]])
     exact, approximate = wilcoxon(a[:-1], b[:-1]), wilcoxon(a, b)
@@ -125,29 +119,6 @@ def test_permutation_of_many_pairs_is_that_of_scipy() -> None:
     assert permutation(a, b).p_value == pytest.approx(theirs.pvalue, abs=0.01)
     far = permutation(np.arange(1, 41), np.zeros(40))
     assert far.p_value == 1 / 10_001
-
-
-def test_corrected_resampled_t_by_hand() -> None:
-    # Differences 1, 2, 3, 4: mean 2.5, variance 5/3; 1/4 + 10/40 = 1/2.
-    result = corrected_resampled_t([2, 4, 6, 8], [1, 2, 3, 4], n_train=40, n_test=10)
-    assert result.statistic == pytest.approx(2.5 / np.sqrt(5 / 6))
-    assert result.p_value == pytest.approx(2 * stats.t.sf(2.5 / np.sqrt(5 / 6), 3))
-    assert result.p_value > paired_t([2, 4, 6, 8], [1, 2, 3, 4]).p_value
-
-
-def test_corrected_resampled_t_keeps_its_level_where_the_plain_test_does_not() -> None:
-    # Nadeau and Bengio's model: fold differences correlated by n_test / (n_test + n_train).
-    rng = np.random.default_rng(0)
-    k, rho = 10, 0.1
-    shared = rng.standard_normal((2000, 1)) * np.sqrt(rho)
-    d = shared + rng.standard_normal((2000, k)) * np.sqrt(1 - rho)
-    zero = np.zeros(k)
-    plain = np.mean([paired_t(row, zero).p_value < 0.05 for row in d])
-    corrected = np.mean(
-        [corrected_resampled_t(row, zero, n_train=90, n_test=10).p_value < 0.05 for row in d]
-    )
-    assert plain > 0.1
-    assert corrected == pytest.approx(0.05, abs=0.015)
 
 
 @pytest.mark.parametrize("test", TESTS)
@@ -196,34 +167,17 @@ def test_equal_differences_have_no_spread_to_judge_by() -> None:
     assert wilcoxon(a, b).p_value == permutation(a, b).p_value == 2 / 2**3
 
 
-def test_effect_sizes() -> None:
-    d = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
-    plain = effect_size(d, np.zeros(5), corrected=False)
-    assert plain == pytest.approx(3 / np.sqrt(2.5))
-    factor = gamma(2) / (np.sqrt(2) * gamma(1.5))
-    assert factor == pytest.approx(1 - 3 / (4 * 4 - 1), abs=0.005)  # Hedges' approximation
-    assert effect_size(d, np.zeros(5)) == pytest.approx(plain * factor)
-    assert paired_t(d, np.zeros(5)).statistic == pytest.approx(plain * np.sqrt(5))
-    assert np.isnan(effect_size(d[:2], np.zeros(2)))
-    assert effect_size(d[:2], np.zeros(2), corrected=False) > 0
+def test_effect_size_is_right_on_average() -> None:
+    d = np.random.default_rng(0).standard_normal((5000, 5)) + 0.8
+    assert np.mean([effect_size(row, np.zeros(5)) for row in d]) == pytest.approx(0.8, abs=0.03)
+    assert np.isnan(effect_size(d[0, :2], np.zeros(2)))
 
 
-def test_corrected_effect_size_is_right_on_average() -> None:
-    d = np.random.default_rng(0).standard_normal((20_000, 5)) + 0.8
-    plain = np.mean([effect_size(row, np.zeros(5), corrected=False) for row in d])
-    corrected = np.mean([effect_size(row, np.zeros(5)) for row in d])
-    assert corrected == pytest.approx(0.8, abs=0.015)
-    assert plain > 0.95
-
-
-def test_holm_as_in_r() -> None:
+def test_holm_leaves_out_what_could_not_be_tested() -> None:
     # p.adjust(c(0.01, 0.04, 0.03, 0.005), "holm")
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     with_gap = holm([0.01, np.nan, 0.04, 0.03, 0.005])
     assert with_gap == pytest.approx([0.03, np.nan, 0.06, 0.06, 0.02], nan_ok=True)
-    assert holm([0.6, 0.9]) == pytest.approx([1, 1])
     assert len(holm([])) == 0
-    assert np.isnan(holm([np.nan])).all()
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
@@ -250,72 +204,48 @@ def test_mcnemar() -> None:
     assert (result.n, result.statistic) == (144, 12)
     assert result.mean_difference == pytest.approx(9 / 144)
     assert result.effect == pytest.approx(0.3)
-    back = mcnemar(*reversed(trials(100, 12, 3, 29)))
-    assert (back.p_value, back.effect) == pytest.approx((result.p_value, -0.3))
-    assert mcnemar(*trials(5, 0, 0, 5)).p_value == 1
-    assert mcnemar(*trials(5, 4, 4, 5)).p_value == 1
-    # Agresti's approval ratings, chi-square 17.36: the exact p is near it with so many trials.
-    chi = (150 - 86) ** 2 / (150 + 86)
-    ratings = mcnemar(*trials(794, 150, 86, 570))
-    assert chi == pytest.approx(17.36, abs=0.005)
-    assert ratings.p_value == pytest.approx(stats.chi2.sf(chi, 1), rel=0.25)
+    assert mcnemar(*trials(5, 0, 0, 5)).p_value == mcnemar(*trials(5, 4, 4, 5)).p_value == 1
 
 
-def test_refused_scores() -> None:
-    refused = [
+@pytest.mark.parametrize(
+    ("call", "culprit"),
+    [
         (lambda: compare([1, 2], [1, 2], "t"), "'t'.*paired_t"),
         (lambda: compare([1, 2], [1, 2, 3]), r"\(2,\) and \(3,\)"),
-        (lambda: compare([[1, 2]], [[1, 2]]), "shape"),
-        (lambda: compare([1, np.inf], [1, 2]), "finite"),
+        (lambda: compare([1, np.inf], [1, 2]), "infinit"),
         (lambda: compare([1, 2], [1, 2], "corrected_resampled_t"), "n_train"),
-        (lambda: corrected_resampled_t([1, 2], [1, 3], n_train=0, n_test=1), "n_train"),
-        (lambda: holm([0.5, 1.2]), "0 to 1"),
+        (lambda: holm([0.5, 1.2]), "1.2"),
         (lambda: mcnemar([1, 0], [True, False]), "bool"),
-        (lambda: mcnemar([True], [True, False]), "same shape"),
-    ]
-    for call, message in refused:
-        with pytest.raises(EvaluationError, match=message):
-            call()
+        (lambda: rank_methods({"a": [1, 2]}), "methods"),
+        (lambda: rank_methods({"a": [1, 2, 3], "b": [1, 2]}), "'b'"),
+        (lambda: rank_methods({"a": [1], "b": [1]}), "'a'"),
+        (lambda: rank_methods({"a": [1, 2], "b": [1, np.nan]}), "'b'"),
+    ],
+)
+def test_refused_scores(call: Callable[[], object], culprit: str) -> None:
+    with pytest.raises(EvaluationError, match=culprit):
+        call()
 
 
 # Demsar (2006), table 5(a): q at 0.05 for 2 to 10 classifiers.
 Q = (1.960, 2.343, 2.569, 2.728, 2.850, 2.949, 3.031, 3.102, 3.164)
 
 
-# His table 6: AUC of four variants of C4.5 on 14 data sets. He ranks 0.975 and 0.975 on the 13th
-# as 2 and 3, so they differ in a digit not printed.
-C45 = [
-    0.763, 0.599, 0.954, 0.628, 0.882, 0.936, 0.661, 0.583, 0.775, 1.000, 0.940, 0.619, 0.972,
-    0.957,
-]  # fmt: skip
-
-
-M = [
-    0.768, 0.591, 0.971, 0.661, 0.888, 0.931, 0.668, 0.583, 0.838, 1.000, 0.962, 0.666, 0.981,
-    0.978,
-]  # fmt: skip
-
-
-CF = [
-    0.771, 0.590, 0.968, 0.654, 0.886, 0.916, 0.609, 0.563, 0.866, 1.000, 0.965, 0.614, 0.9751,
-    0.946,
-]  # fmt: skip
-
-
-M_CF = [
-    0.798, 0.569, 0.967, 0.657, 0.898, 0.931, 0.685, 0.625, 0.875, 1.000, 0.962, 0.669, 0.975,
-    0.970,
-]  # fmt: skip
-
-
-DEMSAR = {"C4.5": C45, "C4.5+m": M, "C4.5+cf": CF, "C4.5+m+cf": M_CF}
+# His table 6: AUC of four variants of C4.5 on 14 data sets, in thousandths. He ranks 975 and 975 on
+# the 13th as 2 and 3, so they differ in a digit not printed.
+DEMSAR = {
+    "C4.5": [763, 599, 954, 628, 882, 936, 661, 583, 775, 1000, 940, 619, 972, 957],
+    "C4.5+m": [768, 591, 971, 661, 888, 931, 668, 583, 838, 1000, 962, 666, 981, 978],
+    "C4.5+cf": [771, 590, 968, 654, 886, 916, 609, 563, 866, 1000, 965, 614, 975.1, 946],
+    "C4.5+m+cf": [798, 569, 967, 657, 898, 931, 685, 625, 875, 1000, 962, 669, 975, 970],
+}
 
 
 def test_demsars_table_of_critical_values() -> None:
     for k, q in enumerate(Q, start=2):
+        found = rank_methods({str(i): np.arange(14) for i in range(k)}).critical_difference
         # His third digits are off by one in two places: exact are 2.3437 and 2.9483.
-        unit = np.sqrt(k * (k + 1) / (6 * 14))
-        assert critical_difference_of(k, 14) / unit == pytest.approx(q, abs=8e-4)
+        assert found / np.sqrt(k * (k + 1) / (6 * 14)) == pytest.approx(q, abs=8e-4)
 
 
 def test_demsars_example() -> None:
@@ -327,35 +257,21 @@ def test_demsars_example() -> None:
     # He finds a difference by Friedman's test but none between pairs at 0.05.
     assert ranking.p_value < 0.05
     assert ranking.groups == ((0, 3),)
-    # At 0.10 the critical difference is 1.12, and C4.5 is worse than both with m.
-    loose = rank_methods(DEMSAR, alpha=0.1)
-    assert loose.critical_difference == pytest.approx(1.12, abs=0.005)
-    assert loose.groups == ((0, 2), (2, 3))
 
 
 @given(st.integers(0, 2**32), st.integers(3, 8), st.integers(2, 20), st.integers(2, 30))
 def test_friedman_is_that_of_scipy(seed: int, k: int, n: int, levels: int) -> None:
     scores = np.random.default_rng(seed).integers(0, levels, (k, n))
-    ranks = rankdata(-scores, axis=0)
-    if (ranks == ranks[0, 0]).all():
-        assert friedman(ranks) == 1
-    else:
-        assert friedman(ranks) == pytest.approx(friedmanchisquare(*scores).pvalue)
-
-
-def test_two_methods_are_a_sign_test() -> None:
-    # Without ties Friedman's chi-square of two methods is that of wins against losses.
-    ranking = rank_methods({"a": [1, 1, 1, 1, 1, 1, 0], "b": [0, 0, 0, 0, 0, 0, 1]})
-    assert ranking.ranks == pytest.approx((8 / 7, 13 / 7))
-    assert ranking.p_value == pytest.approx(0.0588, abs=1e-4)  # (6 - 1)**2 / 7 = 3.57
-    assert ranking.groups == ((0, 1),)
+    found = rank_methods({str(i): row for i, row in enumerate(scores)}).p_value
+    tied = (rankdata(-scores, axis=0) == (k + 1) / 2).all()
+    assert found == pytest.approx(1.0 if tied else friedmanchisquare(*scores).pvalue)
 
 
 def test_overlapping_groups_and_loners() -> None:
     # The same order on 40 data sets: neighbours are one rank apart.
     steady = {name: np.full(40, -i) for i, name in enumerate("abcdef")}
-    assert critical_difference_of(6, 40) == pytest.approx(1.19, abs=0.01)
     ranking = rank_methods(steady)
+    assert ranking.critical_difference == pytest.approx(1.19, abs=0.01)
     assert ranking.names == tuple("abcdef")
     assert ranking.groups == ((0, 1), (1, 2), (2, 3), (3, 4), (4, 5))
     assert (
@@ -381,20 +297,6 @@ def test_pairs_are_looked_at_only_after_friedmans_test_finds_something() -> None
     assert ranking.ranks[-1] - ranking.ranks[0] > ranking.critical_difference
     assert ranking.p_value > 0.05
     assert ranking.groups == ((0, 3),)
-
-
-@pytest.mark.parametrize(
-    ("scores", "message"),
-    [
-        ({"a": [1, 2]}, "methods"),
-        ({"a": [1, 2], "b": [1, 2, 3]}, r"'b' have shape \(3,\)"),
-        ({"a": [1], "b": [1]}, "2 or more"),
-        ({"a": [1, 2], "b": [1, np.nan]}, "'b' has no score at place 1"),
-    ],
-)
-def test_refused_rankings(scores: dict[str, list[float]], message: str) -> None:
-    with pytest.raises(EvaluationError, match=message):
-        rank_methods(scores)
 
 
 def columns(*scores: np.ndarray) -> np.ndarray:
@@ -443,46 +345,6 @@ def test_permutation_over_trials_by_trying_all_swaps(metric: str, runs: int) -> 
     assert found.p_value == pytest.approx(wanted)
     back = trial_permutation(metric, y, b, a, unit)
     assert (back.mean_difference, back.p_value) == pytest.approx((-observed, wanted))
-
-
-def test_permutation_of_accuracy_over_single_trials_is_mcnemars() -> None:
-    rng = np.random.default_rng(0)
-    y = rng.integers(0, 2, 60)
-    a, b = columns(rng.random(60)), columns(np.where(rng.random(60) < 0.75, y, rng.random(60)))
-    found = trial_permutation("accuracy", y, a, b, np.arange(60))
-    wanted = mcnemar(a[0].argmax(1) == y, b[0].argmax(1) == y)
-    assert found.mean_difference == pytest.approx(wanted.mean_difference)
-    # Four standard errors of 10,000 random swaps.
-    p = wanted.p_value
-    assert found.p_value == pytest.approx(p, abs=4 * np.sqrt(p * (1 - p) / 10_000) + 1e-4)
-
-
-def delong(y: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
-    """P-value of DeLong, DeLong and Clarke-Pearson (1988), from every pair of trials."""
-    parts = []
-    for score in (a, b):
-        above = score[y == 1][:, None] - score[y == 0]
-        kernel = (np.sign(above) + 1) / 2
-        parts.append((kernel.mean(1), kernel.mean(0)))
-    (a10, a01), (b10, b01) = parts
-    variance = (a10 - b10).var(ddof=1) / len(a10) + (a01 - b01).var(ddof=1) / len(a01)
-    return float(2 * stats.norm.sf(abs(a10.mean() - b10.mean()) / np.sqrt(variance)))
-
-
-def test_permutation_of_areas_agrees_with_delong_whatever_the_scale() -> None:
-    rng = np.random.default_rng(3)
-    found, wanted = [], []
-    for _ in range(30):
-        y = (rng.random(150) < 0.3).astype(int)
-        common = rng.standard_normal(150)
-        one, other = (common + rng.standard_normal(150) + y for _ in range(2))
-        # A steep and a flat probability, of the same order as before.
-        a, b = 1 / (1 + np.exp(-5 * one)), 0.5 + 1e-6 * np.tanh(other)
-        found.append(
-            trial_permutation("roc_auc", y, columns(a), columns(b), np.arange(150)).p_value
-        )
-        wanted.append(delong(y, a, b))
-    np.testing.assert_allclose(found, wanted, atol=0.04)
 
 
 @pytest.mark.parametrize("metric", ["balanced_accuracy", "roc_auc"])

@@ -11,13 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
-from scipy import stats
 
 from spdtokens.evaluation.chance import BOUNDS
 from spdtokens.evaluation.metrics import METRICS
 from spdtokens.evaluation.plan import Question
 from spdtokens.evaluation.runs import RunResult, RunSpec
-from spdtokens.evaluation.summary import ROW, Row, summarise, summary_table, unit_scores
+from spdtokens.evaluation.summary import Row, summarise, summary_table, unit_scores
 
 SPEC = RunSpec(
     dataset="d",
@@ -95,7 +94,7 @@ def test_means_and_spreads(data: st.DataObject) -> None:
     assert (row.n_runs, row.n_test) == (scores.size, shape[0] * shape[1] * 10)
     assert (row.n_train, row.seconds, row.chance) == (30, 2.0, 0.5)
     counts = np.array([5, 5]) * shape[0] * shape[1]
-    assert row.chance_bound == BOUNDS["accuracy"](counts, 0.05)
+    assert row.chance_bound == BOUNDS["accuracy"](counts)
     assert row.n_independent == row.n_test
     assert row.comparison is None
     assert row.no_p_because == ""
@@ -105,7 +104,7 @@ def test_methods_of_different_folds_are_not_compared() -> None:
     a, b = runs(np.full((3, 1, 1), 0.5)), runs(np.full((2, 1, 1), 0.7))
     rows = summarise({"a": a, "b": b, "none": []}, "accuracy")
     assert [row.method for row in rows] == ["a", "b"]
-    assert rows[1].comparison is None
+    assert np.isnan(rows[1].p_value)
     assert rows[1].no_p_because
     unit, scores = unit_scores({"a": a, "b": b}, "accuracy")
     assert unit == "subjects"
@@ -115,18 +114,12 @@ def test_methods_of_different_folds_are_not_compared() -> None:
 
 def test_plain_values() -> None:
     rows = summarise({"a": runs(np.full((3, 1, 1), 0.5)), "b": [run(0, 0, 1, 0.7)]}, "accuracy")
-    for row in rows:
-        values = row.values()
-        assert tuple(values) == ROW
-        for name in ("score", "train_score", "chance"):
-            assert 0 <= values[name] <= 1
-        assert values["p_value"] is None
-        assert values["leaky"] is None
-        assert values["validation_score"] is None
-        assert not any(isinstance(v, float) and np.isnan(v) for v in values.values())
-    assert (rows[0].values()["std"], rows[0].values()["std_over"]) == (0.0, "subjects")
-    assert (rows[1].values()["std"], rows[1].values()["std_over"]) == (None, None)
-    assert (rows[0].values()["n_test"], rows[0].values()["n_runs"]) == (30, 3)
+    first, second = (row.values() for row in rows)
+    assert json.loads(json.dumps([first, second], allow_nan=False)) == [first, second]
+    assert (first["std"], first["std_over"], first["n_runs"]) == (0.0, "subjects", 3)
+    assert (second["std"], second["std_over"], second["n_runs"]) == (None, None, 1)
+    for name in ("p_value", "leaky", "validation_score"):
+        assert first[name] is None
 
 
 def test_a_fold_without_the_metric_is_left_out_of_the_mean() -> None:
@@ -156,25 +149,6 @@ def test_trials_are_compared_by_the_metric_that_is_shown() -> None:
         assert found.p_value > 0.05
 
 
-def test_dependent_trials_are_swapped_together() -> None:
-    """Ten decisions of which one method has seven right, each counted twelve times."""
-    y = np.repeat(np.arange(10) % 2, 12)
-    right = {"a": np.repeat(np.arange(10) < 4, 12), "b": np.repeat(np.arange(10) < 7, 12)}
-    chain = np.repeat(np.arange(10), 12)
-    results = {
-        name: [
-            run(1, 1, 1, 0.0, n=120, y=y, chain=chain, stretch=chain,
-                probabilities=np.where(np.eye(2)[np.where(r, y, 1 - y)] > 0, 0.9, 0.1))
-        ]
-        for name, r in right.items()
-    }  # fmt: skip
-    row = summarise(results, "accuracy")[1]
-    assert row.comparison is not None
-    assert (row.comparison.n, row.n_independent, row.n_test) == (10, 10, 120)
-    assert row.comparison.p_value == pytest.approx(stats.binomtest(0, 3).pvalue)
-    assert row.chance_bound == BOUNDS["accuracy"](np.array([5, 5]), 0.05)
-
-
 def test_without_knowing_what_depends_nothing_is_claimed() -> None:
     results = {
         name: [run(1, 1, 1, score, n=40, stretch=None, chain=None)]
@@ -195,9 +169,6 @@ def test_calibration_is_of_all_folds_of_a_subject() -> None:
     assert row.calibration_error == pytest.approx(np.mean([abs(0.75 - 0.9), 0.0]))
     loss = [-np.log(0.9) * hit - np.log(0.1) * (1 - hit) for hit in (0.75, 0.9)]
     assert row.log_loss == pytest.approx(np.mean(loss))
-    values = row.values()
-    assert values["calibration_error"] == row.calibration_error
-    assert values["log_loss"] == row.log_loss
 
 
 QUESTION = Question("d", (), "blocks", access="online", alignment="recentre")
@@ -230,11 +201,13 @@ def test_table() -> None:
         )
         assert f"{cells} 50.0 60 12" in text
     assert "se[x]ond" in text  # brackets of a name are not markup
-    assert (
-        "Accuracy in percent: mean over seeds, then folds, then subjects (2 seeds, 6 folds" in text
-    )
-    assert "3 subjects; 30 training trials per run, n test trials). ± standard deviation" in text
-    assert "p against first by a sign-flip permutation test over subjects, Holm-corrected" in text
+    for words in (
+        "Accuracy in percent: mean over seeds, folds and subjects (2 seeds, 6 folds, 3 subjects",
+        "30 training trials per run",
+        "±: standard deviation over subjects",
+        "comparison with first by a sign-flip permutation test over subjects, Holm-corrected",
+    ):
+        assert words in text
     bound = 100 * two_rows()[0].chance_bound
     assert f"Chance level 50.0 % (95th percentile for n = 60: {bound:.1f} %)." in text
     assert " .250 " in text  # of 8 sign flips, the observed one and its mirror image
@@ -248,10 +221,10 @@ def test_what_was_counted_and_why_there_is_no_p_are_told() -> None:
     ]
     text = shown(found)
     assert "n = 12 independent of 60 test trials" in text
-    assert "No p for se[x]ond: of a reason." in text
-    assert "p against" not in text
+    assert "No p-value for se[x]ond: of a reason." in text
+    assert "comparison with" not in text
     balanced = [replace(row, metric="balanced_accuracy", majority=0.75) for row in two_rows()]
-    assert "classes are unequal (largest: 75 % of test trials)" in shown(balanced)
+    assert "classes are unbalanced: majority class 75 % of test trials" in shown(balanced)
 
 
 def test_what_is_no_better_than_guessing_is_dim() -> None:
@@ -263,13 +236,11 @@ def test_what_is_no_better_than_guessing_is_dim() -> None:
     assert f"\x1b[2m{low}" not in shown(unknown, styled=True)  # where it cannot be said
 
 
-def test_a_leak_is_marked_everywhere() -> None:
-    marked = [two_rows()[0], replace(two_rows()[1], leaky=LEAK)]
-    text = shown(marked)
+def test_a_leak_is_marked() -> None:
+    text = shown([two_rows()[0], replace(two_rows()[1], leaky=LEAK)])
     assert "se[x]ond leaky" in text
     assert "first leaky" not in text
-    assert f"Leaky: {LEAK}; these scores flatter." in text
-    assert [row.values()["leaky"] for row in marked] == [None, LEAK]
+    assert LEAK in text
 
 
 @pytest.mark.parametrize(
@@ -285,10 +256,3 @@ def test_numbers_of_other_metrics(metric: str, value: float, cell: str, title: s
     text = shown([replace(two_rows()[0], metric=metric, score=value)])
     assert f" {cell} " in text
     assert title in text
-
-
-def test_json_is_plain() -> None:
-    again = json.loads(json.dumps([row.values() for row in two_rows()], allow_nan=False))
-    assert again == [row.values() for row in two_rows()]
-    assert again[1]["p_value"] == pytest.approx(0.25)
-    assert shown([]).endswith("No runs.")

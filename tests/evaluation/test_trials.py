@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from functools import cache
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +66,6 @@ def test_each_recording_is_computed_once() -> None:
     for rows in (np.array([0, 29, 3]), np.arange(30)):
         trials.computed(rows, "counted", lambda X: calls.append(len(X)) or X[:, 0])  # type: ignore[func-returns-value]
     assert calls == [6] * 5
-    with pytest.raises(EvaluationError, match="no trials were asked for"):
-        trials.signals(np.arange(0))
 
 
 def test_memory_is_bounded_over_everything_that_shares_it() -> None:
@@ -96,20 +94,15 @@ def test_two_data_sets_of_one_name_do_not_meet_in_memory() -> None:
 
 
 def changed(what: str) -> Trials:
+    """All as it is, but for one value of subject 1's first session."""
+
     def change(recording: Recording) -> Recording:
         if (recording.subject, recording.session) != ("1", "a"):
             return recording
-        new = np.array(getattr(recording, what)) if what != "onset" else np.arange(24) * 500
         if what == "onset":
-            return replace(recording, about={"onset": new})
-        if what == "run":
-            new[-1] = "r3"
-        elif what == "X":
-            new[-1, -1, -1] = np.nextafter(new[-1, -1, -1], 9)
-        elif what == "group":
-            new[-1] = new[-2]
-        else:
-            new[-1] = 1 - new[-1]
+            return replace(recording, about={"onset": np.arange(24) * 500})
+        new = np.array(getattr(recording, what))
+        new[-1] = np.nextafter(new[-1], 9) if what == "X" else new[0]
         return replace(recording, **{what: new})
 
     return Trials(signals(change=change))
@@ -120,7 +113,6 @@ def test_hash_tells_of_any_change(what: str) -> None:
     before, after = Trials(signals()), changed(what)
     mine, others = before.table.of("1"), before.table.of("10")
     assert before.hash_of(mine) != after.hash_of(mine)
-    assert before.hash_of(mine[:1]) != after.hash_of(mine[:1])
     assert before.hash_of(others) == after.hash_of(others)
     assert before.hash_of(mine[-1:]) == after.hash_of(mine[-1:])  # another session
 
@@ -133,8 +125,8 @@ def test_hash_knows_the_order_of_sessions_and_not_that_of_rows() -> None:
     assert one.hash_of(everything) == one.hash_of(everything[::-1])
 
 
-def test_names_that_cannot_be_told_apart_are_refused() -> None:
-    with pytest.raises(EvaluationError, match="two trials have the same name"):
+def test_a_subject_named_twice_is_refused() -> None:
+    with pytest.raises(EvaluationError, match="made-up"):
         Trials(signals(), ("1", "1"))
 
 
@@ -150,7 +142,7 @@ def test_onsets() -> None:
     # The length of a trial is not known from its covariance.
     assert (Trials(covariances(change=told)).table.start == -1).all()
     seconds = signals(change=lambda r: replace(r, about={"onset": onset / 100}))
-    with pytest.raises(EvaluationError, match=r"subject 1, session a: 'onset' is the sample.*Mult"):
+    with pytest.raises(EvaluationError, match=r"subject 1, session a: 'onset'"):
         Trials(seconds)
 
 
@@ -207,29 +199,31 @@ def test_stretches_are_the_most_trials_that_do_not_overlap(start: list[int]) -> 
     assert partition(chain) == walked
 
 
-def test_only_trials_of_one_run_of_one_recording_overlap() -> None:
-    start = [0, 5, 0, 5, 0, 5]
-    run = ["1", "1", "1", "2", "1", "1"]
-    made = table([("1", "a"), ("1", "b"), ("2", "a")], [2, 2, 2], start=start, run=run)
-    for numbers in dependence(made):
-        assert partition(numbers) == {
-            frozenset({0, 1}), frozenset({2}), frozenset({3}), frozenset({4, 5})
-        }  # fmt: skip
-
-
-def test_a_group_covers_the_time_from_its_first_to_its_last_trial() -> None:
-    # Segments of two trials, and a third trial that begins while the second lasts.
-    made = table([("1", "a")], [5], start=[0, 20, 100, 120, 125], group=[0, 0, 1, 1, 2])
-    stretch, chain = dependence(made)
-    wanted = {frozenset({0, 1}), frozenset({2, 3, 4})}
-    assert partition(stretch) == partition(chain) == wanted
-
-
-def test_without_onsets_groups_are_all_that_is_known() -> None:
-    made = table([("1", "a"), ("1", "b")], [3, 2], group=[7, 7, 8, 9, 9])
-    wanted = {frozenset({0, 1}), frozenset({2}), frozenset({3, 4})}
-    for numbers in dependence(made):
-        assert partition(numbers) == wanted
+@pytest.mark.parametrize(
+    ("recordings", "columns", "together"),
+    [
+        # Only trials of one run of one recording overlap.
+        (
+            [("1", "a"), ("1", "b"), ("2", "a")],
+            {"start": [0, 5, 0, 5, 0, 5], "run": ["1", "1", "1", "2", "1", "1"]},
+            [{0, 1}, {2}, {3}, {4, 5}],
+        ),
+        # A group covers the time from its first to its last trial.
+        (
+            [("1", "a")],
+            {"start": [0, 20, 100, 120, 125, 200], "group": [0, 0, 1, 1, 2, 3]},
+            [{0, 1}, {2, 3, 4}, {5}],
+        ),
+        # Without onsets, groups are all that is known.
+        ([("1", "a"), ("1", "b")], {"group": [7, 7, 8, 9, 9, 9]}, [{0, 1}, {2}, {3, 4, 5}]),
+    ],
+    ids=["runs", "groups", "no onsets"],
+)
+def test_what_depends_on_each_other(recordings: Any, columns: Any, together: Any) -> None:
+    for numbers in dependence(
+        table(recordings, [6 // len(recordings)] * len(recordings), **columns)
+    ):
+        assert partition(numbers) == set(map(frozenset, together))
 
 
 REAL = Path(__file__).parents[3] / "shared" / "data"
@@ -288,21 +282,11 @@ def test_trials_of_one_recording_are_found_at_any_shift_scale_and_offset(
         np.stack([whole[:, start : start + T] for start in begun])
         for begun in (starts, starts + shifts)
     )
-    scale, offset = data.draw(st.sampled_from([(1, 0), (3.7, 0), (1e-6, 2.5), (2.0**20, 7)]))
+    scale, offset = data.draw(st.sampled_from([(1, 0), (-3.7, 0), (1e-6, 2.5), (2.0**20, 7)]))
     if scale != 1:  # else as it is: integers beside integers
         kind = np.float64 if dtype is np.float64 else np.float32
         other = (other.astype(kind) + kind(offset)) * kind(scale)
     assert found(one, other) == {(i, i) for i in range(10)}
-
-
-@pytest.mark.parametrize("channels", CHANNELS)
-def test_a_copy_in_float32_of_integers_is_found(channels: int) -> None:
-    X = rounded(noise(np.random.default_rng(0), 20, channels, "1"), 20)
-    microvolts = X.astype(np.float32) * np.float32(3.7e-6)
-    same = {(i, i) for i in range(20)}
-    assert found(X, microvolts) == same
-    assert found(X, X[::-1]) == {(i, 19 - i) for i in range(20)}
-    assert found(X, -microvolts) == same  # its covariances are the same
 
 
 @pytest.mark.parametrize("channels", CHANNELS)
@@ -311,10 +295,8 @@ def test_a_copy_in_float32_of_integers_is_found(channels: int) -> None:
 def test_chance_is_no_copy(channels: int, kind: str, size: float) -> None:
     rng = np.random.default_rng([channels, int(kind), size])
     X = noise(rng, 40, channels, kind)
-    clipped, gated = (
-        np.clip(X, -0.3, 0.3),
-        X * np.repeat(rng.random((40, 1, T // 20)) < 0.3, 20, 2),
-    )
+    clipped = np.clip(X, -0.3, 0.3)
+    gated = X * np.repeat(rng.random((40, 1, T // 20)) < 0.3, 20, 2)
     flat = X.copy()
     flat[:, 1:] = 0
     for made in (X, clipped, gated, flat):
@@ -357,23 +339,17 @@ def test_evidence_is_no_more_than_the_rarity_of_chance_matches(channels: int, ki
         )
         x = part.traces.astype(np.float64)
         reached = []
-        for i in range(n):
-            for j in range(i):
-                for shift in range(-T + 20, T - 20):
-                    first, last = max(0, -shift), min(T - 1, T - 1 - shift)
-                    same = np.abs(x[i, first:last] - x[j, first + shift : last + shift]) < 1e-3
-                    edges = np.flatnonzero(np.diff(np.r_[False, same, False])) + first
-                    reached += [
-                        min(
-                            _surprise(x[k, begin:end], part.tolerance[k], part.values)
-                            for k, begin, end in (
-                                (i, start, stop),
-                                (j, start + shift, stop + shift),
-                            )
-                        )
-                        for start, stop in edges.reshape(-1, 2)
-                        if stop - start > 2 * ORDER
-                    ]
+        for (i, j), shift in product(combinations(range(n), 2), range(-T + 20, T - 20)):
+            first, last = max(0, -shift), min(T - 1, T - 1 - shift)
+            same = np.abs(x[i, first:last] - x[j, first + shift : last + shift]) < 1e-3
+            edges = np.flatnonzero(np.diff(np.r_[False, same, False])) + first
+            for start, stop in edges.reshape(-1, 2):
+                pair = (
+                    (x[i, start:stop], part.tolerance[i]),
+                    (x[j, start + shift : stop + shift], part.tolerance[j]),
+                )
+                if stop - start > 2 * ORDER:
+                    reached.append(min(_surprise(*one, part.values) for one in pair))
         every = np.array(reached)
         places = n * (n - 1) / 2 * (T - 1) ** 2
         for b in range(1, 60):
@@ -424,16 +400,9 @@ def copied(dataset: Dataset, of: tuple[str, str], to: tuple[str, str], scale: fl
 def test_copies_under_other_names_are_refused(make: Any, scale: float) -> None:
     index = {"1": ("a", "b", "c"), "2": ("a", "b", "c")}
     for to, question, names in [
-        (("1", "c"), {"protocol": "session-transfer"}, "train and test"),
-        (("1", "c"), {"protocol": "session-split"}, "train and test"),
-        (("1", "b"), {"protocol": "session-split"}, "train and validation"),
-        (("1", "b"), {"protocol": "k-fold"}, "train and test"),
-        (("2", "a"), {"protocol": "leave-one-subject-out"}, "train and test"),
-        (
-            ("2", "c"),
-            {"protocol": "leave-one-subject-out", "access": "unlabeled_20p"},
-            "train and (calibration|test)",
-        ),
+        (("1", "c"), {"protocol": "session-transfer"}, "training and test"),
+        (("1", "b"), {"protocol": "session-split"}, "training and validation"),
+        (("2", "a"), {"protocol": "leave-one-subject-out"}, "training and test"),
     ]:
         dataset = copied(make(index), ("1", "a"), to, scale)
         with pytest.raises(LeakError, match=f"{names} ") as refused:

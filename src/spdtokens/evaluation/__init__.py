@@ -1,4 +1,4 @@
-"""Honest evaluation: who may see what, and train scores beside test scores."""
+"""Evaluation without leakage: protocols, target access, alignment, metrics and statistics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Choice", "Evaluation", "Question", "evaluate"]
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when first used: `spdtokens protocols` need not wait for torch and MNE.
+    # Imported on first use, so that `spdtokens protocols` does not import torch and MNE.
     if name in __all__:
         from spdtokens.evaluation import answer
 

@@ -1,19 +1,19 @@
-"""Bring the trials of different domains together, seeing no more of the target than allowed.
+"""Align trials of different domains under the rules of target access.
 
-A domain is a subject or a session. Each training domain is recentred and rescaled by its own
-training trials and by nothing else. The target is aligned by what may be seen of it: its trials
-among the training trials, and those of the access. So training never depends on what is scored, and
-the labels of scored trials are not even an argument.
+A domain is a subject or a session. Each training domain is aligned by its own training trials only.
+The target is aligned by the data that the access allows: its trials among the training trials, and
+its calibration or test trials. Training never depends on scored trials, and labels of scored trials
+are not an argument.
 
-This is why :mod:`pyriemann.transfer` is not used: its classes are fitted to whatever trials of the
-target they are given, know no order of time, and take one matrix per trial. A test compares them.
+:mod:`pyriemann.transfer` is not used because its classes are fitted to all given trials of the
+target, have no order of time, and take one matrix per trial. A test compares the results.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 import torch
@@ -45,24 +45,36 @@ __all__ = [
     "congruences",
     "get_alignment",
 ]
-#: A mean squared distance (which has no unit) that is zero but for rounding.
+#: A mean squared distance (without a unit) that is zero up to rounding.
 _NO_DISPERSION = 1e-16
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """How domains are brought together.
+    """An alignment of domains.
 
-    Attributes
+    Parameters
     ----------
     name : str
-    metric : str or None
-        Of the mean that becomes the identity; None to leave everything as it is.
+        Name, such as ``'recentre'``.
+    metric : {'euclid', 'riemann'} or None
+        Metric of the mean that is moved to the identity; None for no alignment.
     rescales : bool
-        Whether the dispersion around the mean becomes 1.
+        Whether the dispersion around the mean is scaled to 1.
     rotates : bool
-        Whether the target's class means are turned to those of the training trials.
+        Whether the class means of the target are rotated to those of the training trials.
     description : str
+        One line for tables.
+
+    See Also
+    --------
+    align : Apply an alignment to covariances.
+
+    Examples
+    --------
+    >>> from spdtokens.evaluation.alignment import ALIGNMENTS
+    >>> [name for name, alignment in ALIGNMENTS.items() if alignment.linear]
+    ['none', 'euclidean', 'recentre']
     """
 
     name: str
@@ -73,18 +85,20 @@ class Alignment:
 
     @property
     def linear(self) -> bool:
-        """Whether it is a linear map of the signal."""
+        """Whether it is a linear map of the signals."""
         return not self.rescales
 
 
 ALIGNMENTS = {
     alignment.name: alignment
     for alignment in (
-        Alignment("none", None, False, False, "as recorded"),
-        Alignment("euclidean", "euclid", False, False, "arithmetic mean to the identity"),
-        Alignment("recentre", "riemann", False, False, "Riemannian mean to the identity"),
-        Alignment("rescale", "riemann", True, False, "recentre, then dispersion to 1"),
-        Alignment("rotate", "riemann", True, True, "rescale, then class means onto each other"),
+        Alignment("none", None, False, False, "no alignment"),
+        Alignment("euclidean", "euclid", False, False, "move the arithmetic mean to the identity"),
+        Alignment("recentre", "riemann", False, False, "move the Riemannian mean to the identity"),
+        Alignment("rescale", "riemann", True, False, "recentre, then scale the dispersion to 1"),
+        Alignment(
+            "rotate", "riemann", True, True, "rescale, then rotate class means onto each other"
+        ),
     )
 }
 
@@ -95,15 +109,9 @@ def get_alignment(name: str | Alignment) -> Alignment:
 
 
 def check_seen(alignment: str | Alignment, access: Access, target: str, *, known: bool) -> None:
-    """Refuse an alignment that needs more of a target than may be seen.
+    """Refuse an alignment that needs more data of the target than the access allows.
 
-    Parameters
-    ----------
-    alignment : str or Alignment
-    access : Access
-    target : str
-    known : bool
-        Whether trials of the target are among the training trials.
+    ``known`` tells whether trials of the target are among the training trials.
     """
     how = get_alignment(alignment)
 
@@ -113,9 +121,9 @@ def check_seen(alignment: str | Alignment, access: Access, target: str, *, known
     if how.metric is not None and not known and not suffices(access):
         raise EvaluationError(
             f"Alignment {how.name!r} needs {'labelled ' * how.rotates}trials of the target "
-            f"{target!r}, and access {access.name!r} shows none. Use access "
-            f"{', '.join(a.name for a in ACCESS.values() if suffices(a))}, have trials of "
-            f"{target!r} among the training trials, or use alignment "
+            f"{target!r}, but access {access.name!r} provides none. Use access "
+            f"{', '.join(a.name for a in ACCESS.values() if suffices(a))}; include trials of "
+            f"{target!r} in the training set; or use alignment "
             f"{'rescale' if how.rotates else 'none'!r}."
         )
 
@@ -126,18 +134,37 @@ def check_linear(alignment: str | Alignment, who: str) -> None:
     if not how.linear:
         linear = ", ".join(a.name for a in ALIGNMENTS.values() if a.linear)
         raise EvaluationError(
-            f"{who} works on signals, and alignment {how.name!r} changes the dispersion of "
+            f"{who} takes signals, but alignment {how.name!r} changes the dispersion of "
             f"covariances, which no linear map of signals does. Use one of: {linear}."
         )
 
 
 @dataclass(frozen=True)
 class Aligned:
-    """What became of the trials, in the order in which they were given.
+    """Aligned trials, in the order of the input.
 
-    Attributes
+    Parameters
     ----------
-    train, calibration, test : ndarray, shape (n, ...)
+    train : ndarray, shape (n_train, ...)
+        Training trials.
+    calibration : ndarray, shape (n_calibration, ...)
+        Calibration trials of the target.
+    test : ndarray, shape (n_test, ...)
+        Test trials of the target.
+
+    See Also
+    --------
+    align : Returns aligned covariances.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.evaluation.alignment import align
+    >>> C = np.full((6, 1, 1, 1), 2.0)
+    >>> how = {"domain_target": "b", "access": "unlabeled_full", "alignment": "recentre"}
+    >>> aligned = align(C[:4], ["a"] * 4, None, None, None, C[4:], **how)
+    >>> aligned.test.ravel().round(6).tolist()
+    [1.0, 1.0]
     """
 
     train: Array
@@ -156,26 +183,30 @@ def align(
     access: str | Access,
     alignment: str | Alignment,
 ) -> Aligned:
-    """Align covariances, each token on its own.
+    """Align covariances of training, calibration and test trials, each token separately.
 
     Parameters
     ----------
-    C_train : array_like, shape (n_train, tokens, d, d)
+    C_train : array_like, shape (n_train, n_tokens, d, d)
+        Covariances of the training trials.
     domain_train : array_like of str, shape (n_train,)
-        The subject or session of each training trial.
-    y_train : array_like, shape (n_train,), optional
-        Read by ``rotate`` only.
-    C_calibration : array_like, shape (n_calibration, tokens, d, d), optional
-        The target's trials that are seen and not scored, for an access to a share of them
-        (:func:`~spdtokens.evaluation.protocols.calibration_split`).
-    y_calibration : array_like, shape (n_calibration,), optional
-        Read by ``rotate`` only, and only if the access is to labels.
-    C_test : array_like, shape (n_test, tokens, d, d)
-        In the order of time.
+        Subject or session of each training trial.
+    y_train : array_like or None, shape (n_train,)
+        Labels of the training trials, used by ``'rotate'`` only.
+    C_calibration : array_like or None, shape (n_calibration, n_tokens, d, d)
+        Covariances of the target's calibration trials, for an access to a share of them: see
+        :func:`~spdtokens.evaluation.protocols.calibration_split`.
+    y_calibration : array_like or None, shape (n_calibration,)
+        Labels of the calibration trials, used by ``'rotate'`` only, and only if the access includes
+        labels.
+    C_test : array_like, shape (n_test, n_tokens, d, d)
+        Covariances of the test trials, in the order of time.
     domain_target : str
         Domain of the calibration and test trials.
     access : str or Access
-    alignment : str or Alignment
+        Target access, such as ``'unlabeled_full'`` or ``'online'``.
+    alignment : {'none', 'euclidean', 'recentre', 'rescale', 'rotate'} or Alignment
+        Kind of alignment.
 
     Returns
     -------
@@ -185,16 +216,41 @@ def align(
     Raises
     ------
     EvaluationError
-        If the alignment needs more of the target than the access allows.
+        If the alignment needs more data of the target than the access allows.
     NotSPDError
         If a matrix is not positive definite.
+
+    See Also
+    --------
+    align_signals : Align signals instead of covariances.
+    spdtokens.evaluation.protocols.calibration_split : Select calibration trials.
+
+    References
+    ----------
+    Zanini, Congedo, Jutten, Said and Berthoumieu, Transfer learning: a Riemannian geometry
+    framework with applications to brain-computer interfaces, IEEE Transactions on Biomedical
+    Engineering 65 (2018). https://doi.org/10.1109/TBME.2017.2742541
+    Rodrigues, Jutten and Congedo, Riemannian Procrustes analysis: transfer learning for
+    brain-computer interfaces, IEEE Transactions on Biomedical Engineering 66 (2019).
+    https://doi.org/10.1109/TBME.2018.2889705
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.evaluation.alignment import align
+    >>> X = np.random.default_rng(0).standard_normal((30, 1, 4, 50))
+    >>> C = X @ X.swapaxes(-1, -2) / 50
+    >>> C[20:] *= 100.0  # the target has another gain
+    >>> domain = ["s1"] * 10 + ["s2"] * 10
+    >>> out = align(C[:20], domain, None, None, None, C[20:], "s3", "unlabeled_full", "recentre")
+    >>> bool(abs(np.trace(out.test[:, 0], axis1=1, axis2=2).mean() - 4) < 0.2)
+    True
     """
     task = Task(C_train, domain_train, C_calibration, C_test, domain_target, access, alignment)
     if task.how.metric is None:
         return Aligned(*task.parts)
-    labels = _labels(task, y_train, y_calibration) if task.how.rotates else None
     out = Aligned(*(_moved(C, *to) for C, to in zip(task.parts, task.maps(), strict=True)))
-    return out if labels is None else _rotated(out, task, *labels)
+    return _rotated(out, task, y_train, y_calibration) if task.how.rotates else out
 
 
 def congruences(
@@ -206,19 +262,51 @@ def congruences(
     access: str | Access,
     alignment: str | Alignment,
 ) -> Aligned:
-    """For each trial the matrix ``W`` that aligns its covariance as ``W C W^T``.
+    """Return the matrix ``W`` of each trial that aligns its covariance as ``W C W^T``.
 
-    Parameters are those of :func:`align`. The same ``W`` aligns the signal, as ``W X``.
+    The same ``W`` aligns the signals, as ``W X``.
+
+    Parameters
+    ----------
+    C_train : array_like, shape (n_train, n_tokens, d, d)
+        Covariances of the training trials.
+    domain_train : array_like of str, shape (n_train,)
+        Subject or session of each training trial.
+    C_calibration : array_like or None, shape (n_calibration, n_tokens, d, d)
+        Covariances of the target's calibration trials, for an access to a share of them.
+    C_test : array_like, shape (n_test, n_tokens, d, d)
+        Covariances of the test trials, in the order of time.
+    domain_target : str
+        Domain of the calibration and test trials.
+    access : str or Access
+        Target access.
+    alignment : {'none', 'euclidean', 'recentre'} or Alignment
+        Kind of alignment.
 
     Returns
     -------
     Aligned
-        Of shapes (n, tokens, d, d).
+        Matrices ``W``, of the shapes of the covariances.
 
     Raises
     ------
     EvaluationError
-        For ``rescale`` and ``rotate`` too, which are not linear maps of the signal.
+        If the alignment is not linear (``'rescale'``, ``'rotate'``), or needs more data of the
+        target than the access allows.
+
+    See Also
+    --------
+    align : Align covariances.
+    align_signals : Apply ``W`` to signals.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.evaluation.alignment import congruences
+    >>> C = np.tile(4.0 * np.eye(2), (6, 1, 1, 1))
+    >>> W = congruences(C[:4], ["a"] * 4, None, C[4:], "b", "unlabeled_full", "euclidean")
+    >>> W.test[0, 0].round(6).tolist()
+    [[0.5, 0.0], [0.0, 0.5]]
     """
     check_linear(alignment, "congruences")
     task = Task(C_train, domain_train, C_calibration, C_test, domain_target, access, alignment)
@@ -240,19 +328,62 @@ def align_signals(
     access: str | Access,
     alignment: str | Alignment,
 ) -> Aligned:
-    """Align signals by references of their covariances, under the rules of :func:`align`.
+    """Align signals by their covariances, under the rules of :func:`align`.
 
     Parameters
     ----------
-    X_train, X_calibration, X_test : array_like, shape (n, channels, samples)
-    C_train, C_calibration, C_test : array_like, shape (n, 1, channels, channels)
-    domain_train, domain_target, access, alignment
-        See :func:`align`; ``rescale`` and ``rotate`` are refused.
+    X_train : array_like, shape (n_train, n_channels, n_samples)
+        Training signals.
+    X_calibration : array_like or None, shape (n_calibration, n_channels, n_samples)
+        Calibration signals of the target.
+    X_test : array_like, shape (n_test, n_channels, n_samples)
+        Test signals, in the order of time.
+    C_train : array_like, shape (n_train, 1, n_channels, n_channels)
+        Covariances of the training signals.
+    domain_train : array_like of str, shape (n_train,)
+        Subject or session of each training trial.
+    C_calibration : array_like or None, shape (n_calibration, 1, n_channels, n_channels)
+        Covariances of the calibration signals.
+    C_test : array_like, shape (n_test, 1, n_channels, n_channels)
+        Covariances of the test signals.
+    domain_target : str
+        Domain of the calibration and test trials.
+    access : str or Access
+        Target access.
+    alignment : {'none', 'euclidean', 'recentre'} or Alignment
+        Kind of alignment.
 
     Returns
     -------
     Aligned
-        Signals (n, channels, samples).
+        Signals of the same shapes, in float64.
+
+    Raises
+    ------
+    EvaluationError
+        If shapes do not match, the alignment is not linear, or it needs more data of the target
+        than the access allows.
+
+    See Also
+    --------
+    align : Align covariances.
+
+    References
+    ----------
+    He and Wu, Transfer learning for brain-computer interfaces: a Euclidean space data alignment
+    approach, IEEE Transactions on Biomedical Engineering 67 (2020).
+    https://doi.org/10.1109/TBME.2019.2913914
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.evaluation.alignment import align_signals
+    >>> X = 50.0 * np.random.default_rng(0).standard_normal((12, 3, 80))
+    >>> C = (X @ X.swapaxes(1, 2) / 80)[:, None]
+    >>> how = {"domain_target": "b", "access": "unlabeled_full", "alignment": "euclidean"}
+    >>> out = align_signals(X[:8], None, X[8:], C[:8], ["a"] * 8, None, C[8:], **how)
+    >>> bool(abs(out.test.std() - 1) < 0.1)
+    True
     """
     filters = congruences(
         C_train, domain_train, C_calibration, C_test, domain_target, access, alignment
@@ -263,32 +394,23 @@ def align_signals(
         X, W = np.asarray(given, dtype=np.float64), getattr(filters, name)
         if X.ndim != 3 or W.shape[:3] != (len(X), 1, X.shape[1]):
             raise EvaluationError(
-                f"X_{name} and C_{name} must have shapes (n, channels, samples) and (n, 1, "
-                f"channels, channels), got {X.shape} and {W.shape}."
+                f"X_{name} and C_{name} must have shapes (n, n_channels, n_samples) and (n, 1, "
+                f"n_channels, n_channels), got {X.shape} and {W.shape}."
             )
         out.append(W[:, 0] @ X)
     return Aligned(*out)
 
 
-class Domain(NamedTuple):
-    """Where the trials of a domain lie, for all of them or as it stood before each.
-
-    Reference ([n,] tokens, d, d); dispersion ([n,] tokens), None where the alignment does not ask
-    for it; and the number of trials they were found from.
-    """
-
-    reference: Array
-    dispersion: Array | None
-    n: int
-
-
-#: Domains found before, by a digest of their trials: folds, accesses and alignments share them.
+#: Mean ([n,] n_tokens, d, d) and dispersion ([n,] n_tokens) of a domain, for all trials or as known
+#: before each of n trials. The dispersion is None if the alignment does not need it.
+Domain: TypeAlias = tuple[Array, Array | None]
+#: Cache of domains by a digest of their trials, shared by folds, accesses and alignments.
 _memory: dict[bytes, Domain] = {}
 _MEMORY_SIZE = 1000
 
 
 class Task:
-    """Trials to align, checked; the parameters are those of :func:`align`."""
+    """Trials to align, checked; parameters as in :func:`align`."""
 
     def __init__(
         self,
@@ -309,15 +431,16 @@ class Task:
         alike = all(len(s) == 4 and s[1:] == shapes[0][1:] and s[2] == s[3] for s in shapes)
         if not alike or not len(train) or not len(test) or self.domain.shape != shapes[0][:1]:
             raise EvaluationError(
-                "Training, calibration and test covariances must have shapes (n, tokens, d, d), "
-                "alike but for n, with training and test trials, and domain_train one name per "
-                f"training trial; got {', '.join(map(str, shapes))} and {self.domain.shape}."
+                "Training, calibration and test covariances must have shapes (n, n_tokens, d, d) "
+                "that differ in n only, with at least one training and test trial, and "
+                "domain_train must have one name per training trial, got "
+                f"{', '.join(map(str, shapes))} and {self.domain.shape}."
             )
         if bool(len(calibration)) != self.access.calibrates:
             raise EvaluationError(
-                f"Access {self.access.name!r} is to {self.access.description}; got "
-                f"{len(calibration)} calibration trials. Make them with calibration_split, by the "
-                "same access."
+                f"Access {self.access.name!r} is {self.access.description!r}, got "
+                f"{len(calibration)} calibration trials. Select them with calibration_split and "
+                "the same access."
             )
         self.own = self.domain == self.target
         check_seen(self.how, self.access, self.target, known=bool(self.own.any()))
@@ -325,34 +448,43 @@ class Task:
             _check_matrices(C, name, positive=self.how.metric == "riemann")
 
     def maps(self) -> tuple[tuple[Array, Array | None], ...]:
-        """Filters and powers of the training, calibration and test trials."""
-        train, _, _ = self.parts
-        names, place = np.unique(self.domain, return_inverse=True)
-        known = {name: self._found(train[self.domain == name], name) for name in names.tolist()}
-        W, powers = _map(_stacked(known))
-        target = _map(self.target_domain(known))
-        return (W[place], None if powers is None else powers[place]), target, target
-
-    def target_domain(self, known: dict[str, Domain]) -> Domain:
-        """The target, from what may be seen of it; online, as it stood before each test trial."""
+        """Spatial filters and powers of the training, calibration and test trials."""
         train, calibration, test = self.parts
-        if not self.access.online:
+        names, place = np.unique(self.domain, return_inverse=True)
+        known = [self._found(train[self.domain == name], name) for name in names.tolist()]
+        means = np.stack([mean for mean, _ in known])
+        spreads = np.array([spread for _, spread in known]) if self.how.rescales else None
+        if self.access.online:
+            target = self._online(means, spreads, names == self.target)
+        else:
             scored = test if self.access.transductive else test[:0]
-            return self._found(np.concatenate([train[self.own], calibration, scored]), self.target)
+            seen = np.concatenate([train[self.own], calibration, scored])
+            target = self._found(seen, self.target)
+        W, powers = _map(means, spreads)
+        to = _map(*target)
+        return (W[place], None if powers is None else powers[place]), to, to
+
+    def _online(self, means: Array, spreads: Array | None, own: Array) -> Domain:
+        """Domain of the target as known before each test trial.
+
+        It starts at the target's training trials or, without any, at the mean of the training
+        domains, counted as one trial.
+        """
         assert self.how.metric is not None
-        prior = known.get(self.target)
-        if prior is None:  # the middle of the training domains, counted as one trial
-            every = _stacked(known)
-            spread = None if every.dispersion is None else every.dispersion.mean(0)
-            prior = Domain(mean_reference(every.reference, self.how.metric), spread, 1)
-        reference, spread, n = prior
-        references = running_references(test, reference, n, self.how.metric)
-        if spread is not None:
-            spread = running_dispersions(test, references, spread, n)
-        return Domain(references, spread, n)
+        n, test = 1, self.parts[2]
+        if own.any():
+            n, mean = int(self.own.sum()), means[own][0]
+            spread = None if spreads is None else spreads[own][0]
+        else:
+            mean = mean_reference(means, self.how.metric)
+            spread = None if spreads is None else spreads.mean(0)
+        running = running_references(test, mean, n, self.how.metric)
+        if spread is None:
+            return running, None
+        return running, running_dispersions(test, running, spread, n)
 
     def _found(self, C: Array, name: str) -> Domain:
-        """The domain of trials (n, tokens, d, d), of which ``name`` is for messages only."""
+        """Domain of trials (n, n_tokens, d, d); ``name`` is for messages only."""
         metric, rescales = self.how.metric, self.how.rescales
         assert metric is not None
         C = np.ascontiguousarray(C)
@@ -365,31 +497,23 @@ class Task:
         spread = dispersion(C, reference) if rescales else None
         if spread is not None and not bool((spread > _NO_DISPERSION).all()):
             raise EvaluationError(
-                f"Alignment {self.how.name!r} needs trials that differ, and what is seen of domain "
-                f"{name!r} ({counted(len(C), 'trial')}) does not. Use alignment 'recentre', or an "
-                "access to more trials."
+                f"Alignment {self.how.name!r} needs trials that differ, but the dispersion of "
+                f"domain {name!r} ({counted(len(C), 'trial')}) is 0. Use alignment 'recentre', or "
+                "an access to more trials."
             )
         if len(_memory) >= _MEMORY_SIZE:
             _memory.clear()
-        _memory[key] = domain = Domain(reference, spread, len(C))
-        return domain
+        _memory[key] = reference, spread
+        return reference, spread
 
 
-def _stacked(known: dict[str, Domain]) -> Domain:
-    references, spreads, counts = zip(*known.values(), strict=True)
-    return Domain(
-        np.stack(references), None if spreads[0] is None else np.stack(spreads), sum(counts)
-    )
-
-
-def _map(domain: Domain) -> tuple[Array, Array | None]:
-    """``C -> (W C W)^power``, one for all trials or one for each: W and the power."""
-    spread = domain.dispersion
-    return inverse_root(domain.reference), None if spread is None else spread**-0.5
+def _map(mean: Array, spread: Array | None) -> tuple[Array, Array | None]:
+    """W and power of ``C -> (W C W)^power``, for all trials or one per trial."""
+    return inverse_root(mean), None if spread is None else spread**-0.5
 
 
 def _moved(C: Array, W: Array, power: Array | None) -> Array:
-    # Without calibration trials there may be a map for each test trial: nothing to pair.
+    # There may be one map per test trial, which cannot be paired with no calibration trials.
     if not len(C):
         return C
     moved = congruence(C, W)
@@ -405,44 +529,35 @@ def _check_matrices(C: Array, name: str, *, positive: bool) -> None:
         raise NotSPDError(f"Covariances ({name}): {error}") from None
 
 
-def _labels(
-    task: Task, y_train: ArrayLike | None, y_calibration: ArrayLike | None
-) -> tuple[Array, Array]:
-    """What ``rotate`` may read: labels of training trials, and of calibration trials if allowed."""
-    train, calibration, _ = task.parts
-    given = {"y_train": (y_train, len(train)), "y_calibration": (y_calibration, len(calibration))}
+def _rotated(
+    aligned: Aligned, task: Task, y_train: ArrayLike | None, y_calibration: ArrayLike | None
+) -> Aligned:
+    """Rotate the target so that its class means approach those of the other domains."""
+    C_train, own, seen = aligned.train, task.own, aligned.calibration
     if not task.access.labelled:
-        given["y_calibration"] = ([], 0)
-    for name, (y, n) in given.items():
+        y_calibration, seen = [], seen[:0]
+    for name, y, n in (("y_train", y_train, len(own)), ("y_calibration", y_calibration, len(seen))):
         if y is None or np.shape(y) != (n,):
             raise EvaluationError(
-                f"Alignment 'rotate' needs {name}, one label for each of {n} trials; got "
-                f"{'none' if y is None else f'shape {np.shape(y)}'}."
+                f"{name} must have one label for each of {n} trials for alignment 'rotate', got "
+                f"{None if y is None else f'shape {np.shape(y)}'}."
             )
-    labels = [np.asarray(y) for y, _ in given.values()]
-    return labels[0], labels[1]
-
-
-def _rotated(aligned: Aligned, task: Task, y_train: Array, y_calibration: Array) -> Aligned:
-    """Turn the target's trials so that its class means come close to those of other domains."""
-    own = task.own
     if own.all():
-        return aligned  # the training trials are the target's: there is nothing to turn it to
-    C = np.concatenate([aligned.train[own], aligned.calibration[: len(y_calibration)]])
-    y = np.concatenate([y_train[own], y_calibration])
-    others, y_others = aligned.train[~own], y_train[~own]
+        return aligned  # all training trials are the target's: nothing to rotate to
+    labels = np.asarray(y_train)
+    C, y = np.concatenate([C_train[own], seen]), np.concatenate([labels[own], y_calibration])
+    others, y_others = C_train[~own], labels[~own]
     shared = np.intersect1d(y, y_others)
     if len(shared) < 2:
         raise EvaluationError(
-            f"Alignment 'rotate' compares class means, and the labelled trials of the target "
-            f"{task.target!r} have {counted(len(shared), 'class', 'classes')} in common with the "
-            "training trials of other domains. It takes two: use an access to more trials, or "
-            "alignment 'rescale'."
+            "Alignment 'rotate' needs 2 or more classes in common between the labelled trials of "
+            f"the target {task.target!r} and the training trials of other domains, got "
+            f"{len(shared)}. Use an access to more trials, or alignment 'rescale'."
         )
     Q = procrustes(
         np.stack([mean_reference(others[y_others == label], "riemann") for label in shared]),
         np.stack([mean_reference(C[y == label], "riemann") for label in shared]),
     )
-    train = aligned.train.copy()
+    train = C_train.copy()
     train[own] = congruence(train[own], Q)
     return Aligned(train, congruence(aligned.calibration, Q), congruence(aligned.test, Q))

@@ -1,4 +1,4 @@
-"""Answer a question: plan its runs, do them, summarise."""
+"""Evaluate methods: plan the runs, execute them and summarise the results."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from spdtokens.evaluation.estimators import describe
 from spdtokens.evaluation.execute import execute
 from spdtokens.evaluation.metrics import default_metric, get_metric
 from spdtokens.evaluation.plan import Choice, Question, Source, batches, plan
+from spdtokens.evaluation.protocols import look_up
 from spdtokens.evaluation.runs import RunResult, RunSpec, as_text
 from spdtokens.evaluation.summary import (
-    PAIR,
-    ROW,
+    Pair,
     Row,
     as_frame,
     compare_methods,
@@ -34,21 +34,21 @@ from spdtokens.evaluation.trials import Index, dependence
 if TYPE_CHECKING:
     import pandas as pd
 
-#: Names, estimators, or a mapping of titles to either.
+#: Names, estimators, or a mapping from titles to either.
 Methods: TypeAlias = (
     str | BaseEstimator | Choice | Sequence[str | BaseEstimator | Choice] | Mapping[str, Any]
 )
-#: Given the number of runs to come, returns what to tell of each advance.
+#: Function of a title and the number of runs; returns a function that is called with progress.
 Bar = Callable[[str, int], Listener | None]
 
 
 @dataclass(frozen=True, repr=False)
 class Evaluation:
-    """Scores, predictions and comparisons of the methods that were evaluated.
+    """Scores, predictions and comparisons of the evaluated methods.
 
-    Printed, it is a summary of a few lines; in a notebook, a table.
+    Printing shows a short summary; a notebook shows a table.
 
-    Attributes
+    Parameters
     ----------
     question : Question
         What was evaluated: data set, methods, protocol.
@@ -85,17 +85,17 @@ class Evaluation:
     classes: tuple[str, ...]
 
     def to_frame(self) -> pd.DataFrame:
-        """Summarise in a frame with one row per method.
+        """Summarise each method in one row.
 
         Returns
         -------
         DataFrame
-            Indexed by method. The columns are the values that ``spdtokens evaluate --json``
-            prints, explained at :class:`~spdtokens.evaluation.summary.Row`: ``score`` (of the test
-            trials), ``std``, ``train_score``, ``chance``, ``chance_bound``, ``n_test``, ``p_holm``
-            (against the first method), and more. What is not known is NaN or None.
+            Indexed by method. The columns are those of ``spdtokens evaluate --json``, described in
+            :class:`~spdtokens.evaluation.summary.Row`: ``score`` (of the test trials), ``std``,
+            ``train_score``, ``chance``, ``chance_bound``, ``n_test``, ``p_holm`` (against the first
+            method), and more. Missing values are NaN or None.
         """
-        return as_frame(self.rows, ROW).set_index("method")
+        return as_frame(Row, self.rows).set_index("method")
 
     def predictions(self) -> pd.DataFrame:
         """Return the predictions of all test trials.
@@ -104,9 +104,8 @@ class Evaluation:
         -------
         DataFrame
             One row per test trial and run, with the columns ``method``, ``subject``, ``fold``,
-            ``seed`` (missing for methods without one), ``trial`` (its name,
-            ``'subject/session/number'``), ``truth``, ``predicted``, and the probability
-            ``p(NAME)`` of each class.
+            ``seed`` (missing for deterministic methods), ``trial`` (``'subject/session/number'``),
+            ``truth``, ``predicted``, and the probability ``p(NAME)`` of each class.
         """
         import pandas as pd
 
@@ -171,7 +170,7 @@ class Evaluation:
                 f"got {reference!r}."
             )
         pairs = compare_methods(self.results, self.rows[0].metric, reference) if self.rows else []
-        return as_frame(pairs, PAIR)
+        return as_frame(Pair, pairs)
 
     def __repr__(self) -> str:
         return summary_text(self.rows, self.question)
@@ -181,7 +180,7 @@ class Evaluation:
 
 
 def as_choices(methods: Methods) -> tuple[Choice, ...]:
-    """Methods as people write them, each under the name that tables show."""
+    """Return the methods as choices, each with its title."""
     if isinstance(methods, Mapping):
         return tuple(
             replace(m, label=title) if isinstance(m, Choice) else Choice(m, label=title)
@@ -191,8 +190,8 @@ def as_choices(methods: Methods) -> tuple[Choice, ...]:
         methods = (methods,)
     if not isinstance(methods, Iterable):
         raise EvaluationError(
-            "methods must be names, scikit-learn classifiers, or a dict of titles and either, got "
-            f"{methods!r}."
+            "methods must be a name, a scikit-learn classifier, a list of these, or a dict from "
+            f"titles to these, got {methods!r}."
         )
     return tuple(m if isinstance(m, Choice) else Choice(m) for m in methods)
 
@@ -208,46 +207,59 @@ def evaluate(
     bar: Bar = lambda _text, _total: None,
     **more: Any,
 ) -> Evaluation:
-    """Evaluate methods on a data set, without leaks.
+    """Evaluate methods on a data set, without leakage.
+
+    Splits that share trials, groups or samples between training and test are refused before
+    anything is trained, also if trials were copied under another name.
 
     Parameters
     ----------
-    dataset : str, Path, Dataset, or tuple of arrays
-        Arrays are ``(X, y)`` or ``(X, y, groups)``: signals (n, channels, samples) with ``sfreq``,
-        or covariances (n, d, d) without; labels (n,); and groups (n,), whose trials are never split
-        between training and test. They are one recording: use the protocol ``'k-fold'`` or
-        ``'blocks'``.
+    dataset : str, Path, Dataset, or tuple of array_like
+        Name or path, as in :func:`spdtokens.load_dataset`, a loaded data set, or arrays ``(X, y)``
+        or ``(X, y, groups)``: signals (n, n_channels, n_samples) with ``sfreq``, or covariances
+        (n, d, d) without; labels (n,); and groups (n,) that are never split between training and
+        test. Arrays are one recording: use the protocol ``'k-fold'`` or ``'blocks'``.
     methods : str, estimator, Choice, sequence of these, or dict
-        Names, see ``spdtokens methods``; any scikit-learn classifier, which is given trials
-        (n, channels, samples of the window), or matrices (n, d, d) of a data set that has only
-        these (a filter bank of ours is given whole trials and cuts its own window); or a dict from
-        titles to either. A ``random_state`` that is None is set by the seeds, one run per
-        seed.
-    protocol : str, default 'session-transfer'
-        See ``spdtokens protocols``.
-    sfreq : float, optional
-        Samples per second, for arrays of signals only.
-    tmin : float, default 0
-        Seconds from the cue to the first sample, for arrays of signals only.
-    metric : str, optional
-        By default accuracy, ROC AUC for event-related potentials, or balanced accuracy for clearly
-        unequal classes: see :func:`~spdtokens.evaluation.metrics.default_metric`.
-    bar : callable
-    **more
-        Fields of :class:`~spdtokens.evaluation.plan.Question` (``access``, ``alignment``,
-        ``subjects``, ``seeds``, ...) and of :class:`~spdtokens.datasets.Selection` (``paradigm``,
-        ``stimulus_hz``, ``window``, ``classes``, ``where``, ``channels``, ``resample``).
+        Names, as listed by ``spdtokens methods``; scikit-learn classifiers, which are given trials
+        (n, n_channels, n_samples of the window), or the matrices (n, d, d) of a data set of
+        covariances (filter banks of this package are given whole trials and cut their own window);
+        or a dict from titles to either. A ``random_state`` that is None is set to each of the
+        seeds, one run per seed.
+    protocol : str, default='session-transfer'
+        Name, as listed by ``spdtokens protocols``.
+    sfreq : float, default=None
+        Sampling rate in Hz, for arrays of signals only.
+    tmin : float, default=0.0
+        Time of the first sample relative to the cue in seconds, for arrays of signals only.
+    metric : str, default=None
+        Metric to report. None for accuracy, ROC AUC for event-related potentials, or balanced
+        accuracy for unbalanced classes: see
+        :func:`~spdtokens.evaluation.metrics.default_metric`.
+    bar : callable, default=no progress
+        Function of a title and the number of its runs that returns a progress callback, or None.
+    **more : object
+        Options of :class:`~spdtokens.evaluation.Question` (``access``, ``alignment``, ``domain``,
+        ``subjects``, ``seeds``, ``protocol_options``) and of
+        :class:`~spdtokens.datasets.Selection` (``paradigm``, ``stimulus_hz``, ``window``,
+        ``classes``, ``where``, ``channels``, ``resample``).
 
     Returns
     -------
     Evaluation
-        With :meth:`~Evaluation.to_frame`, :meth:`~Evaluation.predictions` and
+        Result with :meth:`~Evaluation.to_frame`, :meth:`~Evaluation.predictions` and
         :meth:`~Evaluation.compare`.
 
     Raises
     ------
     EvaluationError
-        For an option that neither has.
+        If an option is unknown, or a method or protocol does not suit the data set.
+    LeakError
+        If training and test trials share trials, groups or samples.
+
+    See Also
+    --------
+    spdtokens.make_decoder : Make the recommended classifier.
+    spdtokens.load_dataset : Load a data set.
 
     Examples
     --------
@@ -256,7 +268,7 @@ def evaluate(
     >>> (frame["score"] > frame["chance_bound"]).to_dict()
     {'ts-lr': True, 'mdm': True}
 
-    Any classifier of your own beside ours:
+    A scikit-learn classifier and a named method:
 
     >>> from pyriemann.classification import MDM
     >>> from pyriemann.estimation import Covariances
@@ -269,7 +281,7 @@ def evaluate(
     if not isinstance(dataset, str | Path | Dataset):
         dataset = _from_arrays(dataset, sfreq, tmin)
     elif sfreq is not None or tmin:
-        raise DataError("sfreq and tmin are for arrays (X, y): a data set has its own.")
+        raise DataError("sfreq and tmin apply to arrays (X, y) only; a data set has its own.")
     given = {dataset.name: dataset} if isinstance(dataset, Dataset) else {}
     selected = {
         field.name: more.pop(field.name) for field in fields(Selection) if field.name in more
@@ -278,11 +290,9 @@ def evaluate(
         if "selection" in more:
             raise EvaluationError(f"Pass selection or {', '.join(selected)}, not both.")
         more["selection"] = Selection(**selected)
-    known = [field.name for field in fields(Question) if field.name not in ("dataset", "choices")]
-    unknown = [name for name in more if name not in known]
-    if unknown:
-        known += [field.name for field in fields(Selection)]
-        raise EvaluationError(f"There is no option {unknown[0]!r}. There are: {', '.join(known)}.")
+    known = [field.name for field in (*fields(Question), *fields(Selection))]
+    for name in more:
+        look_up("option", name, dict.fromkeys(known[2:]))  # dataset and choices are the first two
     question = Question(
         dataset=dataset.name if isinstance(dataset, Dataset) else str(dataset),
         choices=as_choices(methods),
@@ -295,7 +305,7 @@ def evaluate(
 def _from_arrays(arrays: Sequence[ArrayLike], sfreq: float | None, tmin: float) -> Dataset:
     if not isinstance(arrays, tuple | list) or len(arrays) not in (2, 3):
         raise DataError(
-            "The data set must be a name, a path, a Dataset, or arrays (X, y) or (X, y, groups), "
+            "dataset must be a name, a path, a Dataset, or arrays (X, y) or (X, y, groups), "
             f"got {type(arrays).__name__}."
         )
     X, y, *groups = arrays
@@ -309,7 +319,7 @@ def answer(
     metric: str | None = None,
     bar: Bar = lambda _text, _total: None,
 ) -> Evaluation:
-    """Do all runs of a question in this process."""
+    """Execute all runs of a question in this process."""
     if metric is not None:
         get_metric(metric)
     specs = plan(question, source)
@@ -326,9 +336,9 @@ def answer(
 def by_choice(
     question: Question, dataset: Dataset, specs: Sequence[RunSpec]
 ) -> dict[str, list[RunSpec]]:
-    """Runs by the name that tables show, in the order of the question.
+    """Group runs by the title of the method, in the order of the question.
 
-    By their estimators: a run may have been done under another name that means the same.
+    Runs are matched by their estimators: they may have been done under another name.
     """
     texts = [as_text(spec.estimator) for spec in specs]
     found: dict[str, list[RunSpec]] = {}
@@ -345,18 +355,10 @@ def evaluation_of(
     results: Sequence[RunResult],
     metric: str | None = None,
 ) -> Evaluation:
-    """The answer that results give to a question.
+    """Summarise the results of a question, as far as there are any.
 
-    Parameters
-    ----------
-    question : Question
-    source : Source
-    specs : sequence of RunSpec
-        All runs of the question.
-    results : sequence of RunResult
-        As far as there are any, also by specs that say the same in other words.
-    metric : str, optional
-        What suits the data by default.
+    ``specs`` are all runs of the question. Results are matched by their keys, so that equivalent
+    settings share them.
     """
     dataset = source.dataset(question.dataset, question.selection)
     by_key = {result.spec.key: result for result in results}
@@ -380,7 +382,7 @@ def evaluation_of(
 
 
 def suited_metric(dataset: Dataset, source: Source, specs: Sequence[RunSpec]) -> str:
-    """The metric to look at first, by the paradigm and the labels of the subjects tested."""
+    """Return the default metric for the paradigm and the labels of the test subjects."""
     tested = {spec.subject: spec for spec in specs}
     tables = {subject: source.trials_of(spec).table for subject, spec in tested.items()}
     y = np.concatenate([table.y[table.of(subject)] for subject, table in tables.items()])

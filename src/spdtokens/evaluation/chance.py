@@ -1,23 +1,18 @@
-"""What guessing reaches: chance levels, and how far above them luck gets.
+"""Chance levels, and upper percentiles of the score of a random guesser.
 
-A guesser here knows how often to say each class, but nothing of the trial. Bounds hold for
-whatever frequencies it guesses with, one-sided at level ``alpha``, for one score that was not
-picked out of many. A score is above chance if it is strictly above the bound. Bounds are for
-independent trials; :func:`independent_counts` tells how many those at hand are worth.
+A guesser knows how often to predict each class, but nothing about the trial. The bounds hold for
+any frequencies of its guesses. They are one-sided at level ``alpha`` and apply to one score that
+was not selected among many. A score is above chance if it is strictly larger than the bound. Bounds
+assume independent trials; :func:`independent_counts` gives the effective number of trials.
 
 References
 ----------
-Combrisson and Jerbi, Exceeding chance level by chance, Journal of Neuroscience Methods 250 (2015).
 Kish, Survey Sampling (1965), on the effective size of a sample of clusters.
-Hoeffding, On the distribution of the number of successes in independent trials, Annals of
-Mathematical Statistics 27 (1956).
-Mann and Whitney, On a test of whether one of two random variables is stochastically larger than
-the other, Annals of Mathematical Statistics 18 (1947).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,12 +23,38 @@ from scipy.stats import binom, norm
 from spdtokens.errors import EvaluationError
 from spdtokens.evaluation.metrics import itr
 
-#: Metrics whose bounds depend on the trials of each class.
+#: Metrics whose bounds depend on the number of trials per class.
 BY_CLASS = ("balanced_accuracy", "roc_auc")
 
 
 def chance_level(n_classes: int) -> float:
-    """Expected accuracy of guesses among equally frequent classes."""
+    """Return the expected accuracy of guessing among equally frequent classes.
+
+    Parameters
+    ----------
+    n_classes : int
+        Number of classes, at least 2.
+
+    Returns
+    -------
+    float
+        ``1 / n_classes``.
+
+    Raises
+    ------
+    EvaluationError
+        If ``n_classes`` is smaller than 2.
+
+    See Also
+    --------
+    accuracy_bound : Upper percentile of the accuracy of guesses.
+
+    Examples
+    --------
+    >>> from spdtokens.evaluation.chance import chance_level
+    >>> chance_level(4)
+    0.25
+    """
     if n_classes < 2:
         raise EvaluationError(f"n_classes must be >= 2, got {n_classes}.")
     return 1 / n_classes
@@ -43,24 +64,59 @@ def accuracy_bound(
     n_trials: int,
     n_classes: int,
     *,
-    priors: Sequence[float] | NDArray[Any] | None = None,
+    priors: ArrayLike | None = None,
     alpha: float = 0.05,
 ) -> float:
-    """Accuracy that a guesser exceeds with probability ``alpha`` at most.
+    """Return the accuracy that a guesser exceeds with probability ``alpha`` at most.
 
-    The number of lucky guesses is binomial where classes are equally frequent (Combrisson and
-    Jerbi). Where they are not, the best guesser always says the most frequent class, and the
-    binomial of that class's frequency is taken. It bounds every guesser: with frequencies q, hits
-    are a sum of independent trials of mean sum(priors * q), at most max(priors), and no such sum
-    has a heavier upper tail than the binomial of its mean (Hoeffding). It is cautious, as always
-    saying one class leaves nothing to luck once the labels are fixed.
+    With equally frequent classes, the number of correct guesses is binomial [1]_. Otherwise the
+    best guesser always predicts the majority class, and the binomial distribution with the
+    frequency of that class is used. It bounds every other guesser: with guessing frequencies q,
+    the number of hits is a sum of independent trials with mean sum(priors * q) <= max(priors), and
+    no such sum has a heavier upper tail than the binomial distribution of the same mean [2]_. The
+    bound is conservative.
 
     Parameters
     ----------
-    n_trials, n_classes : int
-    priors : array, shape (n_classes,), optional
-        Share of each class among the test trials; equal by default.
-    alpha : float
+    n_trials : int
+        Number of independent test trials.
+    n_classes : int
+        Number of classes, at least 2.
+    priors : array_like, shape (n_classes,), default=None
+        Fraction of the test trials in each class. None means equal fractions.
+    alpha : float, default=0.05
+        One-sided significance level, between 0 and 0.5.
+
+    Returns
+    -------
+    float
+        The ``1 - alpha`` quantile of the accuracy of guesses.
+
+    Raises
+    ------
+    EvaluationError
+        If a parameter is out of range, or ``priors`` does not sum to 1.
+
+    See Also
+    --------
+    auc_bound : The same for ROC AUC.
+    chance_level : Expected accuracy of guesses.
+
+    References
+    ----------
+    .. [1] Combrisson and Jerbi, Exceeding chance level by chance: the caveat of theoretical chance
+       levels in brain signal classification and statistical assessment of decoding accuracy,
+       Journal of Neuroscience Methods 250 (2015). https://doi.org/10.1016/j.jneumeth.2015.01.010
+    .. [2] Hoeffding, On the distribution of the number of successes in independent trials, Annals
+       of Mathematical Statistics 27 (1956). https://doi.org/10.1214/aoms/1177728178
+
+    Examples
+    --------
+    >>> from spdtokens.evaluation.chance import accuracy_bound
+    >>> round(accuracy_bound(n_trials=288, n_classes=4), 3)
+    0.292
+    >>> round(accuracy_bound(100, 2, priors=[0.8, 0.2]), 3)
+    0.86
     """
     if n_trials < 1 or not 0 < alpha < 0.5:
         raise EvaluationError(
@@ -71,31 +127,55 @@ def accuracy_bound(
         shares = np.asarray(priors, dtype=np.float64)
         if shares.shape != (n_classes,) or (shares < 0).any() or abs(shares.sum() - 1) > 1e-6:
             raise EvaluationError(
-                f"priors must be {n_classes} shares that sum to 1, one a class, not {priors}."
+                f"priors must be {n_classes} fractions that sum to 1, one per class, got "
+                f"{shares.tolist()}."
             )
         p = float(shares.max())
     return float(binom.isf(alpha, n_trials, p) / n_trials)
 
 
-def auc_bound(counts: Sequence[int] | NDArray[Any], *, alpha: float = 0.05) -> float:
-    """Area under the ROC curve that a guesser exceeds with probability ``alpha``, roughly.
+def auc_bound(counts: ArrayLike, *, alpha: float = 0.05) -> float:
+    """Return the ROC AUC that a guesser exceeds with probability ``alpha``, approximately.
 
-    By the exact variance of the Mann-Whitney U of scores that know nothing of the labels, which is
-    (n + 1) / (12 n_pos n_neg) as an area, and the normal distribution; ties make it smaller. With
-    more than two classes the areas of each against the rest go together in ways that depend on the
-    guesser, and the standard deviation of their mean is at most the mean of theirs, which is taken.
+    The variance of the Mann-Whitney U statistic of scores that do not depend on the labels, which
+    is (n + 1) / (12 n_pos n_neg) for the area, is used with the normal distribution [1]_. Ties make
+    the variance smaller. With more than two classes, the correlation between the one-vs-rest areas
+    depends on the guesser; the standard deviation of their mean is at most the mean of theirs,
+    which is used.
 
     Parameters
     ----------
-    counts : array of int, shape (classes,)
-        Test trials of each class; for two classes (n_neg, n_pos).
-    alpha : float
+    counts : array_like of int, shape (n_classes,)
+        Number of independent test trials per class; for two classes (n_neg, n_pos).
+    alpha : float, default=0.05
+        One-sided significance level, between 0 and 0.5.
 
     Returns
     -------
     float
-        NaN if a class has no trial. Above 1 where the trials are too few for any area to be
-        beyond luck.
+        The bound. NaN if a class has no trial. It is above 1 if there are too few trials for any
+        area to be significant.
+
+    Raises
+    ------
+    EvaluationError
+        If there are fewer than 2 classes, or ``alpha`` is out of range.
+
+    See Also
+    --------
+    accuracy_bound : The same for accuracy.
+
+    References
+    ----------
+    .. [1] Mann and Whitney, On a test of whether one of two random variables is stochastically
+       larger than the other, Annals of Mathematical Statistics 18 (1947).
+       https://doi.org/10.1214/aoms/1177730491
+
+    Examples
+    --------
+    >>> from spdtokens.evaluation.chance import auc_bound
+    >>> round(auc_bound([200, 40]), 3)
+    0.582
     """
     sizes = _sizes(counts, alpha)
     if not sizes.all():
@@ -105,13 +185,13 @@ def auc_bound(counts: Sequence[int] | NDArray[Any], *, alpha: float = 0.05) -> f
     return float(0.5 + norm.isf(alpha) * spread.mean())
 
 
-def balanced_accuracy_bound(counts: Sequence[int] | NDArray[Any], *, alpha: float = 0.05) -> float:
-    """Balanced accuracy that a guesser exceeds with probability ``alpha`` at most, or roughly.
+def balanced_accuracy_bound(counts: ArrayLike, *, alpha: float = 0.05) -> float:
+    """Return the balanced accuracy that a guesser exceeds with probability ``alpha``.
 
-    With equally many trials a class it is the accuracy, and so is the bound. Otherwise every
-    guesser expects 1 / classes, and the one of largest variance, sum(q (1 - q) / counts) /
-    classes ** 2, is taken with the normal distribution. NaN if a class has no trial.
-    Parameters are those of :func:`auc_bound`.
+    With the same number of trials in all classes it equals the accuracy, and so does the bound.
+    Otherwise every guesser expects 1 / n_classes. The guesser with the largest variance,
+    sum(q (1 - q) / counts) / n_classes ** 2, is used with the normal distribution. NaN if a class
+    has no trial. Parameters as in :func:`auc_bound`.
     """
     sizes = _sizes(counts, alpha)
     k = len(sizes)
@@ -121,22 +201,23 @@ def balanced_accuracy_bound(counts: Sequence[int] | NDArray[Any], *, alpha: floa
         return accuracy_bound(int(sizes.sum()), k, alpha=alpha)
 
     def guesses(price: float) -> NDArray[np.float64]:
-        # Where the slope of the variance is the same for every class guessed at all.
+        # The slope of the variance is equal for all classes that are guessed at all.
         return np.clip((1 - price * sizes) / 2, 0, None)
 
-    # At price 0 the guesses sum to k / 2, which is 1 or more; at 1 / min(sizes) to 0.
+    # At price 0 the guesses sum to k / 2 >= 1; at 1 / min(sizes) to 0.
     price = brentq(lambda t: guesses(t).sum() - 1, 0, 1 / sizes.min())
     q = guesses(price)
     spread = np.sqrt((q * (1 - q) / sizes).sum()) / k
     return float(1 / k + norm.isf(alpha) * spread)
 
 
-def _sizes(counts: Sequence[int] | NDArray[Any], alpha: float) -> NDArray[np.float64]:
+def _sizes(counts: ArrayLike, alpha: float) -> NDArray[np.float64]:
     sizes = np.asarray(counts, dtype=np.float64)
     if sizes.ndim != 1 or len(sizes) < 2 or not 0 < alpha < 0.5:
         raise EvaluationError(
-            "counts must be the trials of 2 or more classes and alpha between 0 and 0.5, got "
-            f"{counts} and {alpha}."
+            "counts must have one entry per class for 2 or more classes, and alpha must be between "
+            f"0 and 0.5, got "
+            f"{sizes.tolist()} and {alpha}."
         )
     return sizes
 
@@ -144,26 +225,29 @@ def _sizes(counts: Sequence[int] | NDArray[Any], alpha: float) -> NDArray[np.flo
 def independent_counts(
     metric: str, y: ArrayLike, stretch: ArrayLike, n_classes: int
 ) -> NDArray[np.float64]:
-    """How many independent trials of each class the test trials are worth.
+    """Return the effective number of independent test trials of each class.
 
-    Trials of one stretch count as one: of one class for ROC AUC and balanced accuracy, which look
-    at each class; else of all, and their number is shared out as the trials are. Where stretches
-    are not equally large, a mean over trials is less certain than their number says, and Kish's
-    effective number, (sum of sizes) ** 2 / (sum of sizes ** 2) rounded down, is taken.
+    Trials of one stretch count as one. For ROC AUC and balanced accuracy they are counted within
+    each class. For other metrics they are counted over all classes, and the total is distributed
+    like the trials. If stretches differ in size, Kish's effective sample size, (sum of sizes) ** 2
+    / (sum of sizes ** 2) rounded down, is used.
 
     Parameters
     ----------
     metric : str
-    y : array of int, shape (n,)
-    stretch : array of int, shape (n,)
+        Name of the metric.
+    y : array_like of int, shape (n,)
+        Class of each trial.
+    stretch : array_like of int, shape (n,)
         The same number for trials that depend on each other: see
         :func:`~spdtokens.evaluation.trials.dependence`.
     n_classes : int
+        Number of classes.
 
     Returns
     -------
-    array, shape (n_classes,)
-        The trials of each class if no two have the same stretch.
+    ndarray, shape (n_classes,)
+        The number of trials of each class if no two share a stretch.
     """
     codes, number = np.asarray(y), np.unique(stretch, return_inverse=True)[1]
     sizes = np.zeros((int(number.max()) + 1, n_classes), dtype=np.int64)
@@ -174,25 +258,24 @@ def independent_counts(
     return np.asarray(counts * (n**2 // int((sizes.sum(1) ** 2).sum()) / n))
 
 
-def _accuracy(counts: NDArray[Any], alpha: float) -> float:
-    shares = counts / counts.sum()
-    return accuracy_bound(round(counts.sum()), len(counts), priors=shares, alpha=alpha)
+def _accuracy(counts: NDArray[Any]) -> float:
+    return accuracy_bound(round(counts.sum()), len(counts), priors=counts / counts.sum())
 
 
-def _kappa(counts: NDArray[Any], alpha: float) -> float:
-    """With equally frequent classes, kappa is accuracy on another scale; otherwise NaN."""
+def _kappa(counts: NDArray[Any]) -> float:
+    """Rescale the bound of accuracy, which kappa is for equally frequent classes; else NaN."""
     if np.ptp(counts) > 0:
         return float("nan")
     level = chance_level(len(counts))
-    return (_accuracy(counts, alpha) - level) / (1 - level)
+    return (_accuracy(counts) - level) / (1 - level)
 
 
-#: Bounds from the trials of each class (classes,) and alpha, by metric.
-BOUNDS: dict[str, Callable[[NDArray[Any], float], float]] = {
+#: Bounds at level 0.05 from the number of trials per class (n_classes,), by metric.
+BOUNDS: dict[str, Callable[[NDArray[Any]], float]] = {
     "accuracy": _accuracy,
-    "balanced_accuracy": lambda counts, alpha: balanced_accuracy_bound(counts, alpha=alpha),
+    "balanced_accuracy": balanced_accuracy_bound,
     "kappa": _kappa,
-    "roc_auc": lambda counts, alpha: auc_bound(counts, alpha=alpha),
-    # The rate rises with accuracy, so it is above its bound when accuracy is.
-    "itr": lambda counts, alpha: itr(_accuracy(counts, alpha), len(counts)),
+    "roc_auc": auc_bound,
+    # The rate increases with accuracy, so it exceeds its bound when accuracy does.
+    "itr": lambda counts: float(itr(_accuracy(counts), len(counts))),
 }

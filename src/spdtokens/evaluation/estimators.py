@@ -1,4 +1,4 @@
-"""Estimators as plain values: what identifies a run, and what a worker builds it from."""
+"""Describe estimators as plain values, which identify a run, and build them in a worker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import inspect
 import pickle
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -21,20 +20,21 @@ from sklearn.svm import SVC
 
 import spdtokens
 from spdtokens.errors import MethodError
+from spdtokens.evaluation.protocols import nearest
 
-#: How a class, a function, a number that is not finite, and anything else are told in plain values.
+#: Keys of a class, a function, a non-finite number and anything else in plain values.
 CLASS, FUNCTION, NUMBER, TEXT = "class", "function", "number", "text"
 
 
 def describe(value: Any) -> Any:
-    """An estimator, or a parameter of one, as plain values.
+    """Return an estimator, or one of its parameters, as plain values.
 
-    An estimator is a mapping: its ``class`` and its parameters. Tuples and arrays become lists,
-    functions their names; anything else its text and a digest, by which it can be told apart but
-    not built.
+    An estimator is a mapping of its ``class`` and parameters. Tuples and arrays become lists, and
+    functions their names. Anything else becomes its text and a digest, which identify it but cannot
+    be built.
     """
     if isinstance(value, float) and not np.isfinite(value):
-        return {NUMBER: str(value)}  # which JSON does not have
+        return {NUMBER: str(value)}  # not valid in JSON
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.generic):
@@ -49,7 +49,7 @@ def describe(value: Any) -> Any:
         return {str(key): describe(item) for key, item in value.items()}
     if isinstance(value, type) or inspect.isfunction(value):
         path = f"{value.__module__}.{value.__qualname__}"
-        # Two lambdas have one name. A function is not copied with its estimator: its id stays.
+        # Lambdas share a name. A function is not copied with its estimator, so its id is stable.
         return {FUNCTION: path} if _is_found(path, value) else _opaque(path, id(value))
     if hasattr(value, "get_params"):
         parameters = value.get_params(deep=False)
@@ -71,18 +71,18 @@ def _is_found(path: str, value: Any) -> bool:
 
 
 def _content(value: Any) -> Any:
-    """What tells an object from others of its class, and a copy of it has too."""
+    """Content that distinguishes an object from others of its class, but not from its copies."""
     if isinstance(value, partial):
         return describe([value.func, value.args, value.keywords])
     try:
         return pickle.dumps(value)
     except Exception:
-        # Of a class that cannot be imported, or with a lambda in it.
+        # Its class cannot be imported, or it contains a lambda.
         return describe(vars(value)) if hasattr(value, "__dict__") else None
 
 
 def _opaque(text: str, content: Any) -> dict[str, str]:
-    """What can be told apart, but not built."""
+    """Description of an object that can be identified, but not built."""
     return {TEXT: text, "digest": _digest(content)}
 
 
@@ -91,7 +91,7 @@ def _digest(content: Any) -> str:
 
 
 def _path(cls: type) -> str:
-    """The shortest name from which a class can be imported."""
+    """Return the shortest path from which a class can be imported."""
     if getattr(spdtokens, cls.__name__, None) is cls:
         return f"spdtokens.{cls.__name__}"
     parts = cls.__module__.split(".")
@@ -104,12 +104,12 @@ def _path(cls: type) -> str:
 
 
 def build(value: Any) -> Any:
-    """What :func:`describe` was given.
+    """Build the estimator or parameter from its description by :func:`describe`.
 
     Raises
     ------
     MethodError
-        For a class or parameter that does not exist, or anything but an estimator.
+        If a class or parameter does not exist, or is not an estimator.
     """
     if isinstance(value, list):
         return [build(item) for item in value]
@@ -121,7 +121,7 @@ def build(value: Any) -> Any:
         try:
             return float(value[NUMBER])
         except (TypeError, ValueError) as error:
-            raise MethodError(f"{value[NUMBER]!r} is not a number.") from error
+            raise MethodError(f"number must be a number, got {value[NUMBER]!r}.") from error
     if set(value) == {TEXT, "digest"}:
         raise MethodError(f"A parameter cannot be built from its text: {value[TEXT]}.")
     if CLASS not in value:
@@ -132,10 +132,10 @@ def build(value: Any) -> Any:
     made = {}
     for key, item in given.items():
         default = inspect.signature(cls).parameters[key].default
-        # A default may be what cannot be named here, such as a function of scikit-learn.
+        # A default may be something that cannot be built, such as a function of scikit-learn.
         if repr(item) != repr(describe(default)):
             made[key] = build(item)
-            # scikit-learn refuses a list for some of its tuples.
+            # scikit-learn requires tuples for some parameters.
             if isinstance(default, tuple) and isinstance(made[key], list):
                 made[key] = tuple(made[key])
     try:
@@ -147,20 +147,20 @@ def build(value: Any) -> Any:
 
 
 def find_class(path: str) -> type:
-    """The class of an estimator, by its dotted path; ours also by name alone.
+    """Return the class of an estimator by its dotted path; those of spdtokens also by name.
 
     Raises
     ------
     MethodError
-        If there is none, with the nearest name, or it is not an estimator.
+        If it does not exist, with the closest name, or is not an estimator.
     """
     module, _, name = path.rpartition(".")
     module = module or "spdtokens"
     try:
         home = import_module(module)
         found = getattr(home, name, None)
-    except Exception as error:  # whatever happens when a module is imported
-        raise MethodError(f"There is no module {module!r} for class {path!r}: {error}.") from error
+    except Exception as error:  # importing a module can raise anything
+        raise MethodError(f"Cannot import module {module!r} of class {path!r}: {error}.") from error
     if found is None:
         names = [key for key in dir(home) if key[:1].isupper()]
         raise MethodError(f"{module} has no class {name!r}.{nearest(name, names)}")
@@ -170,14 +170,8 @@ def find_class(path: str) -> type:
 
 
 def check_parameters(cls: type, given: Iterable[str]) -> None:
-    """Refuse parameters that the constructor of a class does not have, or lacks.
-
-    Raises
-    ------
-    MethodError
-        With the nearest name.
-    """
-    # What is only passed on (**kwds of pyRiemann) is lost when an estimator is cloned.
+    """Refuse unknown and missing parameters of a class; the error suggests the closest name."""
+    # **kwds, as of pyRiemann, are lost when an estimator is cloned.
     known = {
         name: parameter
         for name, parameter in inspect.signature(cls).parameters.items()
@@ -186,7 +180,7 @@ def check_parameters(cls: type, given: Iterable[str]) -> None:
     unknown = [name for name in given if name not in known]
     if unknown:
         raise MethodError(
-            f"{cls.__name__} has no parameter {unknown[0]!r}.{nearest(unknown[0], list(known))} It "
+            f"{cls.__name__} has no parameter {unknown[0]!r}.{nearest(unknown[0], known)} It "
             f"has: {', '.join(known)}."
         )
     for name, parameter in known.items():
@@ -194,16 +188,10 @@ def check_parameters(cls: type, given: Iterable[str]) -> None:
             raise MethodError(f"{cls.__name__} needs the parameter {name!r}.")
 
 
-def nearest(name: str, names: list[str]) -> str:
-    """A question, if one of the names is near; else nothing."""
-    near = get_close_matches(name, names, 1)
-    return f" Did you mean {near[0]!r}?" if near else ""
-
-
 def _function(path: str) -> Any:
     module, _, name = path.rpartition(".")
     if module.split(".")[0] != "spdtokens":
-        raise MethodError(f"Only functions of spdtokens can be named in a study, not {path}.")
+        raise MethodError(f"Functions must be of spdtokens, got {path}.")
     try:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
@@ -211,35 +199,35 @@ def _function(path: str) -> Any:
 
 
 def can_classify(value: Any) -> bool:
-    """Whether a value is an estimator that predicts, as far as it says so before it is fitted."""
+    """Whether a value is a classifier, as far as known before it is fitted."""
     if isinstance(value, type) or not (hasattr(value, "get_params") and hasattr(value, "fit")):
         return False
-    # A stack has no ``predict`` before it is fitted; what has one need not be called a classifier.
+    # A stack has no ``predict`` before it is fitted; others have one without being a classifier.
     return hasattr(value, "predict") or isinstance(value, ClassifierMixin)
 
 
 def open_seeds(estimator: BaseEstimator) -> list[str]:
-    """Parameters ``random_state`` that are None, of steps in which chance plays a part."""
+    """Names of the parameters ``random_state`` that are None, of steps that use them."""
     parameters = estimator.get_params(deep=True)
     owners = {"": estimator} | {k: v for k, v in parameters.items() if hasattr(v, "get_params")}
     found = []
     for name, owner in owners.items():
         own = owner.get_params(deep=False)
-        if "random_state" in own and own["random_state"] is None and not _decides_alone(owner):
+        if "random_state" in own and own["random_state"] is None and not _ignores_seed(owner):
             found.append(f"{name}__random_state" if name else "random_state")
     return found
 
 
-def _decides_alone(estimator: BaseEstimator) -> bool:
-    """Whether an estimator has a seed that it does not use."""
+def _ignores_seed(estimator: BaseEstimator) -> bool:
+    """Whether an estimator does not use its ``random_state``."""
     if isinstance(estimator, LogisticRegression):
         return bool(estimator.solver in ("lbfgs", "newton-cg", "newton-cholesky"))
-    # Whose default is a word since scikit-learn 1.8.
+    # The default is a string since scikit-learn 1.8.
     return isinstance(estimator, SVC) and estimator.probability is not True
 
 
 def with_seed(estimator: BaseEstimator, seed: int | None) -> BaseEstimator:
-    """A clone whose open seeds are set."""
+    """Clone an estimator and set its open seeds."""
     fresh = clone(estimator)
     if seed is not None:
         fresh.set_params(**dict.fromkeys(open_seeds(fresh), seed))
@@ -247,7 +235,7 @@ def with_seed(estimator: BaseEstimator, seed: int | None) -> BaseEstimator:
 
 
 def steps_of(estimator: Any) -> Iterator[Any]:
-    """The steps of a pipeline, of one inside a search, or the estimator itself."""
+    """Iterate over the steps of a pipeline, also inside a search, or the estimator itself."""
     inner = getattr(estimator, "estimator", None)
     if inner is not None and hasattr(inner, "get_params"):
         yield from steps_of(inner)

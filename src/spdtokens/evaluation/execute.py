@@ -1,16 +1,17 @@
-"""Do runs: many at once where the last step offers it, else one by one."""
+"""Execute runs: many at once if the last step supports it, otherwise one by one."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
@@ -22,35 +23,33 @@ from spdtokens.classifiers.transformer import (
     fit_together,
     offers_together,
 )
+from spdtokens.datasets import Dataset
 from spdtokens.errors import EvaluationError
-from spdtokens.evaluation.estimators import with_seed
+from spdtokens.evaluation.alignment import align, align_signals
+from spdtokens.evaluation.estimators import steps_of, with_seed
 from spdtokens.evaluation.metrics import all_scores
-from spdtokens.evaluation.plan import Part, Source, prepare, split_front, with_access
+from spdtokens.evaluation.plan import Source, domains, split_front, with_access
 from spdtokens.evaluation.protocols import Fold, check_fold, get_access, get_protocol
 from spdtokens.evaluation.runs import RunResult, RunSpec, origin, peak_memory
-from spdtokens.evaluation.trials import Trials
+from spdtokens.evaluation.trials import Index, Trials, TrialTable
+from spdtokens.preprocessing import FilterBankCovariances, StandardTrials
+from spdtokens.preprocessing.bands import OF_STIMULI, resolve_bands
 from spdtokens.runtime.threads import one_thread
 
+#: Steps that have frequency bands.
+_IN_BANDS = (FilterBankCovariances, StandardTrials)
 
-# In the order of one thread: the same bits in a worker with one and a process with many.
+
+# With one thread, so that results are the same bit for bit in any process.
 @one_thread()
 def execute(
     specs: Sequence[RunSpec], source: Source, listener: Listener | None = None
 ) -> list[RunResult]:
-    """Do runs of one family.
+    """Execute runs of one family, which differ in subject, fold and seed only.
 
-    Every result is the same, bit by bit, whatever runs are done with it.
-
-    Parameters
-    ----------
-    specs : sequence of RunSpec
-        That differ in subject, fold and seed only.
-    source : Source
-    listener : callable, optional
-        Told of every run that is done, or of parts of it.
+    Results do not depend, bit for bit, on which runs are executed together. ``listener`` is called
+    with the progress, in runs.
     """
-    if len({spec.family for spec in specs}) != 1:
-        raise EvaluationError("Runs done together differ in subject, fold and seed only.")
     estimator = source.estimator(specs[0])
     if offers_together(estimator):
         return _together(specs, source, estimator, listener)
@@ -64,29 +63,41 @@ def execute(
 
 @dataclass(frozen=True)
 class Opened:
-    """A fold, its trials, and the parts in which an estimator is given them."""
+    """A fold, and its trials as the estimator is given them.
+
+    Attributes
+    ----------
+    fold : Fold
+    trials : Trials
+    rows, X : dict of str to ndarray
+        Training, validation (if any) and test trials: rows of the table, and the input of the
+        second half of the estimator (see :func:`~spdtokens.evaluation.plan.split_front`), or of
+        the whole.
+    """
 
     fold: Fold
     trials: Trials
-    parts: dict[str, Part]
+    rows: dict[str, Index]
+    X: dict[str, NDArray[Any]]
 
     @property
     def data(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
         """Training trials and labels."""
-        return self.parts["train"].X, self.parts["train"].y
+        return self.X["train"], self.trials.table.y[self.rows["train"]]
 
     def params(self, estimator: BaseEstimator) -> dict[str, Any]:
-        """What else the ``fit`` of an estimator is told of the training trials."""
-        last, train, held = _last(estimator), self.parts["train"], self.parts.get("validation")
+        """Fit parameters of an estimator: groups, validation trials and sample weights."""
+        last, table, train = _last(estimator), self.trials.table, self.rows["train"]
         params: dict[str, Any] = {}
-        if has_fit_parameter(last, "groups") and train.groups is not None:
-            params["groups"] = train.groups
-        if has_fit_parameter(last, "validation") and held is not None:
-            params["validation"] = (held.X, held.y)
-        own = self.trials.table.subject[train.rows] == self.fold.subject
+        # Without groups, a split may be stratified.
+        if has_fit_parameter(last, "groups") and len(np.unique(table.group[train])) < len(train):
+            params["groups"] = table.group[train]
+        if has_fit_parameter(last, "validation") and "validation" in self.rows:
+            params["validation"] = (self.X["validation"], table.y[self.rows["validation"]])
+        own = table.subject[train] == self.fold.subject
         share = own.mean()
         if isinstance(last, TokenDiscriminantClassifier) and 0 < share < 1:
-            # The tested subject's own trials count for as much as those of all others together.
+            # The trials of the test subject have the same total weight as all others.
             params["sample_weight"] = np.where(own, 0.5 / share, 0.5 / (1 - share))
         return params
 
@@ -96,13 +107,105 @@ def _last(estimator: BaseEstimator) -> BaseEstimator:
 
 
 def open_run(spec: RunSpec, source: Source, estimator: BaseEstimator) -> Opened:
-    """All that a run is given."""
+    """Load the trials of a run; labelled calibration trials join the training trials."""
     fold, trials = open_fold(spec, source)
-    return Opened(fold, trials, prepare(spec, fold, trials, estimator))
+    front, _ = split_front(estimator)
+    taken = partial(_as_given, trials, estimator)
+    if front is not None:
+        taken = partial(matrices, trials, front)
+    rows = {name: at for name, at in fold.parts().items() if len(at)}
+    X = {name: taken(at) for name, at in rows.items()}
+    if spec.alignment != "none":
+        references = X
+        if front is None and not trials.dataset.is_covariance:
+            band = reference_front(estimator, trials.dataset)
+            references = {name: matrices(trials, band, at) for name, at in rows.items()}
+        X = _aligned(spec, fold, trials.table, X, references)
+    labelled = get_access(spec.access).labelled
+    for parts in (rows, X):
+        seen = parts.pop("calibration", None)
+        if labelled and seen is not None:
+            parts["train"] = np.concatenate([parts["train"], seen])
+    return Opened(fold, trials, rows, X)
+
+
+def _as_given(trials: Trials, estimator: BaseEstimator, rows: Index) -> NDArray[Any]:
+    """Trials or matrices of the data set, cut to the window unless the estimator cuts it."""
+    X, dataset = trials.signals(rows), trials.dataset
+    parts = [estimator, *estimator.get_params(deep=True).values()]
+    if dataset.sfreq is None or any(isinstance(part, _IN_BANDS) for part in parts):
+        return X
+    start, stop = (round((t - dataset.tmin) * dataset.sfreq) for t in dataset.window)
+    return X[..., start:stop]
+
+
+def matrices(trials: Trials, front: FilterBankCovariances, rows: Index) -> NDArray[np.float64]:
+    """Matrices (n, [m,] d, d) of trials, computed once per recording."""
+    name = repr(sorted(front.get_params().items()))
+    return trials.computed(rows, name, lambda X: clone(front).fit_transform(X))
+
+
+def reference_front(estimator: BaseEstimator, dataset: Dataset) -> FilterBankCovariances:
+    """Estimator of the covariances that align signals, in the band of the estimator.
+
+    In the default band if it has several bands, or none.
+    """
+    assert dataset.sfreq is not None
+    found = [step.bands for step in steps_of(estimator) if isinstance(step, _IN_BANDS)]
+    known = [bands for bands in found if not isinstance(bands, str) or bands not in OF_STIMULI]
+    single = (bands for bands in known if bands is not None and len(resolve_bands(bands)) == 1)
+    return FilterBankCovariances(
+        dataset.sfreq,
+        bands=next(single, None),
+        windows=[dataset.window],
+        tmin=dataset.tmin,
+        estimator="oas",
+    )
+
+
+def _aligned(
+    spec: RunSpec,
+    fold: Fold,
+    table: TrialTable,
+    X: dict[str, NDArray[Any]],
+    references: dict[str, NDArray[np.float64]],
+) -> dict[str, NDArray[Any]]:
+    """Align all parts, one target domain after another.
+
+    Validation trials do not belong to the target: like training trials, they are aligned by their
+    own domain.
+    """
+    rows, access = fold.parts(), get_access(spec.access)
+    of = {name: domains(table, rows[name], spec.domain) for name in rows}
+    C = {name: c[:, None] if c.ndim == 3 else c for name, c in references.items()}
+    result = {name: np.empty(x.shape) for name, x in X.items()}
+    nobody = {"calibration": X["test"][:0]}
+    known = [name for name in ("train", "validation") if name in X]
+    X_known, C_known, of_known, y_known = (
+        np.concatenate([arrays[name] for name in known])
+        for arrays in (X, C, of, {name: table.y[rows[name]] for name in known})
+    )
+    for target in dict.fromkeys(of["test"].tolist()):
+        seen, tested = of["calibration"] == target, of["test"] == target
+        calibration, test = C.get("calibration", C["test"][:0])[seen], C["test"][tested]
+        how: Any = {"domain_target": target, "access": access, "alignment": spec.alignment}
+        if references is not X:
+            mine = ((nobody | X)["calibration"][seen], X["test"][tested])
+            done = align_signals(X_known, *mine, C_known, of_known, calibration, test, **how)
+        else:
+            y = table.y[fold.calibration[seen]] if access.labelled else None
+            done = align(C_known, of_known, y_known, calibration, y, test, **how)
+        shape = X["test"].shape[1:]
+        result["test"][tested] = done.test.reshape(-1, *shape)
+        if "calibration" in X:
+            result["calibration"][seen] = done.calibration.reshape(-1, *shape)
+        ends = np.cumsum([len(X[name]) for name in known])[:-1]
+        result |= zip(known, np.split(done.train.reshape(-1, *shape), ends), strict=True)
+    return result
 
 
 def open_fold(spec: RunSpec, source: Source) -> tuple[Fold, Trials]:
-    """The fold of a run, checked again for leaks, and the trials it is made of."""
+    """Return the fold and trials of a run, which must be those it was planned with."""
     trials = source.trials_of(spec)
     protocol = get_protocol(spec.protocol)
     folds = source.folds(trials, spec.subject, protocol, spec.protocol_options)
@@ -110,11 +213,11 @@ def open_fold(spec: RunSpec, source: Source) -> tuple[Fold, Trials]:
     if fold is None:
         raise EvaluationError(f"{spec.dataset}: subject {spec.subject} has no fold {spec.fold}.")
     fold = with_access(fold, trials.table, get_access(spec.access))
-    check_fold(fold, trials)
+    check_fold(fold, trials)  # again, for runs that were not planned here
     if trials.hash_of(fold.rows) != spec.data_hash:
         raise EvaluationError(
-            f"{spec.dataset}: the recordings of subject {spec.subject} are not those the run was "
-            "planned with. They were changed since, or this machine has others."
+            f"{spec.dataset}: the recordings of subject {spec.subject} are not those that the run "
+            "was planned with. They have changed since, or differ on this machine."
         )
     return fold, trials
 
@@ -122,10 +225,9 @@ def open_fold(spec: RunSpec, source: Source) -> tuple[Fold, Trials]:
 def class_probabilities(
     classifier: BaseEstimator, X: NDArray[Any], n_classes: int
 ) -> NDArray[np.float64]:
-    """Probabilities (n, classes), or where there are none a softmax of decision values.
+    """Return class probabilities (n, n_classes), or a softmax of decision values.
 
-    The largest is that of the predicted class. Of a classifier that gives neither, or decision
-    values of pairs of classes, 1 for the predicted class.
+    One-hot predictions of a classifier that has neither, or decision values of pairs of classes.
     """
     found: NDArray[np.float64] | None = None
     if hasattr(classifier, "predict_proba"):
@@ -134,11 +236,14 @@ def class_probabilities(
         values = np.asarray(classifier.decision_function(X), dtype=np.float64)
         if values.ndim == 1:
             values = np.stack([-values / 2, values / 2], axis=1)
-        if values.shape[1] == len(classifier.classes_):
+        # Three classes have as many pairs as classes.
+        shapes = [getattr(step, "decision_function_shape", "ovr") for step in steps_of(classifier)]
+        pairs = values.shape[1] > 2 and "ovo" in shapes
+        if values.shape[1] == len(classifier.classes_) and not pairs:
             found = softmax(values, axis=1)
     if found is None:
         return np.eye(n_classes)[np.asarray(classifier.predict(X))]
-    # A class without training trials is never predicted.
+    # A class without training trials has probability 0.
     whole = np.zeros((len(found), n_classes))
     whole[:, np.asarray(classifier.classes_)] = found
     return whole
@@ -162,33 +267,35 @@ def _together(
     fit_together(models, [run.data for run in runs], params, listener=listener)
     spent = (time.perf_counter() - start) / len(specs)
     return [
-        # Each carries its share of what was done together.
+        # Each run gets an equal share of the time.
         _result(spec, run, model, time.perf_counter() - spent)
         for spec, run, model in zip(specs, runs, models, strict=True)
     ]
 
 
 def _result(spec: RunSpec, run: Opened, model: BaseEstimator, start: float) -> RunResult:
-    last, parts = _last(model), dict(run.parts)
+    last, rows, X, table = _last(model), dict(run.rows), dict(run.X), run.trials.table
     held = getattr(last, "held_back_", None)
     if held is not None:
-        train = parts["train"]
-        kept = np.setdiff1d(np.arange(len(train)), held)
-        parts |= {"train": train.at(kept), "validation": train.at(held)}
+        for parts in (rows, X):
+            train = parts["train"]
+            parts |= {"train": np.delete(train, held, axis=0), "validation": train[held]}
     n_classes = len(run.trials.dataset.classes)
-    p = {name: class_probabilities(model, part.X, n_classes) for name, part in parts.items()}
-    scores = {name: all_scores(part.y, p[name]) for name, part in parts.items()}
-    sizes = {name: len(parts.get(name, ())) for name in run.fold.parts()}
+    p = {name: class_probabilities(model, X[name], n_classes) for name in rows}
+    scores = {name: all_scores(table.y[rows[name]], p[name]) for name in rows}
+    sizes = {name: len(rows.get(name, ())) for name in run.fold.parts()}
     curves, epoch = {}, None
     if isinstance(last, NetworkClassifier):
         curves, epoch = last.history_, last.epoch_
-    elif isinstance(last, TokenNetworkClassifier):  # of the first of an ensemble, while it lasted
+    elif isinstance(
+        last, TokenNetworkClassifier
+    ):  # of the first of an ensemble, up to its last epoch
         curves = {name: curve[0][~np.isnan(curve[0])] for name, curve in last.history_.items()}
         epoch = last.n_epochs_[0]
     return RunResult(
         spec=spec,
-        ids=run.trials.table.id[parts["test"].rows],
-        y=parts["test"].y,
+        ids=table.id[rows["test"]],
+        y=table.y[rows["test"]],
         probabilities=p["test"],
         train=scores["train"],
         validation=scores.get("validation", {}),

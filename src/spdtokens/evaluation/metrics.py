@@ -1,8 +1,7 @@
 """Metrics of one test set, from labels and class probabilities.
 
-The predicted class is the one of highest probability, the first of them in a tie. A metric that
-does not exist for a test set is NaN, never a warning: which ones need every class among the labels
-is said with each.
+The predicted class is the one with the highest probability, the first one in case of ties. A metric
+that is not defined for a test set is NaN, without a warning.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from scipy.stats import rankdata
 from spdtokens.errors import EvaluationError
 from spdtokens.evaluation.protocols import look_up
 
-#: How far from 1 a trial's probabilities may add up to: float32 rounds, logits are farther off.
+#: Tolerance of the sum of a trial's probabilities: above the rounding of float32.
 ROUNDING = 1e-3
-#: Classes are clearly unequal if the largest has so many times its equal share of the trials: with
-#: two classes three quarters of them, with four three eighths.
+#: Classes are unbalanced if the largest has at least this multiple of its equal share of trials:
+#: 75 % of them with two classes, 37.5 % with four.
 UNEQUAL = 1.5
 
 Counts = NDArray[np.int64]
@@ -29,22 +28,45 @@ Scores = NDArray[np.float64]
 
 
 def calibration_error(y: ArrayLike, probabilities: ArrayLike, *, bins: int = 10) -> float:
-    """Expected calibration error: how far confidence is from accuracy; lower is better.
+    """Return the expected calibration error, the gap between confidence and accuracy.
 
-    The confidence of a trial is its highest probability. Trials are put into bins of equal width
-    (a bin includes its upper edge), and the distance between mean confidence and accuracy of each
-    bin is averaged, weighted by its number of trials. With few trials it is above 0 even for
-    exact probabilities.
+    The confidence of a trial is its highest probability. Trials are grouped into bins of equal
+    width, which include their upper edge, and the absolute difference between mean confidence and
+    accuracy is averaged over bins, weighted by the number of trials. Lower is better. With few
+    trials the error is positive even for calibrated probabilities.
 
     Parameters
     ----------
-    y : array of int, shape (n,)
-    probabilities : array, shape (n, classes)
-    bins : int, default 10
+    y : array_like of int, shape (n,)
+        True classes, from 0.
+    probabilities : array_like, shape (n, n_classes)
+        Class probabilities.
+    bins : int, default=10
+        Number of bins.
+
+    Returns
+    -------
+    float
+        Expected calibration error, from 0 to 1.
+
+    Raises
+    ------
+    EvaluationError
+        If labels and probabilities do not match, or rows do not sum to 1.
+
+    See Also
+    --------
+    spdtokens.evaluation.summary.Row : Calibration error of each method.
 
     References
     ----------
-    Guo et al., On calibration of modern neural networks, ICML (2017).
+    Guo, Pleiss, Sun and Weinberger, On calibration of modern neural networks, ICML (2017).
+
+    Examples
+    --------
+    >>> from spdtokens.evaluation.metrics import calibration_error
+    >>> round(calibration_error([1, 1, 1, 0], [[0.1, 0.9]] * 4), 2)
+    0.15
     """
     codes, p = checked(y, probabilities)
     confidence = p.max(1)
@@ -54,59 +76,38 @@ def calibration_error(y: ArrayLike, probabilities: ArrayLike, *, bins: int = 10)
 
 
 def log_loss(y: ArrayLike, probabilities: ArrayLike) -> float:
-    """Mean negative logarithm of the true class's probability; lower is better.
+    """Mean negative log-probability of the true class; lower is better.
 
-    Probabilities below the rounding of double precision count as that, as in scikit-learn, which
-    refuses probabilities in single precision whose sum is rounded.
-
-    Parameters
-    ----------
-    y : array of int, shape (n,)
-        Class codes, from 0.
-    probabilities : array, shape (n, classes)
+    Probabilities are clipped at the machine epsilon of float64, as in scikit-learn, whose function
+    rejects float32 probabilities with rounded sums.
     """
     codes, p = checked(y, probabilities)
     true = p[np.arange(len(codes)), codes]
     return float(-np.log(np.clip(true, np.finfo(np.float64).eps, 1)).mean())
 
 
-def itr(accuracy: float, n_classes: int, seconds: float | None = None) -> float:
-    """Information transfer rate.
+def itr(accuracy: ArrayLike, n_classes: int) -> Scores:
+    """Information transfer rate in bits per trial, from accuracies (...) between 0 and 1.
 
-    The formula takes classes to be equally frequent and mistakes equally likely; where they are
-    not, the rate is not what the channel carries. Accuracies at or below chance carry 0 here,
-    though the formula rises again below it: a decoder that is wrong on purpose is not meant.
-
-    Parameters
-    ----------
-    accuracy : float
-    n_classes : int
-    seconds : float, optional
-        From one decision to the next.
-
-    Returns
-    -------
-    float
-        Bits per trial; bits per minute if ``seconds`` is given.
+    Assumes equally frequent classes and equally likely errors. Accuracies at or below chance give
+    0, although the formula increases again below chance.
 
     References
     ----------
-    Wolpaw et al., Brain-computer interfaces for communication and control, Clinical
-    Neurophysiology 113 (2002).
+    Wolpaw, Birbaumer, McFarland, Pfurtscheller and Vaughan, Brain-computer interfaces for
+    communication and control, Clinical Neurophysiology 113 (2002).
+    https://doi.org/10.1016/S1388-2457(02)00057-3
     """
-    late = seconds is None or seconds > 0
-    if n_classes < 2 or not 0 <= accuracy <= 1 or not late:  # NaN too
-        raise EvaluationError(
-            "accuracy must be from 0 to 1, n_classes >= 2 and seconds > 0, got "
-            f"accuracy={accuracy}, n_classes={n_classes}, seconds={seconds}."
-        )
-    bits = float(_bits(np.asarray(accuracy), n_classes))
-    return bits if seconds is None else bits * 60 / seconds
+    right = np.clip(accuracy, 1 / n_classes, 1)
+    wrong = 1 - right
+    bits = np.log2(n_classes) + right * np.log2(right)
+    bits = bits + wrong * np.log2(np.where(wrong > 0, wrong, 1) / (n_classes - 1))
+    return np.where(np.asarray(accuracy) > 1 / n_classes, bits, 0.0)
 
 
-# Metrics of confusion matrices (..., classes, classes), so that a permutation test scores thousands
-# of them at once, which scikit-learn's functions do not. They agree with these (a test compares
-# them), but for classes without trials: NaN here, a warning or another mean there.
+# Metrics of confusion matrices (..., n_classes, n_classes): unlike scikit-learn's, they score
+# thousands of matrices at once, for permutation tests. They agree with scikit-learn (tested), but
+# are NaN for classes without trials.
 
 
 def _accuracy(counts: Counts) -> Scores:
@@ -114,15 +115,15 @@ def _accuracy(counts: Counts) -> Scores:
 
 
 def _balanced_accuracy(counts: Counts) -> Scores:
-    """NaN if a class has no trial: over those that remain, chance would not be 1 / classes."""
+    """NaN if a class has no trial: chance would not be 1 / n_classes."""
     sizes = counts.sum(-1)
     recalls = np.diagonal(counts, axis1=-2, axis2=-1) / sizes.clip(1)
     return np.where(sizes.all(-1), recalls.mean(-1), np.nan)
 
 
 def _kappa(counts: Counts) -> Scores:
-    """NaN if labels and predictions are all one class, where guesses agree fully."""
-    # In whole numbers, so that full agreement of guesses is seen exactly.
+    """NaN if all labels and predictions are one class."""
+    # In integers, so that full agreement by chance is found exactly.
     n = counts.sum((-2, -1))
     by_guess = (counts.sum(-2) * counts.sum(-1)).sum(-1)
     rest = n**2 - by_guess
@@ -131,27 +132,15 @@ def _kappa(counts: Counts) -> Scores:
 
 
 def _f1(counts: Counts) -> Scores:
-    """Of class 1 if there are two, else the classes' mean; NaN if one concerned has no trial."""
+    """F1 of class 1 of two, else the mean over classes; NaN if such a class has no trial."""
     sizes = counts.sum(-1)
     each = 2 * np.diagonal(counts, axis1=-2, axis2=-1) / (sizes + counts.sum(-2)).clip(1)
     of = slice(1, 2) if counts.shape[-1] == 2 else slice(None)
     return np.where(sizes[..., of].all(-1), each[..., of].mean(-1), np.nan)
 
 
-def _itr(counts: Counts) -> Scores:
-    return _bits(_accuracy(counts), counts.shape[-1])
-
-
-def _bits(accuracy: Scores, n_classes: int) -> Scores:
-    right = np.clip(accuracy, 1 / n_classes, 1)
-    wrong = 1 - right
-    bits = np.log2(n_classes) + right * np.log2(right)
-    bits = bits + wrong * np.log2(np.where(wrong > 0, wrong, 1) / (n_classes - 1))
-    return np.where(accuracy > 1 / n_classes, bits, 0.0)
-
-
 def _roc_auc(y: NDArray[np.int64], p: NDArray[Any]) -> float:
-    """Of class 1 of two; of more the mean of each against the rest. NaN if one has no trial."""
+    """ROC AUC of class 1 of two, else the one-vs-rest mean; NaN if a class has no trial."""
     areas = []
     for k in [1] if p.shape[1] == 2 else range(p.shape[1]):
         n_pos = int((y == k).sum())
@@ -163,18 +152,18 @@ def _roc_auc(y: NDArray[np.int64], p: NDArray[Any]) -> float:
 
 @dataclass(frozen=True)
 class Metric:
-    """A number for a test set; higher is better.
+    """A score of a test set; higher is better.
 
     Attributes
     ----------
     name, title : str
-        As typed, as shown.
+        Name in code and in tables.
     chance : callable
-        Of the test trials of each class (classes,): what the best guesser expects who knows these
-        numbers but nothing of a trial, whether it always says one class or draws them.
+        From the number of test trials per class (n_classes,) to the expected score of the best
+        guesser that knows these numbers, whether it predicts one class or draws classes.
     of_counts : callable or None
-        Scores of confusion matrices (..., classes, classes), true class by predicted class; None
-        for ROC AUC, for which these do not suffice.
+        From confusion matrices (..., n_classes, n_classes), true class by predicted class, to
+        scores; None for ROC AUC, which needs probabilities.
     """
 
     name: str
@@ -183,7 +172,7 @@ class Metric:
     of_counts: Callable[[Counts], Scores] | None = None
 
     def __call__(self, y: ArrayLike, probabilities: ArrayLike) -> float:
-        """The score of labels (n,) and probabilities (n, classes)."""
+        """Score labels (n,) and probabilities (n, n_classes)."""
         if self.of_counts is None:
             return _roc_auc(*checked(y, probabilities))
         return float(self.of_counts(confusion(y, probabilities)))
@@ -194,7 +183,7 @@ def _majority(counts: NDArray[Any]) -> float:
 
 
 def _f1_of_guesses(counts: NDArray[Any]) -> float:
-    """Always class 1 is best of two. Of more, draws as frequent as the classes: 1 / classes."""
+    """Always class 1 of two; of more, draws with the frequencies of the classes: 1 / n_classes."""
     if len(counts) > 2:
         return 1 / len(counts)
     share = counts[1] / np.sum(counts)
@@ -210,44 +199,55 @@ METRICS: dict[str, Metric] = {
         Metric("kappa", "Cohen's kappa", lambda _: 0.0, _kappa),
         Metric("roc_auc", "ROC AUC", lambda _: 0.5),
         Metric("f1", "F1", _f1_of_guesses, _f1),
-        Metric("itr", "bits per trial", lambda n: itr(_majority(n), len(n)), _itr),
+        Metric(
+            "itr",
+            "bits per trial",
+            lambda n: float(itr(_majority(n), len(n))),
+            lambda counts: itr(_accuracy(counts), counts.shape[-1]),
+        ),
     )
 }
 
 
 def get_metric(name: str) -> Metric:
-    """A metric by name.
-
-    Raises
-    ------
-    EvaluationError
-        Listing all names.
-    """
+    """Look up a metric by its name; the error lists all names."""
     return look_up("metric", name, METRICS)
 
 
 def all_scores(y: ArrayLike, probabilities: ArrayLike) -> dict[str, float]:
-    """Every metric of labels (n,) and class probabilities (n, classes), by name."""
-    codes, p = checked(y, probabilities)
-    counts = _confusion(codes, p)
-    return {
-        name: float(metric.of_counts(counts)) if metric.of_counts else _roc_auc(codes, p)
-        for name, metric in METRICS.items()
-    }
+    """Compute all metrics of labels (n,) and probabilities (n, n_classes), by name."""
+    return {name: metric(y, probabilities) for name, metric in METRICS.items()}
 
 
 def default_metric(paradigm: str, counts: ArrayLike) -> str:
-    """Name the metric to look at first.
+    """Return the default metric for a paradigm and class distribution.
 
-    ROC AUC for event-related potentials. Otherwise accuracy, or balanced accuracy where classes
-    are clearly unequal: the largest has :data:`UNEQUAL` times its equal share of the trials, or
-    more.
+    ROC AUC for event-related potentials. Otherwise accuracy, or balanced accuracy if the classes
+    are unbalanced: the largest has at least 1.5 times its equal share of the trials.
 
     Parameters
     ----------
     paradigm : str
-    counts : array of int, shape (classes,)
-        Trials of each class, of all subjects that are evaluated.
+        Paradigm of the data set, such as ``'erp'`` or ``'motor imagery'``.
+    counts : array_like of int, shape (n_classes,)
+        Number of trials per class, over all subjects that are evaluated.
+
+    Returns
+    -------
+    str
+        ``'roc_auc'``, ``'accuracy'`` or ``'balanced_accuracy'``.
+
+    See Also
+    --------
+    spdtokens.evaluate : Its parameter ``metric`` overrides the default.
+
+    Examples
+    --------
+    >>> from spdtokens.evaluation.metrics import default_metric
+    >>> default_metric("motor imagery", [144, 144])
+    'accuracy'
+    >>> default_metric("motor imagery", [240, 48])
+    'balanced_accuracy'
     """
     if paradigm == "erp":
         return "roc_auc"
@@ -257,39 +257,30 @@ def default_metric(paradigm: str, counts: ArrayLike) -> str:
 
 
 def checked(y: ArrayLike, probabilities: ArrayLike) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Labels (n,) and probabilities (n, classes) that belong together.
-
-    Raises
-    ------
-    EvaluationError
-        If they do not, or are none.
-    """
+    """Return labels (n,) and probabilities (n, n_classes) as arrays, after checking them."""
     codes, p = np.asarray(y), np.asarray(probabilities, dtype=np.float64)
     if codes.ndim != 1 or p.ndim != 2 or len(codes) != len(p) or not len(p) or p.shape[1] < 2:
         raise EvaluationError(
-            "Labels must have shape (n,) and probabilities (n, classes), n >= 1 and classes >= 2, "
-            f"got {codes.shape} and {p.shape}."
+            "Labels must have shape (n,) and probabilities (n, n_classes) with n >= 1 and "
+            f"n_classes >= 2, got {codes.shape} and {p.shape}."
         )
     if codes.dtype.kind not in "iub" or codes.min() < 0 or codes.max() >= p.shape[1]:
         raise EvaluationError(
-            f"Labels must be whole numbers from 0 to {p.shape[1] - 1}, one per column of the "
-            f"probabilities, got {codes.dtype} from {codes.min()} to {codes.max()}."
+            f"Labels must be integers from 0 to {p.shape[1] - 1}, columns of the probabilities, "
+            f"got {codes.dtype} from {codes.min()} to {codes.max()}."
         )
     bad = ~((p >= 0).all(1) & (np.abs(p.sum(1) - 1) <= ROUNDING))  # NaN too
     if bad.any():
         raise EvaluationError(
-            f"{bad.sum()} of {len(p)} trials have no class probabilities (from 0 to 1, summing to "
-            f"1), the first is number {bad.argmax()}: {p[bad.argmax()]}. Turn logits into them by "
-            "a softmax."
+            f"Probabilities must be from 0 to 1 and sum to 1 per trial; {bad.sum()} of {len(p)} "
+            f"trials do not, the first is trial {bad.argmax()}: {p[bad.argmax()]}. Apply a softmax "
+            "to logits."
         )
     return codes.astype(np.int64), p
 
 
 def confusion(y: ArrayLike, probabilities: ArrayLike) -> NDArray[np.int64]:
-    """Count trials by true and predicted class, shape (classes, classes)."""
-    return _confusion(*checked(y, probabilities))
-
-
-def _confusion(y: NDArray[np.int64], p: NDArray[Any]) -> NDArray[np.int64]:
+    """Count trials by true and predicted class, shape (n_classes, n_classes)."""
+    codes, p = checked(y, probabilities)
     n = p.shape[1]
-    return np.bincount(y * n + p.argmax(1), minlength=n * n).reshape(n, n)
+    return np.bincount(codes * n + p.argmax(1), minlength=n * n).reshape(n, n)

@@ -1,10 +1,9 @@
-"""From a question to the runs that answer it, checked before any of them is begun."""
+"""Plan the runs of an evaluation and check them before the first one starts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,20 +26,8 @@ from spdtokens.classifiers.transformer import (
 )
 from spdtokens.datasets import Dataset, Selection, load_dataset, select
 from spdtokens.errors import EvaluationError, MethodError
-from spdtokens.evaluation.alignment import (
-    align,
-    align_signals,
-    check_linear,
-    check_seen,
-    get_alignment,
-)
-from spdtokens.evaluation.estimators import (
-    build,
-    can_classify,
-    describe,
-    open_seeds,
-    steps_of,
-)
+from spdtokens.evaluation.alignment import check_linear, check_seen, get_alignment
+from spdtokens.evaluation.estimators import build, can_classify, describe, open_seeds, steps_of
 from spdtokens.evaluation.protocols import (
     Access,
     Fold,
@@ -53,49 +40,14 @@ from spdtokens.evaluation.protocols import (
 from spdtokens.evaluation.runs import RunSpec, as_text
 from spdtokens.evaluation.trials import Index, Memory, Trials, TrialTable
 from spdtokens.preprocessing import FilterBankCovariances, StandardTrials
-from spdtokens.preprocessing.bands import OF_STIMULI, BandSpec, resolve_bands
-
-# The trials of a fold as an estimator is given them: matrices or signals, perhaps aligned.
 
 DOMAINS = ("session", "subject")
-#: Steps that know in which band they work.
-_IN_BANDS = (FilterBankCovariances, StandardTrials)
-
-
-@dataclass(frozen=True)
-class Part:
-    """Trials of one part of a fold.
-
-    Attributes
-    ----------
-    rows : ndarray of int, shape (n,)
-    X : ndarray, shape (n, channels, samples), (n, d, d) or (n, m, d, d)
-    y : ndarray of int, shape (n,)
-    group : ndarray of int, shape (n,)
-    """
-
-    rows: Index
-    X: NDArray[Any]
-    y: NDArray[np.int64]
-    group: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @property
-    def groups(self) -> NDArray[np.int64] | None:
-        """Groups; None where every trial is one, so that a split may spread classes evenly."""
-        return None if len(np.unique(self.group)) == len(self.group) else self.group
-
-    def at(self, places: Index) -> Part:
-        """Some of the trials."""
-        return Part(self.rows[places], self.X[places], self.y[places], self.group[places])
 
 
 def with_access(fold: Fold, table: TrialTable, access: Access) -> Fold:
-    """The fold with the first trials of each tested session set apart for calibration.
+    """Set the first trials of each test session apart for calibration, as the access says.
 
-    Those that share samples with a scored trial are neither seen nor scored.
+    Calibration trials that share samples with a scored trial are dropped.
     """
     if not access.calibrates or not len(fold.test):
         return fold
@@ -106,9 +58,8 @@ def with_access(fold: Fold, table: TrialTable, access: Access) -> Fold:
         seen = np.setdiff1d(rows[first], table.overlapping(rows[first], rows[rest]))
         if not len(seen):
             raise EvaluationError(
-                f"Subject {fold.subject}, fold {fold.name}: every trial that access "
-                f"{access.name!r} shows of session {session} shares samples with one that is "
-                "scored. Use an access to more trials, or to none."
+                f"{fold.title}: all calibration trials of access {access.name!r} in session "
+                f"{session} overlap with scored trials. Use an access to more trials, or to none."
             )
         calibration.append(seen)
         test.append(rows[rest])
@@ -118,26 +69,21 @@ def with_access(fold: Fold, table: TrialTable, access: Access) -> Fold:
 def check_alignment(
     fold: Fold, table: TrialTable, alignment: str, domain: str, access: Access
 ) -> None:
-    """Refuse an alignment that would need more of the target than may be seen, or cannot be done.
-
-    Raises
-    ------
-    EvaluationError
-    """
+    """Refuse an alignment that needs more of the target than is available, or is impossible."""
     how = get_alignment(alignment)
     known = set(domains(table, fold.train, domain).tolist())
     if how.metric is None:
         return
     targets = dict.fromkeys(domains(table, fold.test, domain).tolist())
-    where = f"Subject {fold.subject}, fold {fold.name}: alignment {how.name!r}"
+    where = f"{fold.title}: alignment {how.name!r}"
     if how.rotates and len(fold.validation):
         raise EvaluationError(
-            f"{where} would turn to class means that know the labels of validation trials. Use a "
-            "protocol without validation, or another alignment."
+            f"{where} would use the labels of validation trials. Use a protocol without "
+            "validation, or another alignment."
         )
     if how.rotates and len(targets) > 1 and known.intersection(targets):
         raise EvaluationError(
-            f"{where} turns one {domain} to all others, and several that are tested are also "
+            f"{where} rotates one {domain} to all others, but several test {domain}s are also "
             f"trained on ({', '.join(targets)}). Use leave-one-session-out, or alignment rescale."
         )
     for target in targets:
@@ -145,16 +91,16 @@ def check_alignment(
         labels = table.y[fold.calibration[domains(table, fold.calibration, domain) == target]]
         if how.rotates and target not in known and len(np.unique(labels)) < 2:
             raise EvaluationError(
-                f"{where} compares class means, and the {len(labels)} trials of {domain} {target} "
-                "that are seen with labels are of one class. Use labeled_50p, or alignment "
-                "recentre or rescale."
+                f"{where} needs two classes among the labelled trials of {domain} {target}, got "
+                f"{len(labels)} calibration trials of one class. Use access labeled_50p, or "
+                "alignment recentre or rescale."
             )
 
 
 def domains(table: TrialTable, rows: Index, domain: str) -> NDArray[np.str_]:
-    """Name of each trial's domain (n,): its subject, or its session."""
+    """Return the domain of each trial (n,): its subject, or its session."""
     if domain not in DOMAINS:
-        raise EvaluationError(f"A domain is one of {', '.join(DOMAINS)}, not {domain!r}.")
+        raise EvaluationError(f"domain must be one of {', '.join(DOMAINS)}, got {domain!r}.")
     if domain == "subject":
         return table.subject[rows]
     pairs = zip(table.subject[rows], table.session[rows], strict=True)
@@ -164,10 +110,10 @@ def domains(table: TrialTable, rows: Index, domain: str) -> NDArray[np.str_]:
 def split_front(
     estimator: BaseEstimator,
 ) -> tuple[FilterBankCovariances | None, BaseEstimator]:
-    """The step that makes matrices of each trial alone, and what comes after it.
+    """Split an estimator into the step that computes matrices trial by trial, and the rest.
 
-    Such matrices can be computed once for all folds, and alignment goes between the two halves.
-    None where there is no such step: class averages, say, are fitted to training trials.
+    These matrices can be computed once for all folds, and alignment goes between the two. The first
+    is None if there is no such step: class averages, for example, are fitted to training trials.
     """
     if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
         first = estimator.steps[0][1]
@@ -177,132 +123,30 @@ def split_front(
     return None, estimator
 
 
-def prepare(spec: RunSpec, fold: Fold, trials: Trials, estimator: BaseEstimator) -> dict[str, Part]:
-    """What is trained on, validated on (where there is any) and tested, by these names.
-
-    As the second half of an estimator takes it, or as the whole does. Labelled trials of the
-    target that may be seen join the training trials.
-    """
-    front, _ = split_front(estimator)
-    table = trials.table
-    taken = partial(_as_given, trials, estimator)
-    if front is not None:
-        taken = partial(matrices, trials, front)
-    named = {name: rows for name, rows in fold.parts().items() if len(rows)}
-    X = {name: taken(rows) for name, rows in named.items()}
-    if spec.alignment != "none":
-        references = X
-        if front is None and not trials.dataset.is_covariance:
-            band = reference_front(estimator, trials.dataset)
-            references = {name: matrices(trials, band, rows) for name, rows in named.items()}
-        X = _aligned(spec, fold, table, X, references)
-    if get_access(spec.access).labelled and "calibration" in named:
-        for parts in (named, X):
-            parts["train"] = np.concatenate([parts["train"], parts["calibration"]])
-    return {
-        name: Part(rows, X[name], table.y[rows], table.group[rows])
-        for name, rows in named.items()
-        if name != "calibration"
-    }
-
-
-def _as_given(trials: Trials, estimator: BaseEstimator, rows: Index) -> NDArray[Any]:
-    """Trials or matrices of the data set; whoever cannot cut the window gets only the window."""
-    X, dataset = trials.signals(rows), trials.dataset
-    parts = [estimator, *estimator.get_params(deep=True).values()]
-    if dataset.sfreq is None or any(isinstance(part, _IN_BANDS) for part in parts):
-        return X
-    start, stop = (round((t - dataset.tmin) * dataset.sfreq) for t in dataset.window)
-    return X[..., start:stop]
-
-
-def reference_front(estimator: BaseEstimator, dataset: Dataset) -> FilterBankCovariances:
-    """What makes the covariances by which signals are aligned: in the estimator's own band.
-
-    In the default band where it has several, or none that is known.
-    """
-    assert dataset.sfreq is not None
-    found = [step.bands for step in steps_of(estimator) if isinstance(step, _IN_BANDS)]
-    bands = next((bands for bands in found if bands is not None and _is_one(bands)), None)
-    return FilterBankCovariances(
-        dataset.sfreq, bands=bands, windows=[dataset.window], tmin=dataset.tmin, estimator="oas"
-    )
-
-
-def _is_one(bands: BandSpec) -> bool:
-    of_stimuli = isinstance(bands, str) and bands in OF_STIMULI
-    return not of_stimuli and len(resolve_bands(bands)) == 1
-
-
-def matrices(trials: Trials, front: FilterBankCovariances, rows: Index) -> NDArray[np.float64]:
-    """Matrices (n, [m,] d, d) of trials, each recording done once."""
-
-    def compute(X: NDArray[Any]) -> NDArray[np.float64]:
-        return clone(front).fit_transform(X)
-
-    return trials.computed(rows, repr(sorted(front.get_params().items())), compute)
-
-
-def _aligned(
-    spec: RunSpec,
-    fold: Fold,
-    table: TrialTable,
-    X: dict[str, NDArray[Any]],
-    references: dict[str, NDArray[np.float64]],
-) -> dict[str, NDArray[Any]]:
-    """All parts aligned, the target's domains one after another.
-
-    Trials that validate are not the target: they have references of their own domain, like those
-    that are trained on.
-    """
-    signals = references is not X
-    rows, access = fold.parts(), get_access(spec.access)
-    of = {name: domains(table, rows[name], spec.domain) for name in rows}
-    C = {name: _several(array) for name, array in references.items()}
-    result = {name: np.empty(array.shape) for name, array in X.items()}
-    for arrays in (C, result):  # there may be none
-        arrays.setdefault("calibration", arrays["test"][:0])
-    X = {"calibration": X["test"][:0]} | X
-    known = [name for name in ("train", "validation") if name in X]
-    X_known, C_known, of_known, y_known = (
-        np.concatenate([arrays[name] for name in known])
-        for arrays in (X, C, of, {name: table.y[rows[name]] for name in known})
-    )
-    for target in dict.fromkeys(of["test"].tolist()):
-        seen, tested = of["calibration"] == target, of["test"] == target
-        calibration, test = C["calibration"][seen], C["test"][tested]
-        how: Any = {"domain_target": target, "access": access, "alignment": spec.alignment}
-        if signals:
-            mine = (X["calibration"][seen], X["test"][tested])
-            done = align_signals(X_known, *mine, C_known, of_known, calibration, test, **how)
-        else:
-            y = table.y[fold.calibration[seen]] if access.labelled else None
-            done = align(C_known, of_known, y_known, calibration, y, test, **how)
-        shape = X["test"].shape[1:]
-        result["test"][tested] = done.test.reshape(-1, *shape)
-        result["calibration"][seen] = done.calibration.reshape(-1, *shape)
-        ends = np.cumsum([len(X[name]) for name in known])[:-1]
-        result |= zip(known, np.split(done.train.reshape(-1, *shape), ends), strict=True)
-    return result
-
-
-def _several(C: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Matrices as (n, m, d, d)."""
-    return C[:, None] if C.ndim == 3 else C
-
-
 @dataclass(frozen=True)
 class Choice:
-    """A method under the name that tables show.
+    """A method to evaluate, with its settings and title.
 
-    Attributes
+    Parameters
     ----------
     method : str or estimator
-        A name of :data:`~spdtokens.classifiers.methods.METHODS`, or any scikit-learn classifier.
-    settings : Settings
-        What to change of a method given by name.
-    label : str
-        For tables; the method's name by default.
+        Name, as listed by ``spdtokens methods``, or a scikit-learn classifier.
+    settings : Settings, default=Settings()
+        Settings of a method given by name.
+    label : str, default=''
+        Title in tables. Empty for the name of the method, or of the last step of an estimator.
+
+    See Also
+    --------
+    spdtokens.evaluate : Evaluate methods.
+
+    Examples
+    --------
+    >>> from spdtokens.classifiers.methods import Settings
+    >>> from spdtokens.evaluation import Choice
+    >>> quick = Choice("token-log-euclidean", Settings(epochs=5), label="5 epochs")
+    >>> quick.title
+    '5 epochs'
     """
 
     method: str | BaseEstimator
@@ -311,22 +155,30 @@ class Choice:
 
     @property
     def title(self) -> str:
-        """The label, or the name of the method or of its last step."""
+        """The label, or the name if there is none."""
         return self.label or self.name
 
     @property
     def name(self) -> str:
-        """Of the method; of an estimator the class of its last step."""
+        """Name of the method, or class of the last step of an estimator."""
         if isinstance(self.method, str):
             return self.method
         last = self.method.steps[-1][1] if isinstance(self.method, Pipeline) else self.method
         return type(last).__name__
 
     def make(self, dataset: Dataset) -> BaseEstimator:
-        """The estimator for the trials of a data set, not fitted.
+        """Make the estimator for a data set.
 
-        Of an estimator that was given, only the unit of the signal is filled in, if it needs it
-        and leaves it open.
+        Parameters
+        ----------
+        dataset : Dataset
+            Data set, whose sampling rate, window, paradigm and unit a named method uses.
+
+        Returns
+        -------
+        estimator
+            Unfitted estimator. A given estimator is cloned; only the unit of the signals is filled
+            in if it is needed and None.
         """
         if isinstance(self.method, str):
             return get_method(self.method).make(dataset, self.settings)
@@ -338,7 +190,18 @@ class Choice:
         return estimator
 
     def about(self, dataset: Dataset) -> dict[str, Any]:
-        """How the estimator came about, as plain values."""
+        """Describe how a named method was configured.
+
+        Parameters
+        ----------
+        dataset : Dataset
+            Data set that the estimator is made for.
+
+        Returns
+        -------
+        dict
+            Settings, and which default bands were cut, as plain values; empty for an estimator.
+        """
         if not isinstance(self.method, str):
             return {}
         cut = get_method(self.method).bands_cut(dataset, self.settings)
@@ -348,26 +211,48 @@ class Choice:
 
 @dataclass(frozen=True)
 class Question:
-    """How well do these methods decode this data set, under this protocol.
+    """An evaluation to run: data set, methods, protocol and options.
 
-    Attributes
+    Parameters
     ----------
     dataset : str
-        Name or path, as :func:`spdtokens.load_dataset` takes it.
+        Name or path, as in :func:`spdtokens.load_dataset`.
     choices : tuple of Choice
-    protocol : str
-    protocol_options : mapping
-    access : str
-        What may be seen of the target.
-    alignment, domain : str
-        How trials are aligned, and what shares a reference: ``'session'`` or ``'subject'``.
-    selection : Selection
-    subjects : tuple of str or int
-        As :meth:`spdtokens.datasets.Dataset.chosen` takes them, one or several; all by default.
-        Where a protocol trains on other subjects, these are meant too.
-    seeds : tuple of int
-        For methods in which chance plays a part. A number by itself is how many of the paper's to
-        take, 1 to 10, as on the command line and in study files.
+        Methods to evaluate.
+    protocol : str, default='session-transfer'
+        Name, as listed by ``spdtokens protocols``.
+    protocol_options : mapping, default={}
+        Options of the protocol, such as ``{"folds": 10}``.
+    access : str, default='train'
+        Target access: data of the test session or subject that may be used without training on
+        it, as listed by ``spdtokens protocols``.
+    alignment : {'none', 'euclidean', 'recentre', 'rescale', 'rotate'}, default='none'
+        How trials of different domains are aligned.
+    domain : {'session', 'subject'}, default='session'
+        Trials of one domain share a reference.
+    selection : Selection, default=Selection()
+        Classes, channels, window, ... to use.
+    subjects : str, int or sequence of these, default=()
+        Subjects to evaluate; empty for all. A protocol that trains on other subjects uses only
+        these.
+    seeds : int or sequence of int, default=(42, 123, 456, 789, 1024)
+        Random seeds, for methods that depend on one. An integer is the number of seeds, 1 to 10.
+
+    Raises
+    ------
+    EvaluationError
+        If the number of seeds is out of range.
+
+    See Also
+    --------
+    spdtokens.evaluate : Takes the same options.
+
+    Examples
+    --------
+    >>> from spdtokens.evaluation import Choice, Question
+    >>> question = Question("sim-mi", (Choice("ts-lr"),), subjects=1, seeds=2)
+    >>> question.subjects, question.seeds
+    ((1,), (42, 123))
     """
 
     dataset: str
@@ -382,7 +267,7 @@ class Question:
     seeds: tuple[int, ...] = SEEDS
 
     def __post_init__(self) -> None:
-        """Take one subject, a number of seeds, and lists, as people write them."""
+        """Accept a single subject, a number of seeds, and lists."""
         one = isinstance(self.subjects, str | int | np.integer)
         object.__setattr__(self, "subjects", (self.subjects,) if one else tuple(self.subjects))
         seeds: Any = self.seeds
@@ -397,78 +282,75 @@ class Question:
 
 
 class Source:
-    """Opens data sets and keeps what it has opened.
+    """Loads data sets, and keeps data sets, trials, folds and estimators in memory.
 
     Parameters
     ----------
     given : mapping of str to Dataset
-        Data sets that are in memory, by name; all others are loaded.
+        Data sets in memory, by name; all others are loaded.
     """
 
     def __init__(self, given: Mapping[str, Dataset] | None = None) -> None:
         self._given = dict(given or {})
-        self._datasets: dict[tuple[str, Selection], Dataset] = {}
-        self._trials: dict[tuple[str, Selection, tuple[str, ...]], Trials] = {}
-        self._folds: dict[tuple[Any, ...], list[Fold]] = {}
-        self._estimators: dict[str, BaseEstimator] = {}
+        self._kept: dict[Hashable, Any] = {}
         self._memory = Memory()
 
+    def _once(self, key: Hashable, make: Callable[[], Any]) -> Any:
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
+
     def estimator(self, spec: RunSpec) -> BaseEstimator:
-        """The estimator of a run, not fitted; built from what the run says, if it was not given."""
-        text = as_text(spec.estimator)
-        if text not in self._estimators:
-            self._estimators[text] = build(spec.estimator)
-        return self._estimators[text]
+        """Return the unfitted estimator of a run, built from its description if not given."""
+        return self._once(as_text(spec.estimator), lambda: build(spec.estimator))
 
     def give(self, estimator: BaseEstimator) -> dict[str, Any]:
-        """Keep an estimator, and tell by which plain values runs will ask for it."""
+        """Keep an estimator and return its description."""
         values: dict[str, Any] = describe(estimator)
-        self._estimators[as_text(values)] = estimator
+        self._kept[as_text(values)] = estimator
         return values
 
     def dataset(self, name: str, selection: Selection) -> Dataset:
-        """A data set by name or path, with a selection applied."""
-        key = (name, selection)
-        if key not in self._datasets:
-            whole = self._given.get(name) or load_dataset(
-                name, channels=selection.channels, resample=selection.resample
-            )
-            self._datasets[key] = select(whole, selection)
-        return self._datasets[key]
+        """Return a data set by name or path, with a selection applied."""
+
+        def opened() -> Dataset:
+            chosen = {"channels": selection.channels, "resample": selection.resample}
+            return select(self._given.get(name) or load_dataset(name, **chosen), selection)
+
+        return self._once((name, selection), opened)
 
     def trials(self, name: str, selection: Selection, subjects: tuple[str, ...]) -> Trials:
-        """Trials of some subjects of a data set."""
-        key = (name, selection, subjects)
-        if key not in self._trials:
-            self._trials[key] = Trials(self.dataset(name, selection), subjects, self._memory)
-        return self._trials[key]
+        """Return the trials of some subjects of a data set."""
+        return self._once(
+            (name, selection, subjects),
+            lambda: Trials(self.dataset(name, selection), subjects, self._memory),
+        )
 
     def trials_of(self, spec: RunSpec) -> Trials:
-        """Trials that the protocol of a run splits."""
+        """Return the trials that the protocol of a run splits."""
         return self.trials(spec.dataset, Selection(**spec.selection), spec.subjects)
 
     def folds(
         self, trials: Trials, subject: str, protocol: Protocol, options: Mapping[str, int | bool]
     ) -> list[Fold]:
-        """Folds of a subject, made once for all methods and seeds."""
-        key = (id(trials), subject, protocol.name, *sorted(protocol.checked(options).items()))
-        if key not in self._folds:
-            self._folds[key] = protocol.folds(trials.table, subject, **options)
-        return self._folds[key]
+        """Return the folds of a subject, made once for all methods and seeds."""
+        return self._once(
+            (id(trials), subject, protocol.name, *sorted(protocol.checked(options).items())),
+            lambda: protocol.folds(trials.table, subject, **options),
+        )
 
 
 def plan(question: Question, source: Source) -> list[RunSpec]:
-    """All runs of a question, in the order of its choices.
+    """List the runs of a question, in the order of its choices.
 
-    Every fold is checked for leaks here, and whatever else can be known beforehand: nothing has
-    been trained when an error is raised.
+    All folds are checked for leakage here, and everything else that can be checked before training.
     """
     protocol = get_protocol(question.protocol)
     options = protocol.checked(question.protocol_options)
     access = get_access(question.access)
     dataset = source.dataset(question.dataset, question.selection)
     check_question(question, dataset)
-    # In the order of the data set: no result depends on how the question names them.
+    # In the order of the data set: results do not depend on the order in the question.
     everybody = dataset.chosen(question.subjects)
     found: list[tuple[Fold, Trials, str]] = []
     for subject in everybody:
@@ -505,20 +387,20 @@ def plan(question: Question, source: Source) -> list[RunSpec]:
             for fold, trials, data_hash in found
             for seed in (seeds if open_seeds(estimator) else (None,))
         ]
-    # Choices that mean the same estimator are one run.
+    # Choices with equal estimators share their runs.
     return list({spec.key: spec for spec in specs}.values())
 
 
 def check_question(question: Question, dataset: Dataset) -> None:
-    """Refuse methods and settings that do not apply, before any work is done."""
+    """Refuse methods and settings that do not apply."""
     if not question.choices:
-        raise EvaluationError("No method is named. `spdtokens methods` lists them.")
+        raise EvaluationError("methods must not be empty. `spdtokens methods` lists their names.")
     titles = [choice.title for choice in question.choices]
     for title in titles:
         if titles.count(title) > 1:
             raise EvaluationError(
-                f"{title} is named twice: name it once, or give each a title of its own (keys of a "
-                "dict in Python, label in a study file)."
+                f"Method {title} is given twice. Remove one, or give each a title: keys of a dict "
+                "in Python, label in a study file."
             )
     whole = all(isinstance(seed, int | np.integer) and seed >= 0 for seed in question.seeds)
     for choice in question.choices:
@@ -529,8 +411,7 @@ def check_question(question: Question, dataset: Dataset) -> None:
         estimator = choice.make(dataset)
         if open_seeds(estimator) and not (question.seeds and whole):
             raise EvaluationError(
-                f"{choice.title}: seeds must be one or more whole numbers >= 0, got "
-                f"{question.seeds!r}."
+                f"{choice.title}: seeds must be one or more integers >= 0, got {question.seeds!r}."
             )
         if not dataset.is_covariance and split_front(estimator)[0] is None:
             check_linear(question.alignment, choice.title)
@@ -542,8 +423,8 @@ def check_estimator(choice: Choice, dataset: Dataset) -> None:
     Raises
     ------
     UserError
-        If it is no classifier, takes signals where there are matrices or of another sampling rate
-        or clock than the data set has, or is a network with values out of range.
+        If it is not a classifier; if a step takes signals but there are matrices, or has another
+        sampling rate or start time than the data set; or if a parameter of a network is invalid.
     """
     given = choice.method
     if not can_classify(given):
@@ -572,17 +453,16 @@ def _check_signals(step: Any, dataset: Dataset) -> None:
     name = type(step).__name__
     if step.sfreq != dataset.sfreq:
         has = "covariance matrices" if dataset.sfreq is None else f"signals of {dataset.sfreq:g} Hz"
-        remedy = "Leave it out" if dataset.sfreq is None else "Pass that as sfreq, or resample"
+        remedy = "Leave the step out" if dataset.sfreq is None else "Pass it as sfreq, or resample"
         raise EvaluationError(
-            f"{name} takes signals of sfreq={step.sfreq!r} Hz, and {dataset.name} holds {has}. "
-            f"{remedy}."
+            f"{name} has sfreq={step.sfreq!r}, but {dataset.name} contains {has}. {remedy}."
         )
-    # Windows on another clock are of other samples; whole trials have no clock.
+    # Windows in seconds depend on the start time; whole trials do not.
     windows = getattr(step, "windows", None)
     if not isinstance(windows, str | None) and step.tmin != dataset.tmin:
         raise EvaluationError(
             f"{name} has windows in seconds and tmin={step.tmin!r}, but the trials of "
-            f"{dataset.name} begin at {dataset.tmin:g} s. Pass that as tmin."
+            f"{dataset.name} start at {dataset.tmin:g} s. Pass it as tmin."
         )
 
 
@@ -594,26 +474,24 @@ def _check_method(method: Method, settings: Settings, dataset: Dataset) -> None:
         resolve_device(settings.device)
     else:
         check_unused_device(settings.device, method.name)
-    # Wrong values are refused even where the method has no use for them.
+    # Invalid values are refused even if the method does not use them.
     if method.name != RECOMMENDED:
         settings.transformer()
 
 
-# Which runs are done together.
-
-#: Runs that the engine trains as one batch: few enough that little is lost to an interruption,
-#: and that several workers share a study evenly.
+#: Runs that are trained as one batch: few enough that an interruption loses little and that
+#: workers share a study evenly.
 TOGETHER = 24
-#: Runs of an estimator that trains one by one, takes minutes, or may do so.
+#: Batch size of estimators that are trained one by one and may take minutes.
 ONE_BY_ONE = 1
-#: Runs of a method of ours without chance in it: quick ones.
+#: Batch size of fast, deterministic methods of ours.
 QUICK = 8
 
 
 def batches(specs: Sequence[RunSpec], source: Source) -> list[list[RunSpec]]:
-    """Runs in batches of one family, in the order given.
+    """Group runs into batches of one family, in the order given.
 
-    All seeds of a fold stay neighbours, so that its trials are prepared once.
+    All seeds of a fold stay together, so that its trials are prepared once.
     """
     families: dict[str, list[RunSpec]] = {}
     for spec in specs:

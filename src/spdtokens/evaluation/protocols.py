@@ -1,16 +1,15 @@
-"""Protocols as data: each says who is trained on, who chooses, who is tested.
+"""Evaluation protocols: how trials are split into training, validation and test sets.
 
-Adding one is a function from the table of trials and a subject to folds, and a line in
+A protocol is a function from the table of trials and a subject to folds, and an entry in
 ``PROTOCOLS``.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,10 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from spdtokens import _tables
-from spdtokens._tables import counted
 from spdtokens.errors import EvaluationError, LeakError
 
-# `spdtokens protocols` prints tables of this module: it waits neither for torch, MNE nor SciPy.
+# `spdtokens protocols` prints tables of this module: do not import torch, MNE or SciPy here.
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -32,36 +30,51 @@ T = TypeVar("T")
 
 
 def look_up(kind: str, name: str, known: Mapping[str, T]) -> T:
-    """The entry of a name; else an error with the nearest name and all of them."""
+    """Return the entry of a name; the error suggests the closest name and lists all."""
     if name in known:
         return known[name]
-    near = get_close_matches(str(name), known, 1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
     names = f"Choose one of: {', '.join(known)}." if known else "There are none."
-    raise EvaluationError(f"Unknown {kind} {name!r}.{hint} {names}")
+    raise EvaluationError(f"Unknown {kind} {name!r}.{nearest(name, known)} {names}")
 
 
-# What may be seen of the target: the subject or session that is scored.
-#
-# The names are those of MOABB's ``CrossSubjectMode`` without the prefix ``train_and_target_``;
-# ``online`` is ours.
+def nearest(name: object, names: Iterable[str]) -> str:
+    """Suggest the closest name, if there is one."""
+    near = get_close_matches(str(name), list(names), 1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+# Names of target access are those of MOABB's ``CrossSubjectMode`` without the prefix
+# ``train_and_target_``; ``online`` is ours.
 
 
 @dataclass(frozen=True)
 class Access:
-    """What may be seen of the target beyond its trials among the training trials.
+    """Target access: data of the test session or subject that may be used without training on it.
 
-    Attributes
+    Parameters
     ----------
     name : str
+        Name, as listed by ``spdtokens protocols``.
     share : float
-        Part of the target's trials that is seen: 0 none, 1 all of them, scored ones included; in
-        between the first in time, which are then not scored.
+        Fraction of the target's trials that is available: 0 for none; 1 for all, including the
+        scored ones; in between, the first trials in time, which are not scored.
     labelled : bool
-        Whether the labels of the part seen are seen too.
+        Whether the labels of these trials are available.
     online : bool
-        Whether each scored trial may be compared with the scored trials before it.
+        Whether each scored trial may be aligned by the scored trials before it.
     description : str
+        One line for tables.
+
+    See Also
+    --------
+    calibration_split : Split the target's trials by an access.
+
+    Examples
+    --------
+    >>> from spdtokens.evaluation.protocols import get_access
+    >>> access = get_access("labeled_20p")
+    >>> access.share, access.labelled, access.calibrates
+    (0.2, True, True)
     """
 
     name: str
@@ -72,69 +85,109 @@ class Access:
 
     @property
     def calibrates(self) -> bool:
-        """Whether some of the target's trials are seen and not scored."""
+        """Whether some trials of the target are used for calibration and not scored."""
         return 0 < self.share < 1
 
     @property
     def transductive(self) -> bool:
-        """Whether the scored trials themselves are seen, all of them at once."""
+        """Whether all scored trials are available at once."""
         return self.share == 1
 
 
 ACCESS = {
     access.name: access
     for access in (
-        Access("train", 0.0, False, False, "nothing of the target"),
-        Access("unlabeled_20p", 0.2, False, False, "the first 20 % of its trials, no labels"),
-        Access("unlabeled_50p", 0.5, False, False, "the first 50 % of its trials, no labels"),
-        Access("unlabeled_full", 1.0, False, False, "all scored trials at once, no labels"),
-        Access("labeled_20p", 0.2, True, False, "the first 20 % of its trials, with labels"),
-        Access("labeled_50p", 0.5, True, False, "the first 50 % of its trials, with labels"),
-        Access("online", 0.0, False, True, "the scored trials before each, no labels"),
+        Access("train", 0.0, False, False, "no data of the target"),
+        Access("unlabeled_20p", 0.2, False, False, "first 20 % of its trials, without labels"),
+        Access("unlabeled_50p", 0.5, False, False, "first 50 % of its trials, without labels"),
+        Access("unlabeled_full", 1.0, False, False, "all scored trials at once, without labels"),
+        Access("labeled_20p", 0.2, True, False, "first 20 % of its trials, with labels"),
+        Access("labeled_50p", 0.5, True, False, "first 50 % of its trials, with labels"),
+        Access("online", 0.0, False, True, "scored trials before each trial, without labels"),
     )
 }
 
 
 def get_access(name: str | Access) -> Access:
-    """Look up an access by its name; an :class:`Access` of your own passes through."""
+    """Look up a target access by its name.
+
+    Parameters
+    ----------
+    name : str or Access
+        Name, or an :class:`Access`, which is returned as it is.
+
+    Returns
+    -------
+    Access
+        The target access.
+
+    Raises
+    ------
+    EvaluationError
+        If the name is unknown. The message suggests the closest name and lists all.
+
+    See Also
+    --------
+    get_protocol : Look up a protocol.
+
+    Examples
+    --------
+    >>> from spdtokens.evaluation.protocols import get_access
+    >>> get_access("online").description
+    'scored trials before each trial, without labels'
+    """
     return name if isinstance(name, Access) else look_up("access", name, ACCESS)
 
 
 def calibration_split(
     order: ArrayLike, group: ArrayLike, access: str | Access
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Split the target's trials into those seen first and those scored.
+    """Split the trials of a target into calibration and test trials.
 
-    Where the access is to a share, the trials of that share, the first in time, are for
-    calibration and not scored. A group, such as the segments of one trial, is never split: it is
-    for calibration if all of it lies within the share, else it is scored, so that no more than the
-    share is seen. Only if no group lies within the share, the one of the first trial is for
-    calibration (MOABB, too, sees one trial at least). For any other access all trials are scored.
+    For an access to a share of the trials, the first trials in time are for calibration and are
+    not scored. A group, such as the segments of one trial, is never split: it is for calibration if
+    all of it lies within the share, otherwise it is scored. If no group lies within the share, the
+    group of the first trial is for calibration (MOABB, too, uses at least one trial). For any other
+    access, all trials are scored.
 
     Parameters
     ----------
     order : array_like, shape (n,)
-        Place of each trial in time.
+        Position of each trial in time.
     group : array_like, shape (n,)
-        What must stay together; number the trials if nothing must.
+        Group of each trial. Number the trials if there are no groups.
     access : str or Access
+        Target access, such as ``'labeled_20p'``.
 
     Returns
     -------
-    calibration_index, test_index : ndarray, shape (n_calibration,), (n_test,)
-        In the order of time.
+    calibration_index : ndarray of int, shape (n_calibration,)
+        Calibration trials, in the order of time.
+    test_index : ndarray of int, shape (n_test,)
+        Test trials, in the order of time.
 
     Raises
     ------
     EvaluationError
         If no trial is left to score.
+
+    See Also
+    --------
+    spdtokens.evaluation.alignment.align : Align by calibration trials.
+
+    Examples
+    --------
+    >>> from spdtokens.evaluation.protocols import calibration_split
+    >>> calibration, test = calibration_split(range(10), range(10), "unlabeled_20p")
+    >>> calibration.tolist(), test.tolist()
+    ([0, 1], [2, 3, 4, 5, 6, 7, 8, 9])
     """
     access = get_access(access)
     order, group = np.asarray(order), np.asarray(group)
     if order.ndim != 1 or order.shape != group.shape or not len(order):
         raise EvaluationError(
-            "order and group must have one entry for each of the target's trials, one or more; "
-            f"got shapes {order.shape} and {group.shape}."
+            "order and group must have the same shape (n,), n >= 1, got "
+            f"{order.shape} and {group.shape}."
         )
     in_time = np.argsort(order, kind="stable")
     if not access.calibrates:
@@ -145,57 +198,78 @@ def calibration_split(
         scored = group[in_time] != group[in_time[0]]
     if not scored.any():
         raise EvaluationError(
-            f"Access {access.name} leaves no trial of the target to score: all of its trials, "
-            f"{len(in_time)}, are of group {group[in_time[0]]!s}, and groups are not split. Use an "
-            "access without calibration (train, unlabeled_full, online) or smaller groups."
+            f"Access {access.name!r} leaves no trial to score: all {len(in_time)} trials of the "
+            f"target are in group {group[in_time[0]]!s}, and groups are not split. Use an access "
+            "without calibration (train, unlabeled_full, online), or smaller groups."
         )
     return in_time[~scored], in_time[scored]
 
 
-# Who is trained on, who chooses, who is tested; and the refusal of leaks.
-
-#: Trials, or pairs of them, that an error names.
+#: Number of trials, or pairs of trials, that an error names.
 NAMED = 5
-
-
-_NOBODY: Callable[[], Index] = partial(np.arange, 0)
 
 
 @dataclass(frozen=True)
 class Fold:
-    """One split of trials, as rows of a :class:`TrialTable`.
+    """One split of the trials, as rows of the table of trials.
 
-    Attributes
+    Parameters
     ----------
     subject : str
-        Who is tested.
+        Test subject.
     name : str
-        Such as ``'2E'`` or ``'block 3'``; unique among a subject's folds.
-    train, test : ndarray of int
-    validation : ndarray of int
-        To choose an epoch by; empty where the protocol has none.
-    calibration : ndarray of int
-        Trials of the target that may be seen, and are not scored: see ``access``.
-    leaky : str
-        Why scores of this fold flatter; empty for an honest one.
+        Name such as ``'2E'`` or ``'block 3'``, unique among the folds of a subject.
+    train : ndarray of int
+        Training trials.
+    test : ndarray of int
+        Test trials.
+    validation : ndarray of int, default=empty
+        Trials to select an epoch by.
+    calibration : ndarray of int, default=empty
+        Trials of the target that are available and not scored: see :class:`Access`.
+    leaky : str, default=''
+        Why scores of this fold are optimistic; empty if they are not.
+
+    See Also
+    --------
+    Protocol : Makes the folds of a subject.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.evaluation.protocols import Fold
+    >>> fold = Fold("1", "block 1", train=np.arange(20, 100), test=np.arange(20))
+    >>> {name: len(rows) for name, rows in fold.parts().items()}
+    {'train': 80, 'validation': 0, 'calibration': 0, 'test': 20}
     """
 
     subject: str
     name: str
     train: Index
     test: Index
-    validation: Index = field(default_factory=_NOBODY)
-    calibration: Index = field(default_factory=_NOBODY)
+    validation: Index = field(default_factory=lambda: np.arange(0))
+    calibration: Index = field(default_factory=lambda: np.arange(0))
     leaky: str = ""
 
+    @property
+    def title(self) -> str:
+        """Subject and name, as in ``'Subject 1, fold block 3'``."""
+        return f"Subject {self.subject}, fold {self.name.removeprefix('fold ')}"
+
     def parts(self) -> dict[str, Index]:
-        """All parts by name."""
+        """Return the rows of all parts.
+
+        Returns
+        -------
+        dict of str to ndarray of int
+            Rows of ``'train'``, ``'validation'``, ``'calibration'`` and ``'test'``.
+        """
         names = ("train", "validation", "calibration", "test")
         return {name: getattr(self, name) for name in names}
 
     @property
     def rows(self) -> Index:
-        """Rows of all parts."""
+        """Rows of all parts together."""
         return np.concatenate(list(self.parts().values()))
 
 
@@ -205,39 +279,38 @@ def check_fold(fold: Fold, trials: Trials) -> None:
     Raises
     ------
     LeakError
-        If two parts share a trial, a group, or samples of a recording; these are found by onset,
-        and by content whatever trials are called. Groups and onsets are let through in a fold that
-        is marked leaky, shared trials and copies never.
+        If two parts share a trial, a group, or samples of a recording. Shared samples are found by
+        onset, and by content under any name. Folds marked leaky may share groups and onsets, but
+        never trials or copies.
     EvaluationError
-        If training or test is empty, or a class is missing from training.
+        If the training or test set is empty, or a class is missing from training.
     """
     table, classes = trials.table, trials.dataset.classes
-    where = f"Subject {fold.subject}, fold {fold.name.removeprefix('fold ')}"
     parts = {name: rows for name, rows in fold.parts().items() if len(rows)}
     for name in ("train", "test"):
         if name not in parts:
-            raise EvaluationError(f"{where}: there are no trials to {name} on.")
+            raise EvaluationError(f"{fold.title}: the {name} set is empty.")
     for (one, these), (other, those) in combinations(parts.items(), 2):
-        both = f"{where}: {one} and {other}"
-        _refuse(f"{both} share trials", table.id[np.intersect1d(these, those)].tolist())
+        both = f"{fold.title}: {one.replace('train', 'training')} and {other}"
+        _refuse(f"{both} sets share trials", table.id[np.intersect1d(these, those)].tolist())
         if not fold.leaky:
             shared = these[np.isin(table.group[these], table.group[those])]
-            _refuse(f"{both} share groups of trials", table.id[shared].tolist())
+            _refuse(f"{both} sets share groups of trials", table.id[shared].tolist())
             overlapping = table.id[table.overlapping(these, those)].tolist()
-            remedy = " Use protocol blocks, which leaves overlapping trials out of training."
+            remedy = " Use protocol blocks, which removes overlapping trials from training."
             _refuse(f"{both} trials overlap in time", overlapping, remedy)
         copies = trials.copies.between(these, those, NAMED + 1)
         _refuse(
-            f"{both} trials have equal content",
+            f"{both} trials have identical samples",
             [f"{table.id[i]} and {table.id[j]}" for i, j in copies],
-            " Leave one of each pair out. Overlapping epochs of one recording need their first "
-            "sample in it as 'onset', and protocol blocks.",
+            " Remove one trial of each pair. For overlapping epochs of one recording, store their "
+            "first sample as 'onset' and use protocol blocks.",
         )
     missing = sorted(set(range(len(classes))) - set(table.y[fold.train].tolist()))
     if missing:
         raise EvaluationError(
-            f"{where}: there is no trial of {', '.join(classes[i] for i in missing)} to train on. "
-            "Choose another protocol, or leave the class out."
+            f"{fold.title}: no training trials of class {', '.join(classes[i] for i in missing)}. "
+            "Use another protocol, or leave the class out."
         )
 
 
@@ -248,27 +321,40 @@ def _refuse(what: str, culprits: Sequence[str], remedy: str = "") -> None:
 
 
 Folds = Callable[..., list[Fold]]
-#: Of shuffled splits; fixed, so that every method and seed of training meets the same split.
+#: Seed of shuffled splits; fixed, so that all methods and training seeds share the split.
 SPLIT_SEED = 42
-#: Of 20 parts, 3 and 3; far apart, as rare classes and what is left by rounding are in neighbours.
+#: Validation and test parts of 20; spread out, as rare classes end up in neighbouring parts.
 VALIDATES, TESTS = (3, 10, 16), (6, 13, 19)
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """How trials are split.
+    """An evaluation protocol: how the trials of a subject are split into folds.
 
-    Attributes
+    Parameters
     ----------
     name : str
+        Name, as listed by ``spdtokens protocols``.
     train, test : str
-        Who is trained on and who is tested, in words.
+        Training and test sets, in words.
     make : callable
-        From a :class:`TrialTable`, a subject and the options to folds.
-    options : mapping of str to int or bool
-        What can be set, with the defaults.
-    sees_others : bool
-        Whether other subjects are trained on.
+        Function of the table of trials, the subject and the options that returns a list of
+        :class:`Fold`.
+    options : mapping of str to int or bool, default={}
+        Options and their default values.
+    sees_others : bool, default=False
+        Whether the protocol trains on other subjects.
+
+    See Also
+    --------
+    get_protocol : Look up a protocol by its name.
+
+    Examples
+    --------
+    >>> from spdtokens.evaluation.protocols import PROTOCOLS
+    >>> protocol = PROTOCOLS["leave-one-run-out"]
+    >>> protocol.train, protocol.test
+    ('other runs of the subject', 'each run')
     """
 
     name: str
@@ -279,21 +365,51 @@ class Protocol:
     sees_others: bool = False
 
     def folds(self, table: TrialTable, subject: str, **options: int | bool) -> list[Fold]:
-        """Folds of a subject.
+        """Split the trials of a subject.
+
+        Parameters
+        ----------
+        table : TrialTable
+            All trials of the data set.
+        subject : str
+            Test subject.
+        **options : int or bool
+            Options of the protocol.
+
+        Returns
+        -------
+        list of Fold
+            Folds of the subject.
 
         Raises
         ------
         EvaluationError
-            For an option the protocol does not have, or a subject it cannot be applied to.
+            If the protocol does not have an option, or cannot be applied to the subject.
         """
         return self.make(table, subject, **self.checked(options))
 
     def checked(self, options: Mapping[str, int | bool]) -> dict[str, int | bool]:
-        """All options, the given ones in the place of defaults."""
+        """Check options and add the default values.
+
+        Parameters
+        ----------
+        options : mapping of str to int or bool
+            Options to change.
+
+        Returns
+        -------
+        dict of str to int or bool
+            Values of all options.
+
+        Raises
+        ------
+        EvaluationError
+            If an option is unknown, or its value has the wrong type.
+        """
         for name, value in options.items():
             kind = type(look_up(f"option of protocol {self.name}", name, self.options))
             if type(value) is not kind or (kind is int and value < 2):
-                wanted = "true or false" if kind is bool else "a whole number >= 2"
+                wanted = "true or false" if kind is bool else "an integer >= 2"
                 raise EvaluationError(
                     f"Protocol {self.name}: {name} must be {wanted}, got {value!r}."
                 )
@@ -301,27 +417,42 @@ class Protocol:
 
 
 def get_protocol(name: str) -> Protocol:
-    """A protocol by name.
+    """Look up a protocol by its name.
+
+    Parameters
+    ----------
+    name : str
+        Name, as listed by ``spdtokens protocols``.
+
+    Returns
+    -------
+    Protocol
+        The protocol.
 
     Raises
     ------
     EvaluationError
-        With the nearest name, and all of them.
+        If the name is unknown. The message suggests the closest name and lists all.
+
+    See Also
+    --------
+    get_access : Look up a target access.
+
+    Examples
+    --------
+    >>> from spdtokens.evaluation.protocols import get_protocol
+    >>> get_protocol("k-fold").options
+    {'folds': 5}
     """
     return look_up("protocol", name, PROTOCOLS)
 
 
 def _sessions(table: TrialTable, subject: str, least: int = 2) -> dict[str, Index]:
-    """Trials of a subject's sessions, in order of time."""
+    """Trials of each session of a subject, in the order of time."""
     rows = table.of(subject)
     names = dict.fromkeys(table.session[rows].tolist())
     sessions = {name: rows[table.session[rows] == name] for name in names}
-    if len(sessions) < least:
-        raise EvaluationError(
-            f"Subject {subject} has {counted(len(sessions), 'session')} ({', '.join(sessions)}), "
-            f"and the protocol needs {least} or more. Choose leave-one-run-out, blocks or k-fold, "
-            "or leave the subject out."
-        )
+    _check_enough(len(sessions), least, "sessions", subject)
     return sessions
 
 
@@ -345,27 +476,23 @@ def _leave_one_session_out(table: TrialTable, subject: str) -> list[Fold]:
 
 def _leave_one_run_out(table: TrialTable, subject: str) -> list[Fold]:
     rows = table.of(subject)
-    pairs = list(zip(table.session[rows].tolist(), table.run[rows].tolist(), strict=True))
-    runs = list(dict.fromkeys(pairs))
-    if len(runs) < 2:
-        raise EvaluationError(
-            f"Subject {subject} has one run only, and leave-one-run-out trains on the others. "
-            "Choose blocks or k-fold."
-        )
-    several = len({session for session, _ in runs}) > 1
+    firsts = rows[np.sort(np.unique(table.clock[rows], return_index=True)[1])]
+    _check_enough(len(firsts), 2, "runs", subject)
+    several = len(np.unique(table.session[firsts])) > 1
     folds = []
-    for session, run in runs:
-        mine = np.array([pair == (session, run) for pair in pairs])
-        name = f"session {session}, run {run}" if several else f"run {run}"
+    for first in firsts:
+        mine = table.clock[rows] == table.clock[first]
+        session = f"session {table.session[first]}, " if several else ""
+        name = f"{session}run {table.run[first]}"
         folds.append(Fold(subject, name, rows[~mine], rows[mine]))
     return folds
 
 
 def _blocks(table: TrialTable, subject: str, folds: int) -> list[Fold]:
-    """Contiguous in time; groups stay whole; trials that overlap the test are not trained on."""
+    """Contiguous blocks of whole groups; training trials that overlap the test are removed."""
     rows = table.of(subject)
     groups = list(dict.fromkeys(table.group[rows].tolist()))
-    _enough(len(groups), folds, subject)
+    _check_enough(len(groups), folds, "trials or groups", subject)
     result = []
     for number, block in enumerate(np.array_split(np.array(groups), folds), 1):
         mine = np.isin(table.group[rows], block)
@@ -385,24 +512,21 @@ def _k_fold(table: TrialTable, subject: str, folds: int) -> list[Fold]:
 
 
 def _split_70_15_15(table: TrialTable, subject: str, ungrouped: bool) -> list[Fold]:
-    """The paper's: 14 of 20 parts train, 3 validate, 3 test."""
+    """Split of the paper: 14 of 20 parts for training, 3 for validation, 3 for testing."""
     rows = table.of(subject)
     parts = _stratified(table, subject, 20, ungrouped=ungrouped)
     held = [np.isin(parts, numbers) for numbers in (VALIDATES, TESTS)]
     validation, test, train = rows[held[0]], rows[held[1]], rows[~(held[0] | held[1])]
     groups = [np.unique(table.group[part]) for part in (train, validation, test)]
     split = len(np.unique(np.concatenate(groups))) < sum(map(len, groups))
-    leaky = "segments of one trial are in more than one part of the split" if split else ""
+    leaky = "segments of one trial are in more than one set" if split else ""
     return [Fold(subject, "70-15-15", train, test, validation, leaky=leaky)]
 
 
 def _leave_one_subject_out(table: TrialTable, subject: str) -> list[Fold]:
     rows = table.of(subject)
     others = np.setdiff1d(np.arange(len(table)), rows)
-    if not len(others):
-        raise EvaluationError(
-            f"{subject} is the only subject, and leave-one-subject-out trains on the others."
-        )
+    _check_enough(len(np.unique(table.subject)), 2, "subjects", subject)
     return [Fold(subject, "all sessions", others, rows)]
 
 
@@ -412,88 +536,80 @@ def _leave_one_subject_out_calibrated(table: TrialTable, subject: str) -> list[F
     return [replace(fold, train=np.concatenate([others, fold.train])) for fold in own]
 
 
-def _enough(n: int, folds: int, subject: str) -> None:
-    if n < folds:
+def _check_enough(n: int, least: int, what: str, subject: str) -> None:
+    if n < least:
         raise EvaluationError(
-            f"Subject {subject} has {counted(n, 'trial')} (or groups of trials), too few for "
-            f"{folds} parts."
+            f"Subject {subject}: the protocol needs at least {least} {what}, got {n}. Use another "
+            "protocol (blocks and k-fold need one recording) or fewer folds, or leave the subject "
+            "out."
         )
 
 
 def _stratified(
     table: TrialTable, subject: str, folds: int, *, ungrouped: bool = False
 ) -> NDArray[np.int64]:
-    """A part (n,) for every trial; classes spread evenly, groups whole unless asked otherwise."""
+    """Part (n,) of each trial; stratified, with whole groups unless ``ungrouped``."""
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
     rows = table.of(subject)
     groups = np.arange(len(rows)) if ungrouped else table.group[rows]
     n_groups = len(np.unique(groups))
-    _enough(n_groups, folds, subject)
-    # Without groups the same, but a thousand times faster and more even.
+    _check_enough(n_groups, folds, "trials or groups", subject)
+    # The same without groups, but much faster and better balanced.
     alone = n_groups == len(rows)
     kind = StratifiedKFold if alone else StratifiedGroupKFold
     splitter = kind(folds, shuffle=True, random_state=SPLIT_SEED)
     parts = np.empty(len(rows), dtype=np.int64)
     try:
         with warnings.catch_warnings():
-            # A rare class cannot be in every part; one that is missing from training is refused.
+            # A rare class cannot be in every part; check_fold refuses one missing from training.
             warnings.filterwarnings("ignore", "The least populated class")
             split = splitter.split(rows, table.y[rows], None if alone else groups)
             for number, (_, test) in enumerate(split):
                 parts[test] = number
     except ValueError as error:
         raise EvaluationError(
-            f"Subject {subject}: cannot split {len(rows)} trials in {folds}: {error}"
+            f"Subject {subject}: cannot split {len(rows)} trials into {folds} parts: {error}"
         ) from error
     return parts
 
 
-_TARGET = "each session of the subject in turn"
 PROTOCOLS = {
     protocol.name: protocol
     for protocol in (
         Protocol(
-            "session-transfer",
-            "the subject's sessions before the last",
-            "the last session",
-            _session_transfer,
+            "session-transfer", "earlier sessions of the subject", "last session", _session_transfer
         ),
         Protocol(
             "session-split",
-            "the subject's sessions before the last two; the last but one validates",
-            "the last session",
+            "earlier sessions of the subject; the second to last for validation",
+            "last session",
             _session_split,
         ),
         Protocol(
             "leave-one-session-out",
-            "the subject's other sessions",
-            _TARGET,
+            "other sessions of the subject",
+            "each session",
             _leave_one_session_out,
         ),
-        Protocol(
-            "leave-one-run-out",
-            "the subject's other runs",
-            "each run of the subject in turn",
-            _leave_one_run_out,
-        ),
+        Protocol("leave-one-run-out", "other runs of the subject", "each run", _leave_one_run_out),
         Protocol(
             "blocks",
-            "the subject's other blocks, without trials that overlap the tested one",
-            "each of k contiguous blocks in time",
+            "other blocks of the subject, without trials that overlap the tested one",
+            "each of k contiguous blocks",
             _blocks,
             {"folds": 5},
         ),
         Protocol(
             "k-fold",
-            "the subject's other folds",
-            "each of k shuffled folds, stratified, groups whole",
+            "other folds of the subject",
+            "each of k shuffled, stratified folds; groups are kept whole",
             _k_fold,
             {"folds": 5},
         ),
         Protocol(
             "split-70-15-15",
-            "70 % of the subject's trials, shuffled; 15 % validate",
+            "70 % of the subject's trials, shuffled; 15 % for validation",
             "15 %",
             _split_70_15_15,
             {"ungrouped": False},
@@ -501,14 +617,14 @@ PROTOCOLS = {
         Protocol(
             "leave-one-subject-out",
             "all other subjects",
-            "each subject in turn",
+            "each subject",
             _leave_one_subject_out,
             sees_others=True,
         ),
         Protocol(
             "leave-one-subject-out-calibrated",
-            "all other subjects and the subject's other sessions",
-            _TARGET,
+            "all other subjects, and other sessions of the subject",
+            "each session",
             _leave_one_subject_out_calibrated,
             sees_others=True,
         ),
@@ -517,9 +633,9 @@ PROTOCOLS = {
 
 
 def protocols_table() -> Table:
-    """Who is trained on, who is tested, as a table for a terminal."""
+    """Training and test sets of all protocols, as a table for the terminal."""
     return _tables.table(
-        ("name", "trained on~", "tested~", "options~"),
+        ("name", "training~", "test~", "options~"),
         [
             (p.name, p.train, p.test, ", ".join(f"{k} = {v}" for k, v in p.options.items()).lower())
             for p in PROTOCOLS.values()
@@ -529,11 +645,10 @@ def protocols_table() -> Table:
 
 
 def access_table() -> Table:
-    """What may be seen of the target beside its training trials, as a table for a terminal."""
+    """Target access, as a table for the terminal."""
     return _tables.table(
-        ("name", "seen~"),
+        ("name", "available~"),
         [(access.name, access.description) for access in ACCESS.values()],
         "Target access",
-        "What may be seen of the subject or session that is tested, beside its trials that are "
-        "trained on.",
+        "Data of the test subject or session that may be used in addition to the training set.",
     )

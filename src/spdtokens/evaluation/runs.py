@@ -1,4 +1,4 @@
-"""A run: everything that determines it, and everything that came of it."""
+"""Specification and result of a run."""
 
 from __future__ import annotations
 
@@ -31,30 +31,25 @@ class RunSpec:
     Attributes
     ----------
     dataset : str
-        Name or path, as :func:`spdtokens.load_dataset` takes it.
+        Name or path, as in :func:`spdtokens.load_dataset`.
     selection : mapping
         Values of a :class:`~spdtokens.datasets.Selection`.
     subjects : tuple of str
-        Whose trials the protocol splits: the tested one, or all.
-    protocol : str
-    protocol_options : mapping
-    access : str
-        What may be seen of the target.
-    alignment, domain : str
-        How trials are aligned, and what shares a reference: ``'subject'`` or ``'session'``.
+        Subjects whose trials the protocol splits: the test subject, or all.
+    protocol, protocol_options, access, alignment, domain
+        As in :class:`~spdtokens.evaluation.Question`.
     subject, fold : str
-        Who is tested, and on which part.
+        Test subject and name of the fold.
     method : str
-        Name of the method, or its title where an estimator was given.
+        Name of the method, or title of an estimator.
     about : mapping
-        How the estimator came about, as far as it was made from a name: the settings, and what was
-        cut of its default bands. Determines nothing.
+        Settings of a named method, and which of its default bands were cut. Not part of the key.
     estimator : mapping
         Class and parameters: see :func:`~spdtokens.evaluation.estimators.describe`.
     seed : int or None
-        None for a method without chance in it.
+        None for a deterministic method.
     data_hash : str
-        Digest of the recordings the fold takes trials from.
+        Digest of the recordings that the fold takes trials from.
     """
 
     dataset: str
@@ -75,74 +70,84 @@ class RunSpec:
 
     @cached_property
     def key(self) -> str:
-        """Digest of all that determines the run.
+        """Digest of everything that determines the run.
 
-        The data set and what was selected of it count by content, not by name; the method by its
-        estimator's parameters; domains only where trials are aligned.
+        The data set and selection enter by content, not by name; the method by the parameters of
+        its estimator; the domain only if trials are aligned.
         """
-        idle = {"dataset", "selection", "subjects", "method", "about"}
-        if self.alignment == "none":
-            idle.add("domain")
-        values = {k: v for k, v in asdict(self).items() if k not in idle}
-        return hashlib.blake2b(as_text(values).encode(), digest_size=16).hexdigest()
+        idle = ["dataset", "selection", "subjects", "method", "about"]
+        return self._digest([*idle, "domain"] if self.alignment == "none" else idle)
 
     @cached_property
     def family(self) -> str:
-        """Digest of all but subject, fold and seed: runs of one family can be trained together."""
-        values = asdict(self)
-        for name in ("subject", "fold", "seed", "data_hash", "subjects", "method", "about"):
-            del values[name]
+        """Digest of all but subject, fold and seed. Runs of a family can be trained together."""
+        return self._digest(["subject", "fold", "seed", "data_hash", "subjects", "method", "about"])
+
+    def _digest(self, idle: Iterable[str]) -> str:
+        values = {name: value for name, value in asdict(self).items() if name not in idle}
         return hashlib.blake2b(as_text(values).encode(), digest_size=16).hexdigest()
 
     def values(self) -> dict[str, Any]:
-        """As plain values, to be stored or sent."""
+        """Return plain values to store or send."""
         return asdict(self)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """From what :meth:`values` gave."""
+        """Make a specification from :meth:`values`."""
         return cls(**{**values, "subjects": tuple(values["subjects"])})
 
 
 def as_text(values: Any) -> str:
-    """The one JSON text of plain values."""
+    """Return the canonical JSON text of plain values."""
     return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """What came of a run.
+    """Result of one run: scores and predictions of one method, subject, fold and seed.
 
-    Attributes
+    Parameters
     ----------
     spec : RunSpec
+        Specification of the run: ``spec.subject``, ``spec.fold``, ``spec.seed``, ...
     ids : ndarray of str, shape (n,)
-        Every test trial, in the order of the arrays below.
+        Names of the test trials, ``'subject/session/number'``.
     y : ndarray of int, shape (n,)
-    probabilities : ndarray, shape (n, classes)
-        Of methods that give none, a softmax of their decision values. In double precision, since
-        some methods' probabilities differ by 1e-7 only.
+        True classes of the test trials.
+    probabilities : ndarray, shape (n, n_classes)
+        Class probabilities of the test trials; for methods without probabilities, a softmax of
+        their decision values.
     train, validation, test : dict of str to float
-        Every metric by name; ``validation`` is empty where no trials validated.
+        All metrics of each set; ``validation`` is empty if there are no validation trials.
     sizes : dict of str to int
-        Trials of each part. Labelled trials of the target are trained on, so they count as
-        ``train`` and as ``calibration``; what a recipe holds back of them as ``validation``.
-    curves : dict of str to ndarray, shape (epochs,)
-        Empty for methods that have none.
-    epoch : int or None
-        The epoch, from 1, that was kept.
-    leaky : str
-        Why the score flatters; empty for an honest one.
-    seconds : float
-        To prepare, train and predict; runs done together share it equally.
-    memory : float
-        Peak of the process so far, in MB.
-    origin : dict of str to str
+        Number of trials of each set. Labelled calibration trials are trained on and count both as
+        ``'train'`` and ``'calibration'``.
+    curves : dict of str to ndarray, shape (n_epochs,), default={}
+        Training curves; empty for methods without epochs.
+    epoch : int or None, default=None
+        The epoch, from 1, whose weights were kept.
+    leaky : str, default=''
+        Why the score is optimistic; empty if it is not.
+    seconds : float, default=0.0
+        Time to prepare, train and predict; shared equally by runs that are trained together.
+    memory : float, default=0.0
+        Peak memory of the process so far, in MB.
+    origin : dict of str to str, default={}
         Versions, git revision, digest of the code, machine and time.
-    stretch, chain : ndarray of int, shape (n,), or None
-        Which test trials depend on each other: see
-        :func:`~spdtokens.evaluation.trials.dependence`. Found in the recordings when runs are
-        summarised, and not stored; None before.
+    stretch, chain : ndarray of int, shape (n,), default=None
+        The same number for test trials that depend on each other, such as overlapping ones. Found
+        when runs are summarised, and not stored.
+
+    See Also
+    --------
+    spdtokens.evaluation.Evaluation.predictions : Predictions of all runs in one DataFrame.
+
+    Examples
+    --------
+    >>> from spdtokens import evaluate
+    >>> run = evaluate("sim-mi", "mdm", subjects=1).results["mdm"][0]
+    >>> run.spec.subject, run.probabilities.shape, run.sizes["train"]
+    ('1', (288, 4), 288)
     """
 
     spec: RunSpec
@@ -163,27 +168,25 @@ class RunResult:
     chain: NDArray[np.int64] | None = None
 
 
-# Where a result comes from: versions, revision, code, machine, time.
-
-#: Rooms whose code can change a result: those that evaluations import.
+#: Subpackages whose code can change a result: those that evaluations import.
 ROOMS = ("runtime", "geometry", "preprocessing", "datasets", "classifiers", "evaluation")
 PACKAGES = ("numpy", "scipy", "scikit-learn", "torch", "pyriemann", "mne", "spd_learn")
 
 
 @cache
 def code_digest() -> str:
-    """Digest of the code that results depend on."""
+    """Return the digest of the code that results depend on."""
     return digest_of(ROOMS)
 
 
 @cache
 def git_revision() -> str:
-    """Revision of the checkout this package lies in, with a + if changed; empty if none."""
+    """Return the git revision of the checkout, with a + if it was changed; empty if none."""
     home = Path(spdtokens.__file__).parent
     try:
         where = _git(home, "rev-parse", "--show-toplevel")
         if Path(where, "src", "spdtokens").resolve() != home.resolve():
-            return ""  # a repository of somebody else around an installed package
+            return ""  # an installed package within another repository
         changed = bool(_git(home, "status", "--porcelain", "--untracked-files=no"))
         return _git(home, "rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.SubprocessError):
@@ -209,7 +212,7 @@ def _versions() -> dict[str, str]:
 
 
 def origin() -> dict[str, str]:
-    """Of a result made now, in this process."""
+    """Return versions, revision, code, machine and time of a result computed now."""
     return {
         **_versions(),
         "code": code_digest(),
@@ -221,10 +224,10 @@ def origin() -> dict[str, str]:
 
 
 def differing(origins: Iterable[Mapping[str, str]]) -> str:
-    """What runs do not share of their origin, with counts; empty if they share all that matters.
+    """Describe how the origins of runs differ, with counts; empty if they do not.
 
-    Whatever can change a result counts: code, versions, machine and the kernel of the linear
-    algebra, which depends on the processor.
+    Everything that can change a result is compared: code, versions, machine, and the kernel of the
+    linear algebra, which depends on the processor.
     """
     origins = list(origins)
     keys = dict.fromkeys(key for origin in origins for key in origin if key not in ("time", "git"))
@@ -237,7 +240,7 @@ def differing(origins: Iterable[Mapping[str, str]]) -> str:
 
 
 def peak_memory() -> float:
-    """Largest memory this process has had so far, in MB; NaN where the system does not tell."""
+    """Return the peak memory of this process in MB; NaN if the system does not report it."""
     try:
         import resource
     except ImportError:  # Windows

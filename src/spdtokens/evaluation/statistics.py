@@ -1,9 +1,9 @@
-"""Whether two methods differ: paired tests on their scores, or on the trials of one test set.
+"""Compare two methods: paired tests on their scores, or on the trials of one test set.
 
 ``a`` and ``b`` are the scores of two methods on the same subjects (or folds), shape (n,). Pairs in
-which either is NaN are left out; ``n`` of the result is how many remain. Differences are ``a - b``
-and tests are two-sided. With fewer than two pairs statistic, p-value and effect are NaN. Where all
-differences are 0, p is 1.
+which either score is NaN are dropped; ``n`` of the result is the number of remaining pairs.
+Differences are ``a - b`` and tests are two-sided. With fewer than two pairs, the statistic, p-value
+and effect are NaN. If all differences are 0, p is 1.
 """
 
 from __future__ import annotations
@@ -24,32 +24,53 @@ from spdtokens.evaluation.metrics import checked, confusion, get_metric
 from spdtokens.evaluation.protocols import look_up
 
 NAN = float("nan")
-#: Up to so many pairs all sign flips are tried; beyond, so many random ones, some at a time.
+#: Number of pairs up to which all sign flips are used; number of random flips above; chunk size.
 ALL_FLIPS, RANDOM_FLIPS, FLIPS_AT_ONCE = 14, 10_000, 1000
-#: Up to so many pairs Wilcoxon's distribution is computed exactly, in less than a second.
+#: Number of pairs up to which Wilcoxon's distribution is exact (takes less than a second).
 EXACT_RANKS = 500
-#: From which pairs or units are swapped (m, n), 0 or 1, to the differences then (m,).
+#: Significance level of Friedman's test and of the critical difference.
+ALPHA = 0.05
+#: Maps flips (m, n), 1 where a pair or unit is swapped, to the resulting differences (m,).
 Swapped = Callable[[NDArray[Any]], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two methods compared.
+    """Result of comparing two methods.
 
-    Attributes
+    Parameters
     ----------
     test : str
-        A key of :data:`TESTS`, ``'mcnemar'`` or ``'trial_permutation'``.
+        Name of the test: ``'paired_t'``, ``'wilcoxon'``, ``'permutation'``,
+        ``'corrected_resampled_t'``, ``'mcnemar'`` or ``'trial_permutation'``.
     n : int
-        Pairs; trials for McNemar, independent units of trials for the permutation test over trials.
+        Number of pairs of scores; of trials for McNemar's test; of independent units of trials for
+        the permutation test over trials.
     mean_difference : float
-        Of ``a - b``; NaN without a pair.
-    statistic, p_value : float
+        Mean of ``a - b``; NaN without pairs.
+    statistic : float
+        Test statistic.
+    p_value : float
+        Two-sided p-value; NaN if the test is not possible.
     effect : float
-        Hedges' g of the differences (:func:`effect_size`); Cohen's g for McNemar; NaN for the
-        permutation test over trials.
-    why_not : str
-        Why there is no p-value; empty where there is one.
+        Hedges' g of the differences; Cohen's g for McNemar's test; NaN for the permutation test
+        over trials.
+    why_not : str, default=''
+        Why there is no p-value; empty if there is one.
+
+    See Also
+    --------
+    compare : Test paired scores.
+    mcnemar : Test the trials of one test set.
+
+    Examples
+    --------
+    >>> from spdtokens.evaluation.statistics import compare
+    >>> found = compare([0.8, 0.7, 0.9], [0.7, 0.65, 0.75], "permutation")
+    >>> found.n, round(found.mean_difference, 3), found.p_value
+    (3, 0.1, 0.25)
+    >>> compare([0.8], [0.7]).why_not
+    'there are fewer than two pairs'
     """
 
     test: str
@@ -62,51 +83,52 @@ class Comparison:
 
 
 def paired_t(a: ArrayLike, b: ArrayLike) -> Comparison:
-    """Student's t test of the differences.
+    """Student's paired t-test.
 
-    If all differences are the same but not 0, the statistic is infinite and p is NaN: a spread of
-    nothing, often from rounded scores of few subjects, would claim certainty.
+    If all differences are equal but not 0, the statistic is infinite and p is NaN: no spread, often
+    due to rounded scores of few subjects, must not be taken for certainty.
     """
-    d = _differences(a, b)
-    return _t("paired_t", d, 0.0)
+    return _t("paired_t", a, b, 0.0)
 
 
 def corrected_resampled_t(
     a: ArrayLike, b: ArrayLike, *, n_train: int = 0, n_test: int = 0
 ) -> Comparison:
-    """Student's t test for the folds or resamples of one data set, whose training sets overlap.
+    """Corrected resampled t-test for the folds of one data set, whose training sets overlap.
 
-    The variance of the mean is taken as (1 / k + n_test / n_train) times that of the k differences.
-    As for :func:`paired_t`, p is NaN if all differences are the same but not 0.
+    The variance of the mean is (1 / k + n_test / n_train) times that of the k differences. As for
+    :func:`paired_t`, p is NaN if all differences are equal but not 0.
 
     Parameters
     ----------
-    a, b : array, shape (k,)
+    a, b : array_like, shape (k,)
+        Scores of the folds.
     n_train, n_test : int
-        Trials of a fold.
+        Number of training and test trials per fold.
 
     References
     ----------
     Nadeau and Bengio, Inference for the generalization error, Machine Learning 52 (2003).
+    https://doi.org/10.1023/A:1024068626366
     """
     if n_train < 1 or n_test < 1:
         raise EvaluationError(
-            "corrected_resampled_t needs n_train and n_test, the trials of a fold, both >= 1; got "
+            "n_train and n_test must be >= 1 (trials per fold) for corrected_resampled_t, got "
             f"{n_train} and {n_test}."
         )
-    d = _differences(a, b)
-    return _t("corrected_resampled_t", d, n_test / n_train)
+    return _t("corrected_resampled_t", a, b, n_test / n_train)
 
 
 def wilcoxon(a: ArrayLike, b: ArrayLike) -> Comparison:
-    """Wilcoxon's signed-rank test; the statistic is the smaller of the two sums of ranks.
+    """Wilcoxon's signed-rank test; the statistic is the smaller of the two rank sums.
 
-    Differences of 0 are left out, as Wilcoxon did, and ties share their mean rank. Exact, also
-    with ties, up to 500 pairs; then the normal approximation.
+    Differences of 0 are dropped, as by Wilcoxon, and ties share their mean rank. The distribution
+    is exact, with ties too, up to 500 pairs; above, the normal approximation is used.
 
     References
     ----------
     Wilcoxon, Individual comparisons by ranking methods, Biometrics Bulletin 1 (1945).
+    https://doi.org/10.2307/3001968
     """
     d = _differences(a, b)
     if len(d) < 2:
@@ -117,64 +139,80 @@ def wilcoxon(a: ArrayLike, b: ArrayLike) -> Comparison:
     if len(moved) > EXACT_RANKS:
         p = float(stats.wilcoxon(moved, method="approx").pvalue)
         return _result("wilcoxon", d, smaller, p)
-    # SciPy's is not exact with ties. Each rank counts as positive with probability one half.
-    twice = np.rint(2 * ranks).astype(int)  # mean ranks are halves
-    chances = np.zeros(twice.sum() + 1)
-    chances[0] = 1.0
-    for rank in twice:
-        shifted = np.zeros_like(chances)
-        shifted[rank:] = chances[: len(chances) - rank]
-        chances = (chances + shifted) / 2
+    # SciPy's test is not exact with ties. Each rank is positive with probability 1/2.
+    chances = np.ones(1)
+    for rank in np.rint(2 * ranks).astype(int):  # mean ranks are halves
+        zeros = np.zeros(rank)
+        chances = (np.append(chances, zeros) + np.append(zeros, chances)) / 2
     p = min(1.0, 2 * float(chances[: round(2 * smaller) + 1].sum()))
     return _result("wilcoxon", d, smaller, p)
 
 
-def permutation(a: ArrayLike, b: ArrayLike, *, seed: int = 0) -> Comparison:
-    """Sign-flip test: how often swapping the methods in some pairs moves the mean as far from 0.
+def permutation(a: ArrayLike, b: ArrayLike) -> Comparison:
+    """Sign-flip permutation test of the mean difference.
 
-    All swaps are tried up to 14 pairs. Beyond, 10,000 random ones, and the observed one is counted
-    among them, so p is never 0 and the test keeps its level. The statistic is the mean difference.
+    All flips are used up to 14 pairs. Above, 10,000 random flips are drawn, and the observed data
+    count as one of them, so that p is never 0 and the test keeps its level.
 
     References
     ----------
-    Phipson and Smyth, Permutation p-values should never be zero, Statistical Applications in
-    Genetics and Molecular Biology 9 (2010).
+    Phipson and Smyth, Permutation p-values should never be zero: calculating exact p-values when
+    permutations are randomly drawn, Statistical Applications in Genetics and Molecular Biology 9
+    (2010). https://doi.org/10.2202/1544-6115.1585
     """
     d = _differences(a, b)
     if len(d) < 2:
         return _result("permutation", d, NAN, NAN)
-    p = flipped_p(lambda flips: d.sum() - 2 * (flips @ d), len(d), float(np.abs(d).sum()), seed)
+    p = flipped_p(lambda flips: d.sum() - 2 * (flips @ d), len(d), float(np.abs(d).sum()))
     return _result("permutation", d, float(d.mean()), p)
 
 
 def mcnemar(correct_a: ArrayLike, correct_b: ArrayLike) -> Comparison:
-    """McNemar's exact test on the trials of one test set.
+    """Apply McNemar's exact test to the trials of one test set.
 
-    For data with one subject and one test session. Only trials that one method got right and the
-    other wrong tell them apart; each is a fair coin if the methods are equally good. It speaks of
-    these two trained models and this session, not of methods over subjects.
+    Suited to one subject and one test session. Only trials that exactly one method classified
+    correctly are informative; under the null hypothesis either method is correct with probability
+    1/2. The test compares two trained models on this session, not two methods over subjects.
 
     Parameters
     ----------
-    correct_a, correct_b : array of bool, shape (n,)
-        Whether each method got each trial right.
+    correct_a, correct_b : array_like of bool, shape (n,)
+        Whether each method classified each trial correctly.
 
     Returns
     -------
     Comparison
-        The statistic is the number of trials that only ``a`` got right; the effect is Cohen's g,
-        that number's share of the trials that differ, less one half (0 if none differ).
+        The statistic is the number of trials that only ``a`` classified correctly. The effect is
+        Cohen's g: its fraction of the trials that differ, minus 1/2 (0 if none differ).
+
+    Raises
+    ------
+    EvaluationError
+        If the arrays are not boolean, not one-dimensional, of different shapes, or empty.
+
+    See Also
+    --------
+    trial_permutation : For other metrics, several runs, or dependent trials.
 
     References
     ----------
     McNemar, Note on the sampling error of the difference between correlated proportions or
-    percentages, Psychometrika 12 (1947).
+    percentages, Psychometrika 12 (1947). https://doi.org/10.1007/BF02295996
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.evaluation.statistics import mcnemar
+    >>> a = np.array([True] * 9 + [False] * 3)
+    >>> b = np.array([True] * 4 + [False] * 8)
+    >>> mcnemar(a, b).p_value
+    0.0625
     """
     x, y = np.asarray(correct_a), np.asarray(correct_b)
     if x.dtype != bool or y.dtype != bool or x.ndim != 1 or x.shape != y.shape or not len(x):
         raise EvaluationError(
-            "McNemar's test needs one bool a trial and method, right or wrong, two arrays of the "
-            f"same shape (n,); got {x.dtype} {x.shape} and {y.dtype} {y.shape}."
+            "correct_a and correct_b must be boolean arrays of the same shape (n,), n >= 1, got "
+            f"{x.dtype} {x.shape} and {y.dtype} {y.shape}."
         )
     only_a, only_b = int((x & ~y).sum()), int((y & ~x).sum())
     differ = only_a + only_b
@@ -183,49 +221,57 @@ def mcnemar(correct_a: ArrayLike, correct_b: ArrayLike) -> Comparison:
     return Comparison("mcnemar", len(x), (only_a - only_b) / len(x), float(only_a), p, effect)
 
 
-def effect_size(a: ArrayLike, b: ArrayLike, *, corrected: bool = True) -> float:
-    """Mean difference in standard deviations of the differences (Cohen's d_z).
+def effect_size(a: ArrayLike, b: ArrayLike) -> float:
+    """Hedges' g: mean difference divided by the standard deviation of the differences, corrected.
 
-    Parameters
-    ----------
-    a, b : array, shape (n,)
-    corrected : bool
-        Times Hedges' factor, since d_z is too large on average with few pairs (by a tenth with 9).
-
-    Returns
-    -------
-    float
-        0 if all differences are 0. NaN if they are the same but not 0, or with fewer than 2 pairs
-        (3 if corrected, as no factor corrects 2).
+    Cohen's d_z is biased upwards for few pairs (by a tenth for 9 pairs); Hedges' factor corrects
+    it. The result is 0 if all differences are 0, and NaN if they are equal but not 0, or with fewer
+    than 3 pairs.
 
     References
     ----------
     Hedges, Distribution theory for Glass's estimator of effect size and related estimators,
-    Journal of Educational Statistics 6 (1981).
+    Journal of Educational Statistics 6 (1981). https://doi.org/10.3102/10769986006002107
     """
-    return _effect(_differences(a, b), corrected)
+    return _effect(_differences(a, b))
 
 
 def holm(p_values: ArrayLike) -> NDArray[np.float64]:
-    """P-values adjusted for their number, so that one in 20 families has a false one below 0.05.
+    """Adjust p-values for multiple comparisons by Holm's step-down procedure.
 
     Parameters
     ----------
-    p_values : array, shape (n,)
-        NaN where no test was possible; it stays NaN and is not counted.
+    p_values : array_like, shape (n,)
+        P-values. NaN where no test was possible: it stays NaN and is not counted.
 
     Returns
     -------
-    array, shape (n,)
+    ndarray, shape (n,)
+        Adjusted p-values, in the same order.
+
+    Raises
+    ------
+    EvaluationError
+        If a p-value is not between 0 and 1.
+
+    See Also
+    --------
+    compare : Compute a p-value.
 
     References
     ----------
     Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of
     Statistics 6 (1979).
+
+    Examples
+    --------
+    >>> from spdtokens.evaluation.statistics import holm
+    >>> holm([0.01, 0.04, 0.03]).tolist()
+    [0.03, 0.06, 0.06]
     """
     p = np.asarray(p_values, dtype=np.float64)
     if p.ndim != 1 or (p < 0).any() or (p > 1).any():
-        raise EvaluationError(f"P-values must be an array (n,) of numbers from 0 to 1, not {p}.")
+        raise EvaluationError(f"p_values must be an array (n,) of numbers from 0 to 1, got {p}.")
     adjusted = np.full_like(p, np.nan)
     order = np.argsort(p)[: np.isfinite(p).sum()]  # NaN sorts last
     steps = p[order] * np.arange(len(order), 0, -1)
@@ -243,35 +289,61 @@ TESTS: dict[str, Callable[..., Comparison]] = {
 
 
 def compare(a: ArrayLike, b: ArrayLike, test: str = "paired_t", **options: Any) -> Comparison:
-    """Two methods' scores by a test of :data:`TESTS`.
+    """Compare the paired scores of two methods.
 
     Parameters
     ----------
-    a, b : array, shape (n,)
-    test : str
-    **options
-        Of the test: ``seed``, or ``n_train`` and ``n_test``.
+    a, b : array_like, shape (n,)
+        Scores of the two methods on the same subjects or folds. Pairs with a NaN are dropped.
+    test : {'paired_t', 'wilcoxon', 'permutation', 'corrected_resampled_t'}, default='paired_t'
+        Student's paired t-test, Wilcoxon's signed-rank test, a sign-flip permutation test, or the
+        t-test corrected for overlapping training sets (Nadeau and Bengio).
+    **options : int
+        ``n_train`` and ``n_test``, the trials per fold, for ``'corrected_resampled_t'``.
+
+    Returns
+    -------
+    Comparison
+        Difference ``a - b``, statistic, p-value and effect size.
+
+    Raises
+    ------
+    EvaluationError
+        If the test is unknown, or the scores have different shapes or are infinite.
+
+    See Also
+    --------
+    holm : Correct for the number of comparisons.
+    mcnemar : Compare on the trials of one test set.
+
+    Examples
+    --------
+    >>> from spdtokens.evaluation.statistics import compare
+    >>> found = compare([0.81, 0.72, 0.90, 0.66], [0.78, 0.70, 0.84, 0.65])
+    >>> round(found.p_value, 3)
+    0.069
     """
     return look_up("test", test, TESTS)(a, b, **options)
 
 
 def _differences(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
-    """Differences of complete pairs, shape (n,)."""
+    """Differences of the complete pairs, shape (n,)."""
     x, y = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
     if x.ndim != 1 or x.shape != y.shape or np.isinf(x).any() or np.isinf(y).any():
         raise EvaluationError(
-            "Paired scores must be two arrays of the same shape (n,), finite or NaN where there is "
-            f"none, got shapes {x.shape} and {y.shape}. Keep the subjects that both methods have."
+            "Scores must be two arrays of the same shape (n,) without infinities, got shapes "
+            f"{x.shape} and {y.shape}. Keep only the subjects that both methods have."
         )
     kept = ~(np.isnan(x) | np.isnan(y))
     x, y = x[kept], y[kept]
-    # 0.8 - 0.7 and 0.6 - 0.5 are a tie, though not in floating point.
+    # 0.8 - 0.7 and 0.6 - 0.5 are tied, but not in floating point.
     scale = max(np.abs(x).max(initial=0), np.abs(y).max(initial=0)) or 1.0
     return np.round((x - y) / scale, 12) * scale
 
 
-def _t(test: str, d: NDArray[np.float64], overlap: float) -> Comparison:
+def _t(test: str, a: ArrayLike, b: ArrayLike, overlap: float) -> Comparison:
     """The variance of the mean is ``1 / n + overlap`` times that of the n differences."""
+    d = _differences(a, b)
     if len(d) < 2:
         return _result(test, d, NAN, NAN)
     if np.ptp(d) == 0:
@@ -281,11 +353,11 @@ def _t(test: str, d: NDArray[np.float64], overlap: float) -> Comparison:
     return _result(test, d, t, float(2 * stats.t.sf(abs(t), len(d) - 1)))
 
 
-def flipped_p(swapped: Swapped, n: int, size: float, seed: int) -> float:
-    """P-value: how often flips (m, n) of 0 and 1 move a difference as far from 0 as none does."""
-    # Sums round differently.
+def flipped_p(swapped: Swapped, n: int, size: float) -> float:
+    """P-value: share of flips (m, n) with a difference at least as large as without flips."""
+    # Sums are rounded differently.
     least = abs(float(swapped(np.zeros((1, n)))[0])) - 1e-9 * size
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     total = 2**n if n <= ALL_FLIPS else RANDOM_FLIPS
     far = 0
     for first in range(0, total, FLIPS_AT_ONCE):
@@ -298,32 +370,26 @@ def flipped_p(swapped: Swapped, n: int, size: float, seed: int) -> float:
     return far / total if n <= ALL_FLIPS else (1 + far) / (1 + total)
 
 
-def _effect(d: NDArray[np.float64], corrected: bool) -> float:
-    if len(d) < 2 + corrected:
+def _effect(d: NDArray[np.float64]) -> float:
+    if len(d) < 3:
         return NAN
     if np.ptp(d) == 0:
         return NAN if d.any() else 0.0
-    size = float(d.mean() / d.std(ddof=1))
-    if not corrected:
-        return size
     free = len(d) - 1
-    return size * float(np.exp(gammaln(free / 2) - gammaln((free - 1) / 2)) / np.sqrt(free / 2))
+    factor = float(np.exp(gammaln(free / 2) - gammaln((free - 1) / 2)) / np.sqrt(free / 2))
+    return float(d.mean() / d.std(ddof=1)) * factor
 
 
 def _result(test: str, d: NDArray[np.float64], statistic: float, p: float) -> Comparison:
     mean = float(d.mean()) if len(d) else NAN
     why = ""
     if np.isnan(p):
-        why = "all differences are the same" if len(d) > 1 else "there are fewer than two pairs"
-    return Comparison(test, len(d), mean, statistic, p, _effect(d, corrected=True), why)
+        why = "all differences are equal" if len(d) > 1 else "there are fewer than two pairs"
+    return Comparison(test, len(d), mean, statistic, p, _effect(d), why)
 
 
-# Many methods on many data sets or subjects: average ranks, and which of them differ.
-#
-# References
-# ----------
-# Demsar, Statistical comparisons of classifiers over multiple data sets, Journal of Machine
-# Learning Research 7 (2006).
+# Average ranks of many methods: Demsar, Statistical comparisons of classifiers over multiple data
+# sets, Journal of Machine Learning Research 7 (2006).
 
 
 @dataclass(frozen=True)
@@ -334,17 +400,16 @@ class Ranking:
     ----------
     names : tuple of str
     ranks : tuple of float
-        Average over data sets; 1 is best, ties share.
+        Average over data sets; 1 is best, ties share their mean rank.
     n : int
-        Data sets or subjects.
+        Number of data sets or subjects.
     p_value : float
-        Of Friedman's test that all methods are alike.
+        Of Friedman's test of equal methods.
     critical_difference : float
-        Average ranks that differ by less are not told apart (Nemenyi).
+        Average ranks that differ by less are not significantly different (Nemenyi).
     groups : tuple of (int, int)
-        First and last place of each largest run of methods that are not told apart; runs of one
-        are left out. If Friedman's test finds nothing there is one of all, since Demsar looks at
-        pairs only after it does.
+        First and last place of each maximal group of methods that do not differ significantly;
+        single methods are left out. One group of all if Friedman's test is not significant.
     """
 
     names: tuple[str, ...]
@@ -355,82 +420,51 @@ class Ranking:
     groups: tuple[tuple[int, int], ...]
 
 
-def rank_methods(scores: Mapping[str, ArrayLike], *, alpha: float = 0.05) -> Ranking:
-    """Rank methods by their scores, higher being better.
+def rank_methods(scores: Mapping[str, ArrayLike]) -> Ranking:
+    """Rank methods by their scores; higher is better.
 
     Parameters
     ----------
-    scores : mapping of str to array, shape (n,)
-        Of each method, on the same data sets or subjects in the same order.
-    alpha : float
-        Of Friedman's test and the critical difference.
+    scores : mapping of str to array_like, shape (n,)
+        Scores of each method on the same data sets or subjects, in the same order.
     """
     table = score_table(scores)
-    # Rounded, so that scores equal but for floating point are ties.
+    k, n = table.shape
+    # Rounded, so that scores that differ by floating-point error only are tied.
     places = rankdata(-np.round(table / (np.abs(table).max() or 1.0), 12), axis=0)
     average = places.mean(1)
     order = np.argsort(average, kind="stable")
     ranks = tuple(float(rank) for rank in average[order])
-    k, n = table.shape
-    p = friedman(places)
-    gap = critical_difference_of(k, n, alpha=alpha)
-    groups = _groups(ranks, gap) if p < alpha else ((0, k - 1),)
+    # Friedman's chi-square, corrected for ties. SciPy's needs 3 methods that are not all tied.
+    middle = (k + 1) / 2
+    spread = ((places - middle) ** 2).sum()
+    statistic = (k - 1) * n**2 * ((average - middle) ** 2).sum() / (spread or 1.0)
+    p = float(chi2.sf(statistic, k - 1))
+    # Nemenyi's; Demsar's q is the studentized range with infinite degrees of freedom, over sqrt(2).
+    q = studentized_range.isf(ALPHA, k, np.inf) / np.sqrt(2)
+    gap = float(q * np.sqrt(k * (k + 1) / (6 * n)))
+    groups = _groups(ranks, gap) if p < ALPHA else ((0, k - 1),)
     names = list(scores)
     return Ranking(tuple(names[i] for i in order), ranks, n, p, gap, groups)
 
 
-def critical_difference_of(n_methods: int, n: int, *, alpha: float = 0.05) -> float:
-    """Nemenyi's critical difference of average ranks over ``n`` data sets."""
-    # Demsar's q: the studentized range with infinite degrees of freedom, over sqrt(2).
-    q = studentized_range.isf(alpha, n_methods, np.inf) / np.sqrt(2)
-    return float(q * np.sqrt(n_methods * (n_methods + 1) / (6 * n)))
-
-
-def friedman(ranks: NDArray[np.float64]) -> float:
-    """P-value of Friedman's chi-square, corrected for ties; 1 if all is tied.
-
-    Parameters
-    ----------
-    ranks : array, shape (methods, n)
-        Of the methods on each data set.
-    """
-    k, n = ranks.shape
-    middle = (k + 1) / 2
-    spread = ((ranks - middle) ** 2).sum()
-    if spread == 0:
-        return 1.0
-    statistic = (k - 1) * n**2 * ((ranks.mean(1) - middle) ** 2).sum() / spread
-    return float(chi2.sf(statistic, k - 1))
-
-
 def score_table(scores: Mapping[str, ArrayLike]) -> NDArray[np.float64]:
-    """Scores as an array (methods, n).
-
-    Raises
-    ------
-    EvaluationError
-        Naming the method whose scores do not fit the others'.
-    """
+    """Return scores as an array (n_methods, n); the error names the method that does not fit."""
     rows = {name: np.asarray(row, dtype=np.float64) for name, row in scores.items()}
     if len(rows) < 2:
-        raise EvaluationError(f"There must be 2 or more methods to compare, got {len(rows)}.")
-    first = next(iter(rows))
+        raise EvaluationError(f"scores must have 2 or more methods to compare, got {len(rows)}.")
+    n = max(row.size for row in rows.values())
     for name, row in rows.items():
-        if row.ndim != 1 or len(row) != len(rows[first]) or len(row) < 2:
+        if row.shape != (n,) or n < 2 or not np.isfinite(row).all():
             raise EvaluationError(
-                f"Scores of {name!r} have shape {row.shape}, those of {first!r} "
-                f"{rows[first].shape}; all must be (n,) for the same n data sets, 2 or more."
-            )
-        if not np.isfinite(row).all():
-            raise EvaluationError(
-                f"{name!r} has no score at place {int(np.argmin(np.isfinite(row)))}. Leave out "
-                "that data set or subject for all methods, or the method."
+                f"Scores of {name!r} must be {max(n, 2)} finite numbers, one per data set or "
+                f"subject, got {row}. Leave out the method, or the data sets without its score."
             )
     return np.stack(list(rows.values()))
 
 
 def _groups(ranks: tuple[float, ...], gap: float) -> tuple[tuple[int, int], ...]:
-    """Largest runs of sorted ranks within ``gap``, none inside another."""
+    """Maximal runs of sorted ranks within ``gap``."""
     found: list[tuple[int, int]] = []
     for first, rank in enumerate(ranks):
         last = max(i for i, other in enumerate(ranks) if other - rank < gap)
@@ -439,51 +473,63 @@ def _groups(ranks: tuple[float, ...], gap: float) -> tuple[tuple[int, int], ...]
     return tuple(found)
 
 
-# Whether two methods differ on one test set, by any metric, over independent units of trials.
-
-
 def trial_permutation(
-    metric: str, y: ArrayLike, a: ArrayLike, b: ArrayLike, unit: ArrayLike, *, seed: int = 0
+    metric: str, y: ArrayLike, a: ArrayLike, b: ArrayLike, unit: ArrayLike
 ) -> Comparison:
-    """Paired permutation test of a metric of one test set.
+    """Apply a paired permutation test of a metric to one test set.
 
-    If the methods are equally good, it does not matter whose predictions are whose. Those of all
-    trials of a unit are swapped together, with probability one half, and the difference of the
-    metric is computed again: all swaps up to 14 units, else 10,000 random ones, among which the
-    observed one is counted. For accuracy with one run and one trial per unit, this is McNemar's
-    test. Like it, it speaks of these trained models and this test set, not of other subjects.
+    The predictions of all trials of a unit are swapped between the methods together, with
+    probability 1/2, and the difference of the metric is computed again. All swaps are used up to 14
+    units; above, 10,000 random swaps, among which the observed data are counted [1]_. For accuracy
+    with one run and one trial per unit, this is McNemar's test. Like it, it compares these trained
+    models on this test set.
 
     For ROC AUC, the probabilities of each method are replaced by their ranks first, so that only
-    their order matters and methods of different scales can be swapped (Bandos et al.).
+    their order matters [2]_.
 
     Parameters
     ----------
     metric : str
-        A key of :data:`~spdtokens.evaluation.metrics.METRICS`.
-    y : array of int, shape (n,)
-    a, b : array, shape (runs, n, classes)
-        Probabilities by each run of the two methods. The difference is that of the means over
-        runs. A method may have more runs than the other.
-    unit : array of int, shape (n,)
-        Trials with the same number may depend on each other.
-    seed : int, default 0
+        Name of a metric, such as ``'accuracy'`` or ``'roc_auc'``.
+    y : array_like of int, shape (n,)
+        True classes, from 0.
+    a, b : array_like, shape (n_runs, n, n_classes)
+        Probabilities by each run of the two methods, which may differ in the number of runs. The
+        difference is that of the means over runs.
+    unit : array_like of int, shape (n,)
+        The same number for trials that may depend on each other.
 
     Returns
     -------
     Comparison
-        The statistic is the difference. p is NaN with fewer than 2 units, or where the metric is.
+        The statistic is the difference. p is NaN with fewer than 2 units, or if the metric is NaN.
+
+    See Also
+    --------
+    mcnemar : The exact test for accuracy.
 
     References
     ----------
-    Bandos, Rockette and Gur, A permutation test sensitive to differences in areas for comparing ROC
-    curves from a paired design, Statistics in Medicine 24 (2005).
-    Phipson and Smyth, Permutation p-values should never be zero, Statistical Applications in
-    Genetics and Molecular Biology 9 (2010).
+    .. [1] Phipson and Smyth, Permutation p-values should never be zero: calculating exact p-values
+       when permutations are randomly drawn, Statistical Applications in Genetics and Molecular
+       Biology 9 (2010). https://doi.org/10.2202/1544-6115.1585
+    .. [2] Bandos, Rockette and Gur, A permutation test sensitive to differences in areas for
+       comparing ROC curves from a paired design, Statistics in Medicine 24 (2005).
+       https://doi.org/10.1002/sim.2149
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens.evaluation.statistics import trial_permutation
+    >>> y = np.arange(8) % 2
+    >>> perfect, wrong = np.eye(2)[y][None], np.eye(2)[1 - y][None]
+    >>> trial_permutation("accuracy", y, perfect, wrong, np.arange(8)).p_value
+    0.0078125
     """
     codes = np.asarray(y)
     of = np.unique(unit, return_inverse=True)[1]
     n, runs, others = int(of.max()) + 1, list(np.asarray(a)), list(np.asarray(b))
-    # Every run of the one with runs of the other, each equally often.
+    # Pair the runs of both methods, each used equally often.
     pairs = [
         (runs[i % len(runs)], others[i % len(others)]) for i in range(lcm(len(runs), len(others)))
     ]
@@ -501,11 +547,11 @@ def trial_permutation(
     observed = float(swapped(np.zeros((1, n)))[0])
     p, why = NAN, ""
     if not np.isfinite(observed):
-        why = "the score is not defined for this test set"
+        why = "the metric is not defined for this test set"
     elif n < 2:
         why = "all test trials depend on each other"
     else:
-        p = flipped_p(swapped, n, 1.0, seed)
+        p = flipped_p(swapped, n, 1.0)
     return Comparison("trial_permutation", n, observed, observed, p, NAN, why)
 
 
@@ -516,7 +562,7 @@ def _counts_swapped(
     b: NDArray[Any],
     of: NDArray[np.int64],
 ) -> Swapped:
-    """Differences of a score of confusion matrices, from which units are swapped (m, units)."""
+    """Differences of a metric of confusion matrices, as a function of flips (m, n_units)."""
     k = a.shape[1]
     one, other = confusion(y, a).ravel(), confusion(y, b).ravel()
     moved = np.zeros((int(of.max()) + 1, k * k))
@@ -534,13 +580,12 @@ def _counts_swapped(
 def _areas_swapped(
     y: NDArray[Any], a: NDArray[Any], b: NDArray[Any], of: NDArray[np.int64]
 ) -> Swapped:
-    """The same of the area under the ROC curve of ranks.
+    """Differences of the ROC AUC of ranks, as a function of flips (m, n_units).
 
-    An area is a sum over pairs of a positive and a negative trial, and a pair has four states: both
-    as they are, both swapped, one of them swapped. Written with a sign for each trial, what a pair
-    adds to the difference of the areas has no product of the two signs. So the difference is a sum
-    over trials: the share of all trials of the other kind, by either method, that are on the right
-    side of the trial's rank by one method, less the same by the other method.
+    The area is a sum over pairs of a positive and a negative trial. Written with a sign per trial,
+    the contribution of a pair to the difference of the areas has no product of the two signs. So
+    the difference is a sum over trials: the fraction of all trials of the other class, by either
+    method, on the correct side of the trial's rank by one method, minus the same by the other.
     """
     codes, p = checked(y, a)
     _, q = checked(y, b)

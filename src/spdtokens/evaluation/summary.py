@@ -1,9 +1,9 @@
-"""Runs summarised: one row per method, every spread named, compared with the first; as tables."""
+"""Summarise runs in one row per method, compare methods, and print the result as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from html import escape
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -25,20 +25,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 NAN = float("nan")
-#: Values of a :class:`Row` and a :class:`Pair`, in JSON and as columns of frames; which are text.
-ROW = (
-    *("method", "metric", "score", "std", "std_over", "train_score", "chance", "chance_bound"),
-    *("n_test", "n_independent", "n_train", "n_runs", "n_subjects", "n_folds", "n_seeds"),
-    *("p_value", "p_holm", "test", "effect", "no_p_because", "leaky", "note"),
-    *("validation_score", "std_seeds", "std_folds", "std_subjects", "majority"),
-    *("calibration_error", "log_loss", "confidence", "seconds"),
-)
-PAIR = (
-    *("method", "reference", "difference", "p_value", "p_holm", "test", "n", "effect"),
-    "no_p_because",
-)
-TEXT = ("method", "reference", "metric", "std_over", "test", "no_p_because", "leaky", "note")
-#: Metrics that are shares and shown in percent.
+#: Comparison of methods that do not have the same folds.
+NOT_COMPARED = Comparison("", 0, NAN, NAN, NAN, NAN, "not the same folds")
+#: Metrics that are shown in percent.
 PERCENT = ("accuracy", "balanced_accuracy", "f1")
 TESTS = {
     "permutation": "a sign-flip permutation test over subjects",
@@ -48,166 +37,180 @@ TESTS = {
 }
 
 
-class _Compared:
-    """What rows and pairs share: a comparison, and plain values by name."""
+class _Record:
+    """Dataclass that can be printed as plain values."""
 
-    comparison: Comparison | None
+    def values(self) -> dict[str, Any]:
+        """Return the fields as plain values.
 
-    def plain(self, names: Sequence[str]) -> dict[str, Any]:
-        """What is not known is None."""
-        found = {}
-        for name in names:
-            of = self if hasattr(self, name) else self.comparison
-            value = getattr(of, {"difference": "mean_difference"}.get(name, name), None)
-            known = value != "" and not (isinstance(value, float) and not np.isfinite(value))
-            found[name] = value if known else None
-        return found
+        Returns
+        -------
+        dict of str to object
+            Strings and numbers by name; None for missing values.
+        """
+        found = {name: getattr(self, name) for name in _columns(type(self))}
+        missing = [k for k, v in found.items() if v == "" or (v is not None and v != v)]
+        return found | dict.fromkeys(missing)
+
+
+def _columns(kind: type) -> dict[str, Any]:
+    """Names and types of all fields of a record except the comparison."""
+    return {field.name: field.type for field in fields(kind) if field.name != "comparison"}
+
+
+def as_frame(kind: type[_Record], records: Sequence[_Record]) -> pd.DataFrame:
+    """Return a frame with one row per record; missing numbers are NaN."""
+    import pandas as pd
+
+    columns = _columns(kind)
+    frame = pd.DataFrame([record.values() for record in records], columns=list(columns))
+    numbers = [name for name, of in columns.items() if of != "str"]
+    frame[numbers] = frame[numbers].apply(pd.to_numeric)
+    return frame
 
 
 @dataclass(frozen=True)
-class Row(_Compared):
-    """A method's results on one data set under one protocol.
+class Row(_Record):
+    """Results of one method on one data set under one protocol.
 
-    A score is the mean over seeds, then folds, then subjects.
+    Scores are averaged over seeds, then folds, then subjects.
 
-    Attributes
+    Parameters
     ----------
     method : str
-        As shown.
+        Title of the method.
     metric : str
-    score, train_score, validation_score : float
-        Of the test, training and validation trials; NaN where there are none.
-    std_seeds : float
-        Standard deviation over seeds of the mean over folds, averaged over subjects; NaN for one
-        seed.
-    std_folds : float
-        Over folds, averaged over subjects; NaN for one fold a subject.
-    std_subjects : float
-        Over subjects; NaN for one.
+        Name of the metric.
+    score : float
+        Score of the test trials.
+    std : float
+        Standard deviation of the score, over the unit in ``std_over``.
+    std_over : str
+        ``'subjects'`` if there are several, else ``'seeds'``, else ``'folds'``; empty if there is
+        only one run.
+    train_score : float
+        Score of the training trials.
     chance : float
-        What the best constant or random guess expects in this metric: see
-        :class:`~spdtokens.evaluation.metrics.Metric`.
+        Expected score of the best guesser: the majority class for accuracy, 1 / n_classes for
+        balanced accuracy, 0.5 for ROC AUC.
     chance_bound : float
-        95th percentile of guesses, given the number of independent test trials; NaN where it
-        cannot be said.
-    majority : float
-        Share of the most frequent class among the test trials.
-    calibration_error, log_loss, confidence : float
-        Expected calibration error, mean negative log-likelihood and mean confidence of the test
-        trials: of all folds of a subject together, then mean over seeds and subjects.
-    n_train : float
-        Training trials of a run, on average.
+        95th percentile of the score of guesses for ``n_independent`` trials; NaN if unknown.
     n_test : int
-        Different trials tested.
+        Number of distinct test trials.
     n_independent : int or None
-        How many independent trials they are worth, by which the bound is computed: see
-        :func:`~spdtokens.evaluation.chance.independent_counts`. None if it is not known.
-    n_runs, n_subjects, n_folds, n_seeds : int
-        Folds of all subjects together.
-    comparison : Comparison or None
-        With the first method; None for the first itself, or if they have not the same folds.
+        Effective number of independent test trials: overlapping trials and segments of one trial
+        count once. None if unknown.
+    n_train : float
+        Mean number of training trials per run.
+    n_runs : int
+        Number of runs.
+    n_subjects : int
+        Number of test subjects.
+    n_folds : int
+        Number of folds of all subjects together.
+    n_seeds : int
+        Number of random seeds.
+    p_value : float
+        P-value of the comparison with the first method; NaN for the first.
     p_holm : float
-        Its p-value, corrected for the number of methods in the table.
+        P-value after Holm's correction for the number of methods.
+    test : str
+        Name of the test.
+    effect : float
+        Effect size: see :class:`~spdtokens.evaluation.statistics.Comparison`.
     no_p_because : str
         Why there is no p-value; empty if there is one, and for the first method.
     leaky : str
-        Why the score flatters; empty for an honest one.
-    seconds : float
-        A run, on average.
+        Why the score is optimistic (leakage that was asked for); empty otherwise.
     note : str
-        What differs from the method's defaults although nobody asked for it; empty if nothing.
+        Deviation from the defaults of the method that was not asked for; empty if none.
+    validation_score : float
+        Score of the validation trials; NaN if there are none.
+    std_seeds : float
+        Standard deviation over seeds, averaged over subjects; NaN for one seed.
+    std_folds : float
+        Standard deviation over folds, averaged over subjects; NaN for one fold per subject.
+    std_subjects : float
+        Standard deviation over subjects; NaN for one subject.
+    majority : float
+        Fraction of the test trials in the majority class.
+    calibration_error : float
+        Expected calibration error of the test trials, pooled over the folds of a subject.
+    log_loss : float
+        Mean negative log-probability of the true class, pooled in the same way.
+    confidence : float
+        Mean of the highest probability, pooled in the same way.
+    seconds : float
+        Mean time per run.
+    comparison : Comparison or None
+        Comparison with the first method; None for the first.
+
+    See Also
+    --------
+    spdtokens.evaluation.Evaluation.to_frame : All rows as a DataFrame.
+
+    Examples
+    --------
+    >>> from spdtokens import evaluate
+    >>> row = evaluate("sim-mi", "mdm", subjects=1).rows[0]
+    >>> row.metric, row.n_test, row.chance
+    ('accuracy', 288, 0.25)
+    >>> row.score > row.chance_bound
+    True
     """
 
     method: str
     metric: str
     score: float
+    std: float
+    std_over: str
     train_score: float
-    validation_score: float
-    std_seeds: float
-    std_folds: float
-    std_subjects: float
     chance: float
     chance_bound: float
-    majority: float
-    calibration_error: float
-    log_loss: float
-    confidence: float
-    n_train: float
     n_test: int
     n_independent: int | None
+    n_train: float
     n_runs: int
     n_subjects: int
     n_folds: int
     n_seeds: int
-    comparison: Comparison | None
+    p_value: float
     p_holm: float
+    test: str
+    effect: float
     no_p_because: str
     leaky: str
+    note: str
+    validation_score: float
+    std_seeds: float
+    std_folds: float
+    std_subjects: float
+    majority: float
+    calibration_error: float
+    log_loss: float
+    confidence: float
     seconds: float
-    note: str = ""
-
-    @property
-    def std(self) -> float:
-        """The widest spread there is: over subjects, else seeds, else folds."""
-        return float(getattr(self, f"std_{self.std_over}")) if self.std_over else NAN
-
-    @property
-    def std_over(self) -> str:
-        """What :attr:`std` is taken over."""
-        names = ("subjects", "seeds", "folds")
-        return next((name for name in names if np.isfinite(getattr(self, f"std_{name}"))), "")
-
-    def values(self) -> dict[str, Any]:
-        """As plain values; what is not known is None."""
-        return self.plain(ROW)
+    comparison: Comparison | None
 
 
 @dataclass(frozen=True)
-class Pair(_Compared):
-    """Two methods compared.
-
-    Attributes
-    ----------
-    method, reference : str
-        Titles of the two methods. Differences are ``method - reference``.
-    comparison : Comparison or None
-        None if they do not have the same folds.
-    p_holm : float
-        P-value, Holm-corrected for the number of pairs compared together.
-    no_p_because : str
-        Why there is no p-value; empty if there is one.
-    """
+class Pair(_Record):
+    """Comparison of two methods, with the columns of :meth:`Evaluation.compare`."""
 
     method: str
     reference: str
-    comparison: Comparison | None
+    difference: float
+    p_value: float
     p_holm: float
+    test: str
+    n: int
+    effect: float
     no_p_because: str
-
-    def values(self) -> dict[str, Any]:
-        """As plain values; what is not known is None."""
-        return self.plain(PAIR)
-
-
-def as_frame(found: Sequence[Row] | Sequence[Pair], columns: Sequence[str]) -> pd.DataFrame:
-    """Rows or pairs as a frame, in which an unknown number is NaN."""
-    import pandas as pd
-
-    frame = pd.DataFrame([item.values() for item in found], columns=list(columns))
-    numbers = [name for name in columns if name not in TEXT]
-    frame[numbers] = frame[numbers].apply(pd.to_numeric)
-    return frame
+    comparison: Comparison
 
 
 def summarise(results: Mapping[str, Sequence[RunResult]], metric: str) -> list[Row]:
-    """Summarise each method in a row and compare it with the first.
-
-    Parameters
-    ----------
-    results : mapping of str to sequence of RunResult
-        Runs of each method, of one data set under one protocol; the first is compared with.
-    metric : str
-    """
+    """Summarise the runs of each method in a row, and compare it with the first method."""
     known = {name: runs for name, runs in results.items() if runs}
     pairs = {p.method: p for p in compare_methods(known, metric, next(iter(known), None))}
     return [_row(metric, name, runs, pairs.get(name)) for name, runs in known.items()]
@@ -216,23 +219,10 @@ def summarise(results: Mapping[str, Sequence[RunResult]], metric: str) -> list[R
 def compare_methods(
     results: Mapping[str, Sequence[RunResult]], metric: str, reference: str | None = None
 ) -> list[Pair]:
-    """Compare methods in pairs.
+    """Compare methods by subject if there are several, else by fold, else by trial.
 
-    Scores are paired by subject if there are several, else by fold, else by trial.
-
-    Parameters
-    ----------
-    results : mapping of str to sequence of RunResult
-        Runs of each method, of one data set under one protocol. Methods without runs are left out.
-    metric : str
-        A key of :data:`~spdtokens.evaluation.metrics.METRICS`.
-    reference : str, default None
-        The method, one with runs, that all others are compared with. None compares each method
-        with every method before it.
-
-    Returns
-    -------
-    list of Pair
+    Methods without runs are left out. Each is compared with ``reference``, or with all methods
+    before it if that is None.
     """
     known = {name: runs for name, runs in results.items() if runs}
     scores = {name: _by_fold(_scores(runs, metric))["test"] for name, runs in known.items()}
@@ -243,19 +233,19 @@ def compare_methods(
         _compared(known[one], known[other], scores[one], scores[other], metric)
         for one, other in pairs
     ]
-    p = holm([NAN if comparison is None else comparison.p_value for comparison in found])
+    p = holm([comparison.p_value for comparison in found]).tolist()
     return [
-        Pair(*pair, c, float(corrected), "not the same folds" if c is None else c.why_not)
-        for pair, c, corrected in zip(pairs, found, p, strict=True)
+        Pair(*pair, c.mean_difference, c.p_value, p_holm, c.test, c.n, c.effect, c.why_not, c)
+        for pair, c, p_holm in zip(pairs, found, p, strict=True)
     ]
 
 
 def unit_scores(
     results: Mapping[str, Sequence[RunResult]], metric: str
 ) -> tuple[str, dict[str, NDArray[np.float64]]]:
-    """What methods are paired by, ``'subjects'`` or ``'folds'``, and each one's scores (n,).
+    """Return what methods are paired by, ``'subjects'`` or ``'folds'``, and their scores (n,).
 
-    Only subjects, or folds, of which every method has a run.
+    Only subjects, or folds, that all methods have.
     """
     import pandas as pd
 
@@ -271,21 +261,15 @@ def unit_scores(
 def compare_trials(
     mine: Sequence[RunResult], theirs: Sequence[RunResult], metric: str
 ) -> Comparison:
-    """Compare two methods on the trials of one test set, by the metric that is shown.
+    """Compare two methods on the trials of one fold, from one run per seed.
 
-    McNemar's exact test for the accuracy of one run each on independent trials; else a paired
+    McNemar's exact test for the accuracy of single runs on independent trials, otherwise a paired
     permutation test over chains of dependent trials.
-
-    Parameters
-    ----------
-    mine, theirs : sequence of RunResult
-        Of one fold of one subject, one per seed.
-    metric : str
     """
     y, chain = mine[0].y, mine[0].chain
     a, b = (np.stack([run.probabilities for run in runs]) for runs in (mine, theirs))
     if chain is None:
-        why = "it is not known which test trials depend on each other"
+        why = "the dependence between test trials is unknown"
         return Comparison("trial_permutation", 0, NAN, NAN, NAN, NAN, why)
     if metric == "accuracy" and len(a) == len(b) == 1 and len(np.unique(chain)) == len(y):
         return mcnemar(a[0].argmax(1) == y, b[0].argmax(1) == y)
@@ -298,10 +282,10 @@ def _compared(
     a: pd.Series[float],
     b: pd.Series[float],
     metric: str,
-) -> Comparison | None:
-    """By subjects if there are several, else folds, else trials; from scores of folds."""
+) -> Comparison:
+    """Compare by subject if there are several, else by fold, else by trial."""
     if set(a.index) != set(b.index):
-        return None
+        return NOT_COMPARED
     b = b[a.index]
     by_subject = [scores.groupby("subject", sort=False).mean() for scores in (a, b)]
     if len(by_subject[0]) > 1:
@@ -314,7 +298,7 @@ def _compared(
 
 
 def _scores(runs: Sequence[RunResult], metric: str) -> pd.DataFrame:
-    """One row per run: subject, fold, seed, and the score of each part, NaN without."""
+    """One row per run: subject, fold, seed and scores; NaN if there is none."""
     import pandas as pd
 
     parts = ("test", "train", "validation")
@@ -330,7 +314,7 @@ def _scores(runs: Sequence[RunResult], metric: str) -> pd.DataFrame:
 
 
 def _by_fold(scores: pd.DataFrame) -> pd.DataFrame:
-    """Means over seeds, indexed by subject and fold."""
+    """Mean over seeds, indexed by subject and fold."""
     return scores.drop(columns="seed").groupby(["subject", "fold"], sort=False).mean()
 
 
@@ -346,42 +330,51 @@ def _row(metric: str, method: str, runs: Sequence[RunResult], pair: Pair | None)
     independent, bound = None, NAN
     known = [run.stretch for run in once if run.stretch is not None]
     if len(known) == len(once):
-        # Numbers are of one table of trials; every subject may have its own.
+        # Stretches are numbered per table of trials, and subjects may have different tables.
         place = subjects.index.get_indexer([run.spec.subject for run in once])
         span = 1 + max(int(numbers.max()) for numbers in known)
         stretch = np.concatenate([span * i + n for i, n in zip(place, known, strict=True)])
         independent = independent_counts(metric, y, stretch, n_classes)
-        bound = BOUNDS[metric](independent, 0.05) if metric in BOUNDS else NAN
+        bound = BOUNDS[metric](independent) if metric in BOUNDS else NAN
     error, loss, confidence = _calibration(scores, runs)
+    stds = {
+        "subjects": float(subjects["test"].std()),
+        "seeds": float(seeds.groupby("subject").std().mean()),
+        "folds": float(folds["test"].groupby("subject").std().mean()),
+    }
+    over = next((name for name, std in stds.items() if np.isfinite(std)), "")
     cut = runs[0].spec.about.get("bands_cut")
     return Row(
         method=method,
         metric=metric,
         score=float(subjects["test"].mean()),
+        std=stds.get(over, NAN),
+        std_over=over,
         train_score=float(subjects["train"].mean()),
-        validation_score=float(subjects["validation"].mean()),
-        std_seeds=float(seeds.groupby("subject").std().mean()),
-        std_folds=float(folds["test"].groupby("subject").std().mean()),
-        std_subjects=float(subjects["test"].std()),
         chance=get_metric(metric).chance(counts),
         chance_bound=bound,
-        majority=float(counts.max() / counts.sum()),
-        calibration_error=error,
-        log_loss=loss,
-        confidence=confidence,
-        n_train=float(np.mean([run.sizes["train"] for run in runs])),
         n_test=len({(run.spec.subject, trial) for run in once for trial in run.ids.tolist()}),
         n_independent=None if independent is None else round(independent.sum()),
+        n_train=float(np.mean([run.sizes["train"] for run in runs])),
         n_runs=len(runs),
         n_subjects=len(subjects),
         n_folds=len(folds),
         n_seeds=scores["seed"].nunique(),
-        comparison=None if pair is None else pair.comparison,
-        p_holm=NAN if pair is None else pair.p_holm,
-        no_p_because="" if pair is None else pair.no_p_because,
+        p_value=pair.p_value if pair else NAN,
+        p_holm=pair.p_holm if pair else NAN,
+        test=pair.test if pair else "",
+        effect=pair.effect if pair else NAN,
+        no_p_because=pair.no_p_because if pair else "",
         leaky="; ".join(sorted({run.leaky for run in runs} - {""})),
-        seconds=float(np.mean([run.seconds for run in runs])),
         note=f"default bands: {cut_note(cut, runs[0].spec.about['sfreq'])}" if cut else "",
+        validation_score=float(subjects["validation"].mean()),
+        **{f"std_{name}": std for name, std in stds.items()},
+        majority=float(counts.max() / counts.sum()),
+        calibration_error=error,
+        log_loss=loss,
+        confidence=confidence,
+        seconds=float(np.mean([run.seconds for run in runs])),
+        comparison=pair.comparison if pair else None,
     )
 
 
@@ -397,13 +390,11 @@ def _calibration(scores: pd.DataFrame, runs: Sequence[RunResult]) -> tuple[float
     return float(error), float(loss), float(confidence)
 
 
-# The same as a table, as text and as HTML.
-
 HEADINGS = ("method", ">train", ">test", ">±", ">chance", ">n", ">runs", ">p")
 
 
 def summary_table(rows: Sequence[Row], question: Question, name: str) -> Table:
-    """For people: train beside test, and what the numbers mean."""
+    """Make a table with train and test scores, and a caption that explains the numbers."""
     from rich.text import Text
 
     lines: list[list[str | Text]] = []
@@ -422,7 +413,7 @@ def summary_table(rows: Sequence[Row], question: Question, name: str) -> Table:
 
 
 def summary_text(rows: Sequence[Row], question: Question) -> str:
-    """Summarise in a few lines: the setting, the chance level, and one line per method."""
+    """Summarise the setting, the chance level, and each method in one line."""
     head = f"Evaluation of {question.dataset}: {_setting(question)}"
     if not rows:
         return f"{head}\nNo runs."
@@ -439,7 +430,7 @@ def summary_text(rows: Sequence[Row], question: Question) -> str:
 
 
 def summary_html(rows: Sequence[Row], question: Question) -> str:
-    """Summarise as a table for notebooks, with the caption of the table in the terminal."""
+    """Summarise as a table for notebooks, with the caption of the terminal."""
     import pandas as pd
 
     text = f"<p><b>{escape(question.dataset)}</b>: {_setting(question)}</p>"
@@ -458,7 +449,7 @@ def _cells(row: Row) -> list[str]:
 
 
 def _setting(question: Question) -> str:
-    """Protocol, target access and alignment."""
+    """Name the protocol, target access and alignment."""
     aligned = "" if question.alignment == "none" else f", {question.alignment} by {question.domain}"
     return f"{question.protocol}, target access {question.access}{aligned}"
 
@@ -469,9 +460,9 @@ def _title(row: Row) -> str:
 
 
 def _verdict(row: Row) -> str:
-    """Whether the score is above chance, and whether it is leaky."""
+    """Say whether the score is above chance, and whether it is leaky."""
     text = "above chance" if row.score > row.chance_bound else "not above chance"
-    text = text if np.isfinite(row.chance_bound) else "no chance bound"
+    text = text if np.isfinite(row.chance_bound) else "chance bound unknown"
     return f"{text}, leaky" if row.leaky else text
 
 
@@ -483,26 +474,26 @@ def _number(value: float, metric: str) -> str:
 
 
 def classes_said(row: Row) -> str:
-    """Why balanced accuracy is shown; empty for other metrics and about equal classes."""
+    """Explain why balanced accuracy is shown; empty for other metrics and balanced classes."""
     if row.metric != "balanced_accuracy" or row.majority < UNEQUAL * row.chance:
         return ""
-    return f", as classes are unequal (largest: {100 * row.majority:.0f} % of test trials)"
+    return f" (classes are unbalanced: majority class {100 * row.majority:.0f} % of test trials)"
 
 
 def chance_said(row: Row) -> str:
-    """Chance level and its bound in a sentence, with the number of trials that counted."""
+    """Chance level, its 95th percentile and the number of trials, in a sentence."""
     text = f"Chance level {score_said(row.chance, row.metric)}"
     if row.n_independent is None:
-        return f"{text} (no bound: it is not known which test trials depend on each other)."
+        return f"{text} (95th percentile unknown: so is the dependence between test trials)."
     if not np.isfinite(row.chance_bound):
-        return f"{text} (no bound for this metric and these classes)."
+        return f"{text} (95th percentile not available for this metric and these classes)."
     of = "" if row.n_independent == row.n_test else f" independent of {row.n_test} test trials"
     bound = score_said(row.chance_bound, row.metric)
     return f"{text} (95th percentile for n = {row.n_independent}{of}: {bound})."
 
 
 def score_said(value: float, metric: str) -> str:
-    """A score within a sentence."""
+    """Format a score within a sentence."""
     return _number(value, metric) + (" %" if metric in PERCENT else "")
 
 
@@ -511,23 +502,23 @@ def _caption(rows: Sequence[Row]) -> str:
         return "No runs."
     row = rows[0]
     unit = " in percent" if row.metric in PERCENT else ""
-    text = f"{_title(row)}{unit}{classes_said(row)}: mean over seeds, then folds, then subjects "
+    text = f"{_title(row)}{unit}{classes_said(row)}: mean over seeds, folds and subjects "
     text += f"({counted(max(r.n_seeds for r in rows), 'seed')}, {counted(row.n_folds, 'fold')}, "
-    text += f"{counted(row.n_subjects, 'subject')}; {row.n_train:.0f} training trials per run, "
-    text += "n test trials). "
+    text += f"{counted(row.n_subjects, 'subject')}; {row.n_train:.0f} training trials per run; "
+    text += "n: test trials). "
     spreads = dict.fromkeys(r.std_over for r in rows if r.std_over)
     if spreads:
-        text += f"± standard deviation over {' or '.join(spreads)}. "
+        text += f"±: standard deviation over {' or '.join(spreads)}. "
     text += f"{chance_said(row)} "
-    tests = dict.fromkeys(r.comparison.test for r in rows if r.comparison and not r.no_p_because)
+    tests = dict.fromkeys(r.test for r in rows if r.test and not r.no_p_because)
     if tests:
         named = ", ".join(TESTS[test] for test in tests)
-        text += f"p against {row.method} by {named}, Holm-corrected. "
-    for before, name in (("", "note"), ("No p for ", "no_p_because")):
+        text += f"p: comparison with {row.method} by {named}, Holm-corrected. "
+    for before, name in (("", "note"), ("No p-value for ", "no_p_because")):
         for why in dict.fromkeys(getattr(r, name) for r in rows if getattr(r, name)):
             who = ", ".join(r.method for r in rows if getattr(r, name) == why)
             text += f"{before}{who}: {why}. "
     leaks = dict.fromkeys(r.leaky for r in rows if r.leaky)
     if leaks:
-        text += f"Leaky: {'; '.join(leaks)}; these scores flatter. "
+        text += f"Leakage: {'; '.join(leaks)}; these scores are too high. "
     return f"{text}Only the test score measures generalisation."

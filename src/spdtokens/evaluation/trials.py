@@ -1,4 +1,4 @@
-"""All trials of a data set: what a split must know of them, and their signals on demand."""
+"""Table of all trials of a data set, their signals on demand, and detection of copied trials."""
 
 from __future__ import annotations
 
@@ -18,58 +18,59 @@ from spdtokens.datasets import Dataset, Recording
 from spdtokens.datasets.base import OTHER_UNIT
 from spdtokens.errors import EvaluationError, UserError
 
-# Trials with equal samples, whatever their names and onsets say.
+# Detection of trials with identical samples, regardless of their names and onsets.
 #
-# Trials that were copied, or cut from one recording, have a stretch of equal samples at some shift
-# in time. Scale and offset may differ: one file may be in volts, an epoch may have its own
-# baseline, a polarity may be swapped. Not found are copies that were filtered, resampled,
-# re-referenced, scaled channel by channel or rounded again. It takes a stretch of 25 to 50 samples;
-# of a single channel of few steps up to 200.
+# Trials that were copied, or cut from one recording, have a stretch of equal samples at some time
+# shift. Scale and offset may differ: one file may be in volts, an epoch may have its own baseline,
+# the polarity may be inverted. Copies that were filtered, resampled, re-referenced, scaled per
+# channel or rounded again are not found. A stretch of 25 to 50 samples is needed; up to 200 for a
+# single channel with few quantisation steps.
 #
-# 1. A fixed random mixture turns all channels into one signal. Equal samples of all channels stay
-#    equal. Its differences from sample to sample are compared.
-# 2. Anchors are samples with the largest difference of their surroundings. These surroundings,
-#    relative to the difference at the anchor, are rounded and hashed. Two trials with an equal hash
-#    are a candidate.
-# 3. The stretch of equal differences around the anchor is weighed: how likely would an unrelated
-#    signal continue in the same way, sample by sample? Each sample is predicted from those before.
-#    Values nearer to the prediction are taken to be at least as likely as those farther from it,
-#    relative to how often they occur in the recording. The probability of a value is then at most
-#    its share of all values that are as near. So flat signals, ramps, sines and clipped samples
-#    prove little, and slow or coarsely rounded signals need longer stretches.
+# 1. A fixed random mixture turns all channels into one signal, of which the differences from sample
+#    to sample are compared.
+# 2. Anchors are samples with the largest difference of their neighbourhood. The neighbourhood,
+#    relative to the difference at the anchor, is rounded and hashed. Two trials with an equal hash
+#    are a candidate pair.
+# 3. The evidence of the stretch of equal differences around the anchor is computed: the
+#    probability that an unrelated signal continues in the same way. Each sample is predicted from
+#    the previous ones. Values closer to the prediction are assumed to be at least as likely as
+#    those farther away, relative to their frequency in the recording, so the probability of a value
+#    is at most its share of all values that are as close. Flat signals, ramps, sines and clipped
+#    samples therefore give little evidence, and slow or coarsely quantised signals need longer
+#    stretches.
 # 4. Two trials share samples if the probability of such a stretch by chance, at any shift of any
 #    pair of trials, is below 1e-6.
 #
-# Covariance matrices have no time. They are compared as a whole, scaled to unit norm.
+# Covariance matrices have no time axis. They are compared as a whole, scaled to unit norm.
 
-#: How far equal samples may differ, relative to the largest of a trial. Float32 rounds by 1e-7.
+#: Tolerance of equal samples, relative to the largest of a trial. Float32 rounds by 1e-7.
 TOLERANCE = 2e-6
-#: Differences on either side of an anchor that are hashed; doubled while too many hashes are equal.
+#: Number of differences hashed on each side of an anchor; doubled while too many hashes are equal.
 REACH = 4
-#: Surroundings of an anchor are rounded to 1/64 of its difference. Steps do not begin at zero:
-#: differences of integers often have simple ratios, which must not lie at the edge of a step.
+#: The neighbourhood of an anchor is rounded to 1/64 of its difference. Steps do not start at zero,
+#: as differences of integers often have simple ratios, which must not be at the edge of a step.
 STEPS, EDGE = 64, 0.382
-#: Of a polynomial hash that overflows 64 bits.
+#: Factor of a polynomial hash that overflows 64 bits.
 FACTOR = np.int64(0x1E3779B97F4A7C15)
-#: Candidates per trial that are worth weighing, and trials with an equal hash that are tried.
+#: Maximal candidates per trial, and neighbours with an equal hash that are tried.
 CANDIDATES, NEIGHBOURS = 8, 16
-#: Differences from which the next one is predicted.
+#: Number of differences from which the next one is predicted.
 ORDER = 8
-#: Bits for a probability of 1e-6, and for the scale and its sign, which are free.
+#: Bits for a probability of 1e-6, and for the free scale and sign.
 SURE_BITS, SCALE_BITS = 20, 17
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """What the trials of a recording are compared by.
+    """Features by which the trials of a recording are compared.
 
     Attributes
     ----------
-    traces : ndarray, shape (n, samples - 1) or (n, up to 8)
+    traces : ndarray, shape (n, n_samples - 1) or (n, up to 8)
         Signals: differences from sample to sample of a random mixture of channels. Matrices: random
         projections of the matrix of unit norm.
     tolerance : ndarray, shape (n,)
-        How far equal differences may be apart.
+        Tolerance of equal differences.
     """
 
     traces: NDArray[Any]
@@ -77,26 +78,20 @@ class Fingerprint:
 
     @cached_property
     def values(self) -> NDArray[Any]:
-        """All differences, sorted."""
+        """All differences of the recording, sorted."""
         return np.sort(self.traces, axis=None)
 
 
 def fingerprint(X: NDArray[Any], is_covariance: bool) -> Fingerprint:
-    """Reduce the trials of a recording to what they are compared by.
-
-    Parameters
-    ----------
-    X : ndarray, shape (n, channels, samples) or (n, d, d)
-    is_covariance : bool
-    """
+    """Compute the fingerprint of trials (n, n_channels, n_samples) or matrices (n, d, d)."""
     rng = np.random.default_rng(0)
     if is_covariance:
         flat = X[:, *np.triu_indices(X.shape[-1])].astype(np.float64)
         flat /= np.linalg.norm(flat, axis=1, keepdims=True)
-        # Of unit norm, a matrix has one free number less than it has entries.
+        # With unit norm, a matrix has one degree of freedom less than entries.
         n_free = flat.shape[1] - 1
         sketch = flat @ rng.standard_normal((flat.shape[1], min(8, n_free)))
-        # Of two channels there are two free numbers, so that different matrices come close.
+        # Two channels have two degrees of freedom, so that different matrices are close.
         return Fingerprint(sketch, np.full(len(X), 3e-7 if n_free > 2 else 1e-12))
     weights = rng.standard_normal((X.shape[1],))
     weights /= np.linalg.norm(weights)
@@ -107,15 +102,14 @@ def fingerprint(X: NDArray[Any], is_covariance: bool) -> Fingerprint:
             x = trial if trial.dtype == np.float64 else trial.astype(np.float32)
             traces[i] = np.diff(weights.astype(x.dtype) @ x)
             largest[i] = np.abs(x).max()
-    traces[~np.isfinite(traces)] = 0.0  # flat, and so equal to nothing
+    traces[~np.isfinite(traces)] = 0.0  # flat, which matches nothing
     return Fingerprint(traces, TOLERANCE * largest)
 
 
 class Copies:
-    """Trials that share samples with trials they have nothing to do with by name.
+    """Pairs of trials that share samples without being related by group or onset.
 
-    Pairs of one group, or known to overlap in time, are not among them: folds are checked for
-    these by what the table says.
+    Related trials are not among them: folds are checked for these by the table.
 
     Parameters
     ----------
@@ -145,7 +139,7 @@ class Copies:
             self._pairs = self._candidates()
 
     def between(self, these: Index, those: Index, most: int) -> list[tuple[int, int]]:
-        """Pairs, one of ``these`` and one of ``those``, that share samples; ``most`` at most."""
+        """Find up to ``most`` pairs, of ``these`` and ``those``, that share samples."""
         side = np.zeros(len(self._table), dtype=np.int8)
         side[these], side[those] = 1, 2
         found: list[tuple[int, int]] = []
@@ -161,11 +155,11 @@ class Copies:
         return found
 
     def _equal_matrices(self) -> Index:
-        """Pairs of rows, shape (pairs, 2), with equal projections."""
+        """Pairs of rows, shape (n_pairs, 2), with equal projections."""
         sketch = np.concatenate([part.traces for part in self._fingerprints])
         tolerance = np.concatenate([part.tolerance for part in self._fingerprints])[:, None]
         found = [np.zeros((0, 2), dtype=np.int64)]
-        if sketch.shape[1]:  # matrices of one channel are all equal
+        if sketch.shape[1]:  # with one channel, all matrices are equal
             order = np.argsort(sketch[:, 0])
             for lag in range(1, NEIGHBOURS + 1):
                 one, other = order[:-lag], order[lag:]
@@ -175,7 +169,7 @@ class Copies:
         return np.concatenate(found)
 
     def _candidates(self) -> Index:
-        """Pairs of rows with an equal hash, the shift, and where: shape (pairs, 4)."""
+        """Pairs of rows with an equal hash, their shift and anchor, shape (n_pairs, 4)."""
         found = [_anchors(part, self._reach) for part in self._fingerprints]
         row, place, size, code = (np.concatenate(column) for column in zip(*found, strict=True))
         row += np.repeat(self._firsts[:-1], [len(part[0]) for part in found])
@@ -190,7 +184,7 @@ class Copies:
             shift = place[at + lag] - place[at]
             pairs.append(np.stack([row[at], row[at + lag], shift, place[at], at]))
         every = np.concatenate(pairs, axis=1)
-        # Once for every shift: where the difference is largest, as that tells the scale best.
+        # One anchor per shift: the largest difference, which determines the scale best.
         every = every[:, np.argsort(-size[every[4]], kind="stable")]
         one, other, shift = every[:3]
         span = 2 * max(part.traces.shape[1] for part in self._fingerprints)
@@ -198,7 +192,7 @@ class Copies:
         return every[:4, np.unique(key, return_index=True)[1]].T
 
     def _evidence(self, one: int, other: int, shift: int, place: int) -> float:
-        """Bits of the stretch of equal differences of two trials around an anchor."""
+        """Evidence, in bits, of the stretch of equal differences around an anchor."""
         x, x_tolerance, x_values = self._trial(one)
         y, y_tolerance, y_values = self._trial(other)
         around = np.arange(place - self._reach, place + self._reach + 1)
@@ -219,17 +213,17 @@ class Copies:
         )
 
     def _trial(self, row: int) -> tuple[NDArray[np.float64], float, NDArray[np.float32]]:
-        """Differences of a trial, their tolerance, and all differences of the recording."""
+        """Differences of a trial, their tolerance, and those of the whole recording."""
         number = int(np.searchsorted(self._firsts, row, "right")) - 1
         part, i = self._fingerprints[number], row - self._firsts[number]
         return part.traces[i].astype(np.float64), float(part.tolerance[i]), part.values
 
 
 def _anchors(part: Fingerprint, reach: int) -> tuple[Index, Index, NDArray[np.float32], Index]:
-    """Row, place, size and hash of every anchor."""
+    """Row, position, size and hash of each anchor."""
     size = np.abs(part.traces)
     largest = maximum_filter1d(size, 2 * reach + 1, axis=1)
-    # Differences that are equal but for rounding are all anchors.
+    # Differences that are equal up to rounding are all anchors.
     chosen = (size > (1 - 1e-3) * largest) & (size > 4 * part.tolerance[:, None])
     row, place = np.nonzero(chosen[:, reach : size.shape[1] - reach])
     place += reach
@@ -237,12 +231,12 @@ def _anchors(part: Fingerprint, reach: int) -> tuple[Index, Index, NDArray[np.fl
     code = np.zeros(len(row), dtype=np.int64)
     for offset in range(-reach, reach + 1):
         step = np.floor(part.traces[row, place + offset] * steps + EDGE).astype(np.int64)
-        code = code * FACTOR + step  # overflow is welcome
+        code = code * FACTOR + step  # overflow is intended
     return row, place, size[row, place], code
 
 
 def _surprise(steps: NDArray[np.float64], tolerance: float, values: NDArray[np.float32]) -> float:
-    """Bits that a stretch of differences is worth at least, given all that a recording has."""
+    """Lower bound of the evidence, in bits, of a stretch, given all values of the recording."""
     past, now = sliding_window_view(steps, ORDER)[:-1], steps[ORDER:]
     predicted = past @ np.linalg.lstsq(past, now, rcond=None)[0]
 
@@ -251,7 +245,7 @@ def _surprise(steps: NDArray[np.float64], tolerance: float, values: NDArray[np.f
         return np.searchsorted(values, high, "right") - np.searchsorted(values, low, "left")
 
     share = within(now, np.zeros(len(now))) / within(predicted, np.abs(now - predicted))
-    # What a periodic signal does next, it has done before.
+    # The next value of a periodic signal has occurred before.
     rounded = np.rint(steps / max(4 * tolerance, np.finfo(float).tiny)).astype(np.int64)
     begun, continued = (_repeats(rounded, length) for length in (ORDER, ORDER + 1))
     again = continued / np.maximum(begun[:-1], 1)
@@ -259,34 +253,35 @@ def _surprise(steps: NDArray[np.float64], tolerance: float, values: NDArray[np.f
 
 
 def _repeats(steps: Index, length: int) -> Index:
-    """How often each sequence of steps occurs elsewhere in the stretch (n - length + 1,)."""
+    """Number of other occurrences of each sequence in the stretch (n - length + 1,)."""
     codes = sliding_window_view(steps, length) @ FACTOR ** np.arange(length)
     _, which, counts = np.unique(codes, return_inverse=True, return_counts=True)
     return counts[which] - 1
 
 
 Index = NDArray[np.int64]
-#: Bytes of signals, and of what is computed from them, that are kept in memory.
+#: Bytes of signals and derived arrays that are kept in memory.
 KEPT_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
 class TrialTable:
-    """One row a trial, in order of subject, session and time.
+    """Table with one row per trial, in the order of subject, session and time.
 
     Attributes
     ----------
     id : ndarray of str, shape (n,)
         ``'subject/session/number'``, unique.
     subject, session, run : ndarray of str, shape (n,)
-        Of a session the name tells nothing about that of another subject.
+        Sessions of different subjects may have equal names.
     recording : ndarray of int, shape (n,)
-        Number of the recording, from 0, in the order of the table.
+        Number of the recording, from 0.
     group : ndarray of int, shape (n,)
         Unique over all recordings.
     y : ndarray of int, shape (n,)
+        Class.
     start, stop : ndarray of int, shape (n,)
-        Samples of the run that a trial covers; -1 where not known.
+        First sample of the run, and the one after the last; -1 if unknown.
     """
 
     id: NDArray[np.str_]
@@ -303,30 +298,30 @@ class TrialTable:
         return len(self.id)
 
     def of(self, subject: str) -> Index:
-        """Rows of a subject, in order of time."""
+        """Rows of a subject, in the order of time."""
         return np.flatnonzero(self.subject == subject)
 
     @cached_property
     def clock(self) -> Index:
-        """Number of the run of the recording (n,): only within one can samples be compared."""
+        """Number of the run (n,). Samples can be compared within a run only."""
         runs = np.unique(self.run, return_inverse=True)[1]
         return self.recording * (runs.max(initial=0) + 1) + runs
 
     def overlapping(self, these: Index, those: Index) -> Index:
-        """Those of ``these`` that share samples of a run with one of ``those``."""
+        """Return the trials among ``these`` that share samples of a run with ``those``."""
         found = np.zeros(len(these), dtype=bool)
         known = those[self.start[those] >= 0]
         for number in np.intersect1d(self.clock[these], self.clock[known]):
             others = known[self.clock[known] == number]
             mine = (self.clock[these] == number) & (self.start[these] >= 0)
-            # Of those that begin before a trial ends, some have not ended when it begins.
+            # Some trials that begin before this one ends have not ended when it begins.
             begun = np.searchsorted(np.sort(self.start[others]), self.stop[these[mine]], "left")
             ended = np.searchsorted(np.sort(self.stop[others]), self.start[these[mine]], "right")
             found[mine] = begun > ended
         return these[found]
 
     def related(self, one: Index, other: Index) -> NDArray[np.bool_]:
-        """Whether two trials (n,) are one, of one group, or overlap in time as far as known."""
+        """Whether pairs of trials (n,) are in one group, or known to overlap in time."""
         known = (self.clock[one] == self.clock[other]) & (self.start[[one, other]] >= 0).all(0)
         begun = np.maximum(self.start[one], self.start[other])
         overlap = known & (begun < np.minimum(self.stop[one], self.stop[other]))
@@ -334,12 +329,12 @@ class TrialTable:
 
 
 class Memory:
-    """Arrays by name, the least recently used forgotten when they become too many.
+    """Cache of arrays that drops the least recently used.
 
     Parameters
     ----------
     limit : int
-        Bytes of all arrays together; one array is kept, however large.
+        Maximal bytes of all arrays together; at least one array is kept.
     """
 
     def __init__(self, limit: int = KEPT_BYTES) -> None:
@@ -347,7 +342,7 @@ class Memory:
         self._kept: OrderedDict[Hashable, NDArray[Any]] = OrderedDict()
 
     def get(self, name: Hashable, make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
-        """The array of a name, made if it is not there."""
+        """Return the array of a name, made if it is not in the cache."""
         if name in self._kept:
             self._kept.move_to_end(name)
             return self._kept[name]
@@ -362,8 +357,8 @@ class Memory:
 class Trials:
     """The trials of a data set.
 
-    Recordings are read once to learn what they hold, and again when their signals are needed and
-    no longer in memory.
+    Recordings are read once for the table, and again when their signals are needed and no longer in
+    memory.
 
     Parameters
     ----------
@@ -371,14 +366,14 @@ class Trials:
     subjects : sequence of str
         All by default.
     memory : Memory, optional
-        Shared with the trials of other data sets, so that all together keep to its limit.
+        Shared with the trials of other data sets.
 
     Attributes
     ----------
     table : TrialTable
     hashes : list of str
-        Digest of every recording: who, its trials, labels, runs, groups and onsets, and what the
-        data set says.
+        Digest of each recording: subject, session, trials, labels, runs, groups, onsets, and
+        properties of the data set.
     """
 
     def __init__(
@@ -409,7 +404,7 @@ class Trials:
         self._first = np.cumsum([0, *map(len, parts)])
         if len(np.unique(self.table.id)) < len(self.table):
             raise EvaluationError(
-                f"{dataset.name}: two trials have the same name. Subjects are named once, and "
+                f"{dataset.name}: names of trials must be unique. Name each subject once, and "
                 "without slashes."
             )
         known = sorted(pair for pair in amplitudes if pair[0])
@@ -417,37 +412,37 @@ class Trials:
             (small, one), (large, other) = known[0], known[-1]
             raise EvaluationError(
                 f"{dataset.name}: signals of {other} (subject/session) are {large / small:.2g} "
-                f"times as large as those of {one}, but must be in one unit. Store unit_in_volts "
-                "in every file (1e-6 for microvolts), or leave one out."
+                f"times as large as those of {one}, but all must have the same unit. Store "
+                "unit_in_volts in every file (1e-6 for microvolts), or leave one out."
             )
 
     @cached_property
     def copies(self) -> Copies:
-        """Trials with equal samples."""
+        """Pairs of trials with identical samples."""
         return Copies(self.table, self._fingerprints, self.dataset.is_covariance)
 
     def hash_of(self, rows: Index) -> str:
-        """Digest of the recordings that these trials come from, in order."""
+        """Return the digest of the recordings that these trials come from."""
         text = " ".join(self.hashes[number] for number in np.unique(self.table.recording[rows]))
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def signals(self, rows: Index) -> NDArray[Any]:
-        """Trials (n, channels, samples), or covariances where the data set has only these."""
+        """Return trials (n, n_channels, n_samples), or the covariances of the data set."""
         return self._gathered(rows, self._signals)
 
     def computed(
         self, rows: Index, name: Hashable, compute: Callable[[NDArray[Any]], NDArray[Any]]
     ) -> NDArray[Any]:
-        """What a function makes of trials, each recording done once.
+        """Apply a function to trials, once per recording.
 
         Parameters
         ----------
         rows : ndarray of int, shape (n,)
-            In any order, any of them repeatedly.
+            Trials, in any order and possibly repeated.
         name : hashable
-            Of the function.
+            Key of the function in the cache.
         compute : callable
-            From trials (n, ...) to an array (n, ...); trials do not influence each other.
+            From trials (n, ...) to an array (n, ...), trial by trial.
         """
 
         def computed(number: int) -> NDArray[Any]:
@@ -470,8 +465,7 @@ class Trials:
             if result is None:
                 result = np.empty((len(rows), *array.shape[1:]), dtype=array.dtype)
             result[mine] = array[rows[mine] - self._first[number]]
-        if result is None:
-            raise EvaluationError(f"{self.dataset.name}: no trials were asked for.")
+        assert result is not None  # no part of a fold is empty
         return result
 
     def _signals(self, number: int) -> NDArray[Any]:
@@ -480,12 +474,12 @@ class Trials:
         )
 
     def _name(self, number: int) -> tuple[Hashable, ...]:
-        # Two data sets may have one name, as do parts of one; whoever shares the memory keeps them.
+        # By id, as data sets may share a name; they are kept by those who share the memory.
         return (id(self.dataset), *self._where[number])
 
 
 def _amplitude(X: NDArray[Any], is_covariance: bool) -> float:
-    """Of a typical channel in a typical trial; 0 if it is not known."""
+    """Median amplitude over channels and trials; 0 if unknown."""
     if is_covariance:
         spread = np.sqrt(np.einsum("nii->ni", X).clip(0))
     else:
@@ -501,12 +495,12 @@ def _rows(dataset: Dataset, recording: Recording, number: int, groups: int) -> T
     start = np.asarray(recording.about.get("onset", np.full(n, -1)))
     if start.shape != (n,) or start.dtype.kind not in "iu":
         raise EvaluationError(
-            f"{dataset.name}, subject {recording.subject}, session {recording.session}: 'onset' is "
-            f"the sample at which each of {n} trials begins, a whole number; got {start.dtype} of "
-            f"shape {start.shape}. Multiply seconds by the samples a second, or leave it out."
+            f"{dataset.name}, subject {recording.subject}, session {recording.session}: 'onset' "
+            f"must be the first sample of each of {n} trials, an integer, got {start.dtype} of "
+            f"shape {start.shape}. Multiply seconds by the sampling rate, or leave it out."
         )
     if dataset.is_covariance:
-        start = np.full(n, -1)  # how long a trial was is not known
+        start = np.full(n, -1)  # the length of trials is unknown
     return TrialTable(
         id=np.array([f"{where}/{i}" for i in range(n)], dtype=np.str_),
         subject=np.full(n, recording.subject),
@@ -540,27 +534,26 @@ def _digest(dataset: Dataset, recording: Recording, rows: TrialTable) -> str:
     return digest.hexdigest()
 
 
-# Which trials depend on each other: segments of one trial, and trials that overlap in time.
-
-
 def dependence(table: TrialTable) -> tuple[Index, Index]:
-    """Number the trials that depend on each other alike.
+    """Number the trials such that dependent trials share a number.
 
-    A group covers the time from its first to its last sample. Where `onset` is not known, groups
-    are taken as independent of each other. Onsets of different runs are not compared.
+    Dependent are segments of one trial (a group), and trials that overlap in time. A group covers
+    the time from its first to its last sample. Groups without an onset are assumed to be
+    independent. Onsets of different runs are not compared.
 
     Parameters
     ----------
     table : TrialTable
+        All trials.
 
     Returns
     -------
     stretch : ndarray of int, shape (n,)
-        Groups of one stretch all overlap each other, so that they count as one decision. There are
-        as many stretches as groups can be chosen that do not overlap (interval scheduling).
+        Groups of one stretch overlap each other and count as one decision. There are as many
+        stretches as groups that do not overlap can be chosen (interval scheduling).
     chain : ndarray of int, shape (n,)
-        Stretches may overlap their neighbours. Chains do not: a chain is all that is connected by
-        overlaps, and depends on no other.
+        Stretches may overlap. A chain contains everything that is connected by overlaps, and is
+        independent of other chains.
     """
     first, of = np.unique(table.group, return_index=True, return_inverse=True)[1:]
     start, stop = table.start[first].copy(), table.stop[first].copy()
@@ -569,7 +562,7 @@ def dependence(table: TrialTable) -> tuple[Index, Index]:
     stretch, chain = np.arange(len(first)), np.arange(len(first))
     place = table.clock[first]
     known = np.flatnonzero(start >= 0)
-    # The group that ends first leaves most room for others.
+    # Choose the group that ends first.
     pick, last = -1, None
     for g in known[np.lexsort((stop[known], place[known]))].tolist():
         if place[g] != last or start[g] >= stop[pick]:

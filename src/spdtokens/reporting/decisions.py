@@ -120,7 +120,7 @@ def _decision(method: str, run: RunResult, source: Source) -> Decision:
         _, rest = split_front(estimator)
         model = with_seed(rest, run.spec.seed)
         fit_together([model], [opened.data], [opened.params(rest)])
-        X = opened.parts["test"].X
+        X = opened.X["test"]
         p = model.predict_proba(X)
     importance = channel_importance(model, X)
     attends = isinstance(_steps(model)[-1], TokenTransformerClassifier) and len(importance) > 1

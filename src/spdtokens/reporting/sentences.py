@@ -102,9 +102,9 @@ def _lead(facts: Facts, best: Row, other: Row) -> str:
         # Which two lead is known only from the scores: any pair might have been compared.
         family = f"Holm-corrected over all {len(pairs)} pairs"
         comparison, p = pair.comparison, pair.p_holm
-    if comparison is None or not np.isfinite(p):
-        why = "the methods do not have the same folds" if comparison is None else comparison.why_not
-        return f"{text}; no significance test: {why}."
+    assert comparison is not None  # only the first method has none
+    if not np.isfinite(p):
+        return f"{text}; no significance test: {comparison.why_not}."
     verdict = "significant" if p < ALPHA else "not significant"
     flips = comparison.test in ("permutation", "trial_permutation")
     # The least p there is: all signs alike, and all of them flipped.

@@ -26,7 +26,8 @@ from spdtokens.classifiers.nn import Pool, RunPlan, SPDTokenTransformer, Trained
 from spdtokens.classifiers.nn.recipe import SEEDS
 from spdtokens.datasets import Selection
 from spdtokens.errors import ReportError
-from spdtokens.evaluation.plan import Source, matrices, split_front
+from spdtokens.evaluation.execute import matrices
+from spdtokens.evaluation.plan import Source, split_front
 from spdtokens.evaluation.protocols import check_fold, get_protocol
 from spdtokens.evaluation.runs import code_digest, origin
 from spdtokens.geometry import TokenEmbedding
