@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from itertools import cycle
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from spdtokens.geometry import get_embedding, token_dim
 from spdtokens.inference.convert import as_decoder
 from spdtokens.inference.export import write_onnx
 from spdtokens.inference.lsl import need_lsl
+from spdtokens.inference.replay import Replay, open_playable
 from spdtokens.inference.streaming import LiveRun
 from spdtokens.runtime import Decoder, load_model, model_bytes
 from spdtokens.runtime.networks import Transformers
@@ -93,10 +93,10 @@ def single_trial(tokens: int, channels: int = CHANNELS) -> dict[str, Callable[[]
     def peer() -> NDArray[Any]:
         return plain(TOKENS["log"](trial).float()).softmax(-1)[0].numpy()
 
-    def way_of(decoder: Decoder) -> Callable[[], NDArray[Any]]:
-        return lambda: decoder.predict_proba(trial.numpy())[0]
-
-    ways = {name: way_of(decoder) for name, decoder in decoders(model, channels).items()}
+    ways: dict[str, Callable[[], NDArray[Any]]] = {
+        name: lambda decoder=decoder: decoder.predict_proba(trial.numpy())[0]
+        for name, decoder in decoders(model, channels).items()
+    }
     for name, way in ways.items():
         difference = float(np.abs(way() - peer()).max())
         if not difference < 1e-5:
@@ -179,7 +179,7 @@ def bench_live(seconds: float = 20.0, calls: int = 1000, tell: Tell = silent) ->
         tell("the core")
         times = {
             "core": core_times(ways, second.X, calls),
-            "loopback": _lsl_times(ways, second.X, seconds, tell),
+            "loopback": _lsl_times(ways, seconds, tell),
         }
     peer = ways[LIVE_PEER]
     return {
@@ -210,60 +210,36 @@ def core_times(
     windows = [np.asarray(x, np.float64) for x in X[:50]]
 
     def calling(session: Any) -> Way:
-        turn = iter(range(10**9))
-        return lambda: session.probabilities(windows[next(turn) % len(windows)])
+        turn = cycle(windows)
+        return lambda: session.probabilities(next(turn))
 
     timed = {name: calling(way.session()) for name, way in ways.items()}
     return timing.take_turns(timed, -(-calls // CALLS), CALLS, WARM_UP)
 
 
 def _lsl_times(
-    ways: Mapping[str, Any], X: NDArray[Any], seconds: float, tell: Tell
+    ways: Mapping[str, Any], seconds: float, tell: Tell
 ) -> dict[str, NDArray[np.float64]]:
-    """Milliseconds from the push of a window's last sample to the published decision."""
-    name, peer = f"spdtokens-bench-{os.getpid()}", ways[LIVE_PEER]
-    found: dict[str, list[NDArray[np.float64]]] = {way: [] for way in ways}
-    with _sender(name, np.concatenate(list(X[:30]), axis=1), peer.sfreq, peer.ch_names):
+    """Milliseconds from a window's last sample to the published decision."""
+    name = f"spdtokens-bench-{os.getpid()}"
+    found: dict[str, list[float]] = {way: [] for way in ways}
+    sender = get_context("spawn").Process(target=_send, args=(name,), daemon=True)
+    sender.start()
+    try:
         for way in (*ways, *list(ways)[::-1]):  # in another order the second time
             tell(f"over LSL: {way}")
-            found[way].append(1e3 * over_lsl(name, ways[way], seconds))
-    return {way: np.concatenate(times) for way, times in found.items()}
-
-
-def over_lsl(name: str, decoder: Any, seconds: float) -> NDArray[np.float64]:
-    """Decode a stream for some seconds; seconds from a window's last sample to its decision."""
-    # A sender that is late has lost nothing: hence the gap.
-    with LiveRun(decoder, name, step=STEP, gap=1.0, out_stream=f"{name}-out") as run:
-        run.latency = deque()
-        run.run(seconds + run.window, timeout=30)
-    return np.array(run.latency)
-
-
-@contextmanager
-def _sender(name: str, X: NDArray[Any], sfreq: float, ch_names: tuple[str, ...]) -> Iterator[None]:
-    """A process that sends a signal (channels, samples)."""
-    samples = np.ascontiguousarray(X.T, dtype=np.float32)
-    process = get_context("spawn").Process(
-        target=_send, args=(name, samples, sfreq, list(ch_names)), daemon=True
-    )
-    process.start()
-    try:
-        yield
+            # A sender that is late has lost nothing: hence the gap.
+            with LiveRun(ways[way], name, step=STEP, gap=1.0, out_stream=f"{name}-out") as run:
+                run.latency = deque()
+                run.run(seconds + run.window, timeout=30)
+            found[way] += run.latency
     finally:
-        process.kill()
-        process.join()
+        sender.kill()
+        sender.join()
+    return {way: 1e3 * np.array(times) for way, times in found.items()}
 
 
-def _send(name: str, samples: NDArray[np.float32], sfreq: float, ch_names: list[str]) -> None:
-    """Play a signal (samples, channels) for ever, each sample stamped when it is pushed."""
-    from mne_lsl.lsl import StreamInfo, StreamOutlet, local_clock
-
-    info = StreamInfo(name, "EEG", samples.shape[1], sfreq, "float32", f"{name}-sender")
-    info.set_channel_names(ch_names)
-    info.set_channel_units("none")
-    outlet = StreamOutlet(info)
-    begin, i = local_clock(), 0
-    while True:
-        time.sleep(max(0.0, begin + i / sfreq - local_clock()))
-        outlet.push_sample(samples[i % len(samples)], local_clock())
-        i += 1
+def _send(name: str) -> None:
+    """Play the second session for ever, sample by sample."""
+    session = load_dataset("sim-mi").sessions("1")[1]
+    Replay(open_playable("sim-mi", "1", session), name, chunk=1e-9).play(loop=True)

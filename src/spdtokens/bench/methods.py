@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import pickle
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -36,6 +36,12 @@ BATCH = 32
 #: The paper's BCI2a trials, and how many there are in a session.
 BCI2A, TRIALS = TrialShape(22, 4, 438, 125.0), 288
 PEERS = ("ts-lr", "matt")
+#: What a row says of a method; None where a method has no such thing.
+COST = (
+    *("name", "family", "input", "parameters", "size_megabytes", "flops_per_trial"),
+    *("forward_milliseconds", "backward_milliseconds", "training_megabytes"),
+    *("trials_per_second", "paper_efficiency"),
+)
 #: Sampling rate of the trials that are decoded with several threads.
 SFREQ = 250.0
 
@@ -109,12 +115,8 @@ def measure_classical(method: Method, shape: TrialShape, rounds: int) -> dict[st
         options["estimator"] = "oas"
     model = method.steps(options, Settings()).fit(X, np.arange(len(X)) % shape.n_outputs)
     return {
-        "parameters": None,
         "size_megabytes": len(pickle.dumps(model)) / 1e6,
-        "flops_per_trial": None,
         "forward_milliseconds": timing.milliseconds(lambda: model.predict(X[:BATCH]), rounds),
-        "backward_milliseconds": None,
-        "training_megabytes": None,
     }
 
 
@@ -145,19 +147,12 @@ def bench_methods(
                 cost = measure_network(_builder(method), method.input, mine, rounds)
             else:
                 cost = measure_classical(method, shape, rounds)
-            forward, parameters = cost["forward_milliseconds"], cost["parameters"]
-            rows.append(
-                {
-                    "name": method.name,
-                    "family": method.family,
-                    "input": method.input,
-                    **cost,
-                    "trials_per_second": 1e3 * BATCH / forward,
-                    "paper_efficiency": None
-                    if parameters is None
-                    else 1000 / (parameters * cost["size_megabytes"] * forward),
-                }
-            )
+            forward, parameters = cost["forward_milliseconds"], cost.get("parameters")
+            row = {"name": method.name, "family": method.family, "input": method.input, **cost}
+            row["trials_per_second"] = 1e3 * BATCH / forward
+            if parameters is not None:
+                row["paper_efficiency"] = 1000 / (parameters * cost["size_megabytes"] * forward)
+            rows.append(dict.fromkeys(COST) | row)
     return {"shape": asdict(shape), "batch": BATCH, "rounds": rounds, "rows": rows}
 
 
@@ -244,12 +239,7 @@ def thread_cases(
     }
 
 
-def bench_threads(
-    rounds: int = 5,
-    threads: int = 2,
-    tell: Tell = silent,
-    cases: Mapping[str, Way] | None = None,
-) -> dict[str, Any]:
+def bench_threads(rounds: int = 5, threads: int = 2, tell: Tell = silent) -> dict[str, Any]:
     """Time each case with one thread and with several, in turn.
 
     Parameters
@@ -260,8 +250,6 @@ def bench_threads(
         For torch and every BLAS, against one.
     tell : callable
         Told what is being timed.
-    cases : dict of str to callable, optional
-        By default :func:`thread_cases`.
 
     Returns
     -------
@@ -270,20 +258,11 @@ def bench_threads(
         of each case, and the largest ratio.
     """
     rows, ratios = [], []
-    for name, case in (thread_cases() if cases is None else cases).items():
+    for name, case in thread_cases().items():
         tell(name)
-        ways = {"one": thread_limited(case, 1), "several": thread_limited(case, threads)}
+        limited = {"one": timing.thread_count(1), "several": timing.thread_count(threads)}
+        ways = {count: limit(case) for count, limit in limited.items()}
         times = timing.take_turns(ways, rounds)
         ratios.append(timing.ratio(times, "several", "one"))
         rows.append({"case": name, "milliseconds": timing.medians(times), "ratio": ratios[-1]})
     return {"threads": threads, "rounds": rounds, "rows": rows, "worst_ratio": max(ratios)}
-
-
-def thread_limited(case: Way, threads: int) -> Way:
-    """The same with so many threads."""
-
-    def run() -> None:
-        with timing.thread_count(threads):
-            case()
-
-    return run

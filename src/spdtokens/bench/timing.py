@@ -100,13 +100,6 @@ def ratio(times: Times, way: str, other: str) -> float:
     return float(np.median(np.median(times[way], -1) / np.median(times[other], -1)))
 
 
-def fastest_peer(times: Times, ours: str = OURS) -> tuple[str, float]:
-    """The peer that does best against us, and our time over its."""
-    ratios = {name: ratio(times, ours, name) for name in times if name != ours}
-    best = max(ratios, key=lambda name: ratios[name])
-    return best, ratios[best]
-
-
 def random_covariances(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
     """SPD matrices (..., d, d) for a shape (..., d)."""
     generator = torch.Generator().manual_seed(0)

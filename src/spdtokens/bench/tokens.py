@@ -44,21 +44,20 @@ def torch_tokens(function: str) -> dict[str, Callable[[Tensor], Tensor]]:
 
 
 def _ways(function: str, C: Tensor, backward: bool) -> dict[str, Way]:
-    ways = torch_tokens(function)
-    if backward:
-        leaf = C.clone().requires_grad_()
-        size, generator = (len(C), token_dim(C.shape[-1])), torch.Generator().manual_seed(1)
-        G = torch.randn(size, generator=generator).to(C.dtype)
+    leaf, array = C.clone().requires_grad_(), C.numpy()
+    G = torch.randn(len(C), token_dim(C.shape[-1]), generator=torch.Generator().manual_seed(1))
+    G = G.to(C.dtype)
 
-        def gradient(tokens: Callable[[Tensor], Tensor]) -> object:
-            return torch.autograd.grad(tokens(leaf), leaf, G)
+    def gradient(tokens: Callable[[Tensor], Tensor]) -> object:
+        return torch.autograd.grad(tokens(leaf), leaf, G)
 
-        return {name: partial(gradient, tokens) for name, tokens in ways.items()}
-    forward: dict[str, Way] = {
-        name: torch.no_grad()(partial(tokens, C)) for name, tokens in ways.items()
+    ways: dict[str, Way] = {
+        name: partial(gradient, tokens) if backward else torch.no_grad()(partial(tokens, C))
+        for name, tokens in torch_tokens(function).items()
     }
-    array = C.numpy()
-    return forward | {"pyRiemann (NumPy)": lambda: peers.upper(PYRIEMANN[function](array))}
+    if not backward:
+        ways["pyRiemann (NumPy)"] = lambda: peers.upper(PYRIEMANN[function](array))
+    return ways
 
 
 def bench_embed(
@@ -90,19 +89,11 @@ def bench_embed(
             tell(f"{function} of {n} matrices {d} x {d}, {pass_}, {dtype}")
             C = timing.random_covariances(n, d, dtype=getattr(torch, dtype))
             times = timing.take_turns(_ways(function, C, pass_ != "forward"), repeats)
-            peer, against = timing.fastest_peer(times)
-            rows.append(
-                {
-                    "n": n,
-                    "d": d,
-                    "function": function,
-                    "pass": pass_,
-                    "dtype": dtype,
-                    "milliseconds": timing.medians(times),
-                    "fastest_peer": peer,
-                    "ratio": against,
-                }
-            )
+            ratios = {name: timing.ratio(times, OURS, name) for name in times if name != OURS}
+            peer = max(ratios, key=lambda name: ratios[name])
+            row = {"n": n, "d": d, "function": function, "pass": pass_, "dtype": dtype}
+            found = {"milliseconds": timing.medians(times), "fastest_peer": peer}
+            rows.append(row | found | {"ratio": ratios[peer]})
     return {"threads": used, "repeats": repeats, "rows": rows}
 
 

@@ -27,7 +27,7 @@ from spdtokens.classifiers.nn import (
     geometric_bias,
 )
 from spdtokens.classifiers.nn.recipe import SEEDS
-from spdtokens.datasets import Dataset, Recording
+from spdtokens.datasets import Dataset, Recording, from_arrays
 from spdtokens.evaluation.plan import Choice, Question, Source
 from spdtokens.experiments.config import Study
 from spdtokens.experiments.executors import InProcess
@@ -195,26 +195,17 @@ def bench_train(
 
 def noise(subjects: int, shape: tuple[int, int, int]) -> Dataset:
     """Noise, two sessions a subject, of so many trials, channels and samples."""
-    trials, channels, samples = shape
+    y = np.arange(shape[0]) % CLASSES
+    one = from_arrays(np.zeros(shape), y, sfreq=125.0, name="noise")
+    first = one.load("1", "1")
 
     def read(subject: str, session: str) -> Recording:
         rng = np.random.default_rng([int(subject), int(session)])
         X = rng.standard_normal(shape, dtype=np.float32)
-        y = np.arange(trials) % CLASSES
-        return Recording(subject, session, X, y, np.full(trials, "1"), np.arange(trials))
+        return replace(first, subject=subject, session=session, X=X)
 
-    return Dataset(
-        name="noise",
-        description="",
-        paradigm="motor imagery",
-        classes=("a", "b", "c", "d"),
-        ch_names=tuple(f"E{i}" for i in range(channels)),
-        sfreq=125.0,
-        tmin=0.0,
-        window=(0.0, samples / 125.0),
-        index={str(i + 1): ("1", "2") for i in range(subjects)},
-        read=read,
-    )
+    index = {str(i + 1): ("1", "2") for i in range(subjects)}
+    return replace(one, paradigm="motor imagery", index=index, read=read)
 
 
 def bench_study(
