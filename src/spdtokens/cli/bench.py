@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -13,35 +14,28 @@ from rich.table import Table
 
 from spdtokens._extras import PACKAGES, how_to_install, is_installed
 from spdtokens._tables import table
-from spdtokens.cli.app import AsJson, app, print_json
+from spdtokens.cli.app import AsJson, app, option, show
 
 bench_app = typer.Typer(
     help="Measure speed against the field's libraries, in one run.", no_args_is_help=True
 )
 app.add_typer(bench_app, name="bench")
 
-Threads = Annotated[int | None, typer.Option(min=1, help="Threads for everyone; default: torch's.")]
-Rounds = Annotated[int, typer.Option(min=3, help="Rounds; medians are reported.")]
+Threads = Annotated[int | None, option("Threads for everyone; default: torch's.", min=1)]
+Rounds = Annotated[int, option("Rounds; medians are reported.", min=3)]
 
 
-def _bench(
-    run: Callable[..., dict[str, Any]],
-    as_json: bool,
-    extra: str | None = None,
-    **options: Any,
-) -> None:
-    """Run a case, telling what is timed; print JSON or a table, and what is left out of it."""
+def _bench(module: str, name: str, as_json: bool, extra: str | None = None, **options: Any) -> None:
+    """Run a case, saying what is timed; print JSON or tables, and what is left out of them."""
     from spdtokens.inference.lsl import liblsl_muted
 
+    run = getattr(import_module(f"spdtokens.bench.{module}"), name)
     with (
         liblsl_muted() if extra == "live" else nullcontext(sys.stderr) as errors,
         Console(file=errors).status("Preparing") as status,
     ):
         found = run(**options, tell=lambda text: status.update(f"Timing: {text}"))
-    if as_json:
-        print_json(found)
-    else:
-        Console().print(*_tables(found, (run.__doc__ or "").partition(".\n")[0]))
+    show(as_json, found, *_tables(found, (run.__doc__ or "").partition(".\n")[0]))
     if extra is not None and not is_installed(extra):
         names = " and ".join(PACKAGES[extra])
         typer.echo(f"Left out, not installed: {names}: {how_to_install(extra)}", err=True)
@@ -84,99 +78,81 @@ def _cell(value: Any) -> str:
 @bench_app.command()
 def embed(as_json: AsJson = False, repeats: Rounds = 15, threads: Threads = None) -> None:
     """Time log and sqrt tokens against pyRiemann, spd_learn and plain torch."""
-    from spdtokens.bench.tokens import bench_embed
-
-    _bench(bench_embed, as_json, "baselines", repeats=repeats, threads=threads)
+    _bench("tokens", "bench_embed", as_json, "baselines", repeats=repeats, threads=threads)
 
 
 @bench_app.command()
 def tokenize(as_json: AsJson = False, repeats: Rounds = 5, threads: Threads = None) -> None:
     """Time raw trials to log tokens against the obvious loop and pyRiemann + SciPy."""
-    from spdtokens.bench.tokens import bench_tokenize
-
-    _bench(bench_tokenize, as_json, repeats=repeats, threads=threads)
+    _bench("tokens", "bench_tokenize", as_json, repeats=repeats, threads=threads)
 
 
 @bench_app.command()
 def train(
     as_json: AsJson = False,
     rounds: Rounds = 7,
-    runs: Annotated[int, typer.Option(min=1, help="Runs our engine trains together.")] = 45,
+    runs: Annotated[int, option("Runs our engine trains together.", min=1)] = 45,
     threads: Threads = None,
 ) -> None:
     """Time training against the obvious loop, with and without cached tokens."""
-    from spdtokens.bench.training import bench_train
-
-    _bench(bench_train, as_json, rounds=rounds, runs=runs, threads=threads)
+    _bench("training", "bench_train", as_json, rounds=rounds, runs=runs, threads=threads)
 
 
 @bench_app.command()
 def latency(
     as_json: AsJson = False,
-    repeats: Annotated[int, typer.Option(min=1000, help="Timed calls of each way.")] = 2000,
+    repeats: Annotated[int, option("Timed calls of each way.", min=1000)] = 2000,
 ) -> None:
     """Time one trial from covariance to class probabilities against plain torch, one thread."""
-    from spdtokens.bench.latency import bench_latency
-
-    _bench(bench_latency, as_json, "onnx", repeats=repeats)
+    _bench("latency", "bench_latency", as_json, "onnx", repeats=repeats)
 
 
 @bench_app.command()
 def methods(as_json: AsJson = False, rounds: Rounds = 7, threads: Threads = None) -> None:
     """Cost of every method at the shape of BCI2a: size, operations, time, memory."""
-    from spdtokens.bench.methods import bench_methods
-
-    _bench(bench_methods, as_json, "baselines", rounds=rounds, threads=threads)
+    _bench("methods", "bench_methods", as_json, "baselines", rounds=rounds, threads=threads)
 
 
 @bench_app.command()
 def study(
     as_json: AsJson = False,
-    subjects: Annotated[int, typer.Option(min=1, help="Simulated subjects.")] = 9,
-    seeds: Annotated[int, typer.Option(min=1, max=5, help="Seeds per subject.")] = 5,
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs per run.")] = 50,
+    subjects: Annotated[int, option("Simulated subjects.", min=1)] = 9,
+    seeds: Annotated[int, option("Seeds per subject.", min=1, max=5)] = 5,
+    epochs: Annotated[int, option("Epochs per run.", min=1)] = 50,
     threads: Threads = None,
 ) -> None:
     """Time a whole study of three embeddings against the obvious loop run by run."""
-    from spdtokens.bench.training import bench_study
-
     sizes: Any = {"subjects": subjects, "seeds": seeds, "epochs": epochs, "threads": threads}
-    _bench(bench_study, as_json, **sizes)
+    _bench("training", "bench_study", as_json, **sizes)
 
 
 @bench_app.command()
 def recommended(
     as_json: AsJson = False,
-    rounds: Annotated[int, typer.Option(min=10, help="Single trials each; medians.")] = 50,
+    rounds: Annotated[int, option("Single trials each; medians.", min=10)] = 50,
     threads: Threads = None,
 ) -> None:
     """Time the preset `recommended` against TS+LR and MAtt: training, and one trial."""
-    from spdtokens.bench.methods import bench_recommended
-
-    _bench(bench_recommended, as_json, rounds=rounds, threads=threads)
+    _bench("methods", "bench_recommended", as_json, rounds=rounds, threads=threads)
 
 
 @bench_app.command()
 def threads(
     as_json: AsJson = False,
     rounds: Rounds = 5,
-    threads: Annotated[int, typer.Option(min=2, help="Threads to compare with one.")] = 2,
+    threads: Annotated[int, option("Threads to compare with one.", min=2)] = 2,
 ) -> None:
     """Time the Python API with several threads against one thread."""
-    from spdtokens.bench.methods import bench_threads
-
-    _bench(bench_threads, as_json, rounds=rounds, threads=threads)
+    _bench("methods", "bench_threads", as_json, rounds=rounds, threads=threads)
 
 
 @bench_app.command()
 def live(
     as_json: AsJson = False,
     seconds: Annotated[
-        float, typer.Option(min=0.5, help="Of decisions over LSL, each way in each of two turns.")
+        float, option("Of decisions over LSL, each way in each of two turns.", min=0.5)
     ] = 20.0,
-    calls: Annotated[int, typer.Option(min=50, help="Timed calls of the core, each way.")] = 1000,
+    calls: Annotated[int, option("Timed calls of the core, each way.", min=50)] = 1000,
 ) -> None:
     """Time a live decision from the last sample of its window against SciPy + pyRiemann."""
-    from spdtokens.bench.latency import bench_live
-
-    _bench(bench_live, as_json, "live", seconds=seconds, calls=calls)
+    _bench("latency", "bench_live", as_json, "live", seconds=seconds, calls=calls)

@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.filesize import decimal
 from rich.progress import track
+from rich.text import Text
 
 from spdtokens._tables import counted
 from spdtokens.cli.app import (
@@ -18,8 +20,11 @@ from spdtokens.cli.app import (
     OnlySubjects,
     Resample,
     app,
+    argument,
     listed,
-    print_json,
+    option,
+    show,
+    written,
 )
 
 datasets_app = typer.Typer(help="Data sets: what there is, and what is in it.")
@@ -34,10 +39,8 @@ def datasets(context: typer.Context, as_json: AsJson = False) -> None:
     from spdtokens.datasets.registry import datasets_table, list_datasets
 
     listings = list_datasets()
-    if as_json:
-        print_json({"datasets": [asdict(listing) for listing in listings]})
-    else:
-        Console().print(datasets_table(listings))
+    found = {"datasets": [asdict(listing) for listing in listings]}
+    show(as_json, found, datasets_table(listings))
 
 
 @datasets_app.command()
@@ -56,18 +59,15 @@ def check(
     wanted = [(s, q) for s in subject or dataset.subjects for q in dataset.sessions(s)]
     progress = track(wanted, "Reading", console=Console(stderr=True), transient=True)
     checks = [check_recording(dataset, dataset.load(who, session)) for who, session in progress]
-    if as_json:
-        about = {"name": dataset.name, "classes": dataset.classes, "sfreq": dataset.sfreq}
-        print_json(about | {"recordings": [asdict(check) for check in checks]})
-    else:
-        Console().print(describe(dataset), highlight=False, markup=False)
-        Console().print(check_table(checks, dataset.unit_in_volts))
+    about = {"name": dataset.name, "classes": dataset.classes, "sfreq": dataset.sfreq}
+    found = about | {"recordings": [asdict(check) for check in checks]}
+    show(as_json, found, Text(describe(dataset)), check_table(checks, dataset.unit_in_volts))
 
 
 @datasets_app.command()
 def picture(
-    name: Annotated[str, typer.Argument(help="A simulated data set: sim-mi, sim-erp, sim-ssvep.")],
-    out: Annotated[Path, typer.Option(help="PNG file to write.")] = Path("picture.png"),
+    name: Annotated[str, argument("A simulated data set: sim-mi, sim-erp, sim-ssvep.")],
+    out: Annotated[Path, option("PNG file to write.")] = Path("picture.png"),
 ) -> None:
     """Draw a simulated data set: topographies, spectra, time courses."""
     from spdtokens._files import output_file, written_whole
@@ -79,19 +79,19 @@ def picture(
     output_file(out)  # before the work
     with written_whole(out) as path:
         simulation_figure(name).savefig(path, dpi=120)
-    typer.echo(f"wrote {out}")
+    written(out)
 
 
 @app.command("tokenize")
 def tokenize_dataset(
     name: DataName,
-    folder: Annotated[Path, typer.Option("--out", help="Folder for one .npz per recording.")],
-    embedding: Annotated[str, typer.Option(help="Which token.")] = "log_euclidean",
-    bands: Annotated[str, typer.Option(help="A preset of bands.")] = "broadband",
+    folder: Annotated[Path, option("Folder for one .npz per recording.", "--out")],
+    embedding: Annotated[str, option("Which token.")] = "log_euclidean",
+    bands: Annotated[str, option("A preset of bands.")] = "broadband",
     subject: OnlySubjects = None,
     channels: Channels = None,
     resample: Resample = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Compute anew.")] = False,
+    no_cache: Annotated[bool, option("Compute anew.", "--no-cache")] = False,
 ) -> None:
     """Write the tokens of a data set: arrays tokens, y, run, group, token_names."""
     from spdtokens._files import output_folder
@@ -103,12 +103,12 @@ def tokenize_dataset(
     wanted = tuple(subject or dataset.subjects)
     cache = TokenCache(enabled=not no_cache)
     for path in write_tokens(dataset, wanted, folder, embedding, bands, cache):
-        typer.echo(f"wrote {path}")
+        written(path)
 
 
 @app.command()
 def cache(
-    clear: Annotated[bool, typer.Option("--clear", help="Remove all cached tokens.")] = False,
+    clear: Annotated[bool, option("Remove all cached tokens.", "--clear")] = False,
 ) -> None:
     """Show or clear the tokens kept on disk."""
     from spdtokens.datasets.cache import TokenCache
@@ -118,6 +118,5 @@ def cache(
         typer.echo(f"removed {counted(store.clear(), 'file')} from {store.path}")
         return
     entries = store.entries()
-    size = sum(size for _, size, _ in entries) / 1e6
-    files = counted(len(entries), "file")
-    typer.echo(f"{store.path}: {files}, {size:.1f} MB of {store.limit / 1e6:.0f} MB")
+    size = decimal(sum(size for _, size, _ in entries))
+    typer.echo(f"{store.path}: {counted(len(entries), 'file')}, {size} of {decimal(store.limit)}")

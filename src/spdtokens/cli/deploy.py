@@ -13,8 +13,22 @@ from rich.console import Console
 
 from spdtokens._files import output_file
 from spdtokens._tables import counted, table
-from spdtokens.cli.app import AsJson, Channels, Resample, app, print_json
-from spdtokens.cli.evaluate import listed, numbers
+from spdtokens.cli.app import (
+    AsJson,
+    Channels,
+    ModelFile,
+    Paradigm,
+    Resample,
+    StimulusHz,
+    Subjects,
+    app,
+    argument,
+    listed,
+    numbers,
+    option,
+    print_json,
+    written,
+)
 from spdtokens.errors import DeployError
 
 if TYPE_CHECKING:
@@ -26,15 +40,15 @@ if TYPE_CHECKING:
 
 Events = Annotated[
     str | None,
-    typer.Option(
-        help="Classes and the events that mark their trials: left=769,right=770. By default every "
+    option(
+        "Classes and the events that mark their trials: left=769,right=770. By default every "
         "kind of event that occurs often."
     ),
 ]
 LabelFrom = Annotated[
     str | None,
-    typer.Option(
-        help="Where labels are: annotations or a trigger channel of a recording, a column of the "
+    option(
+        "Where labels are: annotations or a trigger channel of a recording, a column of the "
         "metadata of epochs, an array of an .npz file."
     ),
 ]
@@ -44,48 +58,40 @@ LabelFrom = Annotated[
 def train(
     data: Annotated[
         Path,
-        typer.Argument(
-            help="A recording (.edf, .bdf, .gdf, .vhdr, .set, .fif), -epo.fif, .npz, a folder of "
-            "them, or the name of a data set."
+        argument(
+            "A recording (.edf, .bdf, .gdf, .vhdr, .set, .fif), -epo.fif, .npz, a folder of them, "
+            "or the name of a data set."
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The model file to write, .spdt.")],
+    out: Annotated[Path, option("The model file to write, .spdt.", "--out", "-o")],
     events: Events = None,
-    tmin: Annotated[
-        float | None, typer.Option(help="Trials begin so many seconds after the event.")
-    ] = None,
-    tmax: Annotated[
-        float | None, typer.Option(help="Trials end so many seconds after the event.")
-    ] = None,
+    tmin: Annotated[float | None, option("Start of a trial in seconds after its event.")] = None,
+    tmax: Annotated[float | None, option("End of a trial in seconds after its event.")] = None,
     label_from: LabelFrom = None,
     channels: Channels = None,
     resample: Resample = None,
-    paradigm: Annotated[
-        str | None, typer.Option(help="mi, erp, ssvep or other. Rhythms by default.")
-    ] = None,
-    stimulus_hz: Annotated[
-        str | None, typer.Option(help="Flicker frequencies of ssvep: 13,17,21.")
-    ] = None,
-    subjects: Annotated[str | None, typer.Option(help="Only these: 1,2,3.")] = None,
+    paradigm: Paradigm = None,
+    stimulus_hz: StimulusHz = None,
+    subjects: Subjects = None,
     recentre: Annotated[
         bool,
-        typer.Option(
+        option(
+            "Bring sessions together by their means, and follow the mean of a new session.",
             "--recentre",
-            help="Bring sessions together by their means, and follow the mean of a new session.",
         ),
     ] = False,
-    preset: Annotated[str, typer.Option(help="recommended, or paper.")] = "recommended",
+    preset: Annotated[str, option("recommended, or paper.")] = "recommended",
     filtering: Annotated[
-        str, typer.Option(help="Of each trial by itself: zero-phase or causal.")
+        str, option("Of each trial by itself: zero-phase or causal.")
     ] = "zero-phase",
     report: Annotated[
-        Path | None, typer.Option(help="An HTML file to write: scores, errors, what decides.")
+        Path | None, option("An HTML file to write: scores, errors, what decides.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a model on own recordings, after measuring honestly how well that works."""
     console = Console(stderr=as_json)
-    frequencies = numbers(stimulus_hz or "", "--stimulus-hz: frequencies")
+    frequencies = numbers(stimulus_hz, "--stimulus-hz")
     _check_outputs({".spdt": out, ".html": report})
     # After the checks: they take seconds to import.
     from spdtokens.classifiers.nn.recipe import TrainingBars
@@ -120,9 +126,9 @@ def train(
     console.print(summary_table(found.evaluation.rows, found.evaluation.question, data.name))
     console.print(_verdict(found))
     trials = counted(sum(about["trials"].values()), "trial")
-    typer.echo(f"Written: {out} ({out.stat().st_size / 1e3:.0f} kB), trained on all {trials}.")
+    written(out, f", trained on all {trials}")
     if report is not None:
-        typer.echo(f"Written: {report}")
+        written(report)
 
 
 def _check_outputs(files: dict[str, Path | None]) -> None:
@@ -175,18 +181,18 @@ def _verdict(found: Trained) -> str:
 
 @app.command()
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model file, .spdt.")],
-    data: Annotated[Path, typer.Argument(help="A file as for train, or a folder of them.")],
+    model: ModelFile,
+    data: Annotated[Path, argument("A file as for train, or a folder of them.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A .csv file to write; else it is printed.")
+        Path | None, option("A .csv file to write; else it is printed.", "--out", "-o")
     ] = None,
     events: Events = None,
     every: Annotated[
-        float | None, typer.Option(help="Decode every so many seconds instead of at events.")
+        float | None, option("Seconds between decisions, instead of one per event.")
     ] = None,
     label_from: LabelFrom = None,
     unit: Annotated[
-        str | None, typer.Option(help="Of an .npz file, if it does not tell: V, mV or uV.")
+        str | None, option("Of an .npz file, if it does not tell: V, mV or uV.")
     ] = None,
 ) -> None:
     """Write a table of decisions and class probabilities, a line a trial."""
@@ -203,18 +209,17 @@ def predict(
         typer.echo(note, err=True)
     typer.echo(found.summary(), err=True)
     if out is not None:
-        typer.echo(f"Written: {out}", err=True)
+        written(out, err=True)
 
 
 @app.command()
 def export(
-    model: Annotated[Path, typer.Argument(help="A model file, .spdt.")],
+    model: ModelFile,
     onnx: Annotated[
-        Path | None, typer.Argument(help="The .onnx to write: tokens in, probabilities out.")
+        Path | None, argument("The .onnx to write: tokens in, probabilities out.")
     ] = None,
     runtime: Annotated[
-        Path | None,
-        typer.Option(help="New folder with the model and all it needs beside Python and NumPy."),
+        Path | None, option("New folder with the model and all it needs beside Python and NumPy.")
     ] = None,
 ) -> None:
     """Write a model's network as ONNX, or the model with a runtime for a small device, or both."""
@@ -232,6 +237,6 @@ def export(
     if runtime is not None:
         write_device_folder(runtime, decoder, model, onnx)
     if onnx is not None:
-        typer.echo(f"Written: {onnx} ({onnx.stat().st_size / 1e6:.1f} MB)")
+        written(onnx)
     if runtime is not None:
-        typer.echo(f"Written: {runtime}; there, with NumPy alone: python decode.py TRIALS.npy")
+        written(runtime, "; there, with NumPy alone: python decode.py TRIALS.npy")

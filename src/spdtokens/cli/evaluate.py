@@ -19,7 +19,8 @@ from spdtokens.cli.app import (
     app,
     listed,
     numbers,
-    print_json,
+    option,
+    show,
 )
 
 if TYPE_CHECKING:
@@ -35,40 +36,36 @@ class Recipes(Enum):
     COMMON = "common"
 
 
-def _option(help: str, *names: str, **limits: Any) -> Any:
-    return typer.Option(*names, help=help, **limits)
-
-
 Dataset = Annotated[
-    str, _option("A name (see `spdtokens datasets`), a folder of .npz files, or -epo.fif.")
+    str, option("A name (see `spdtokens datasets`), a folder of .npz files, or -epo.fif.")
 ]
-Protocol = Annotated[str, _option("Who is tested: see `spdtokens protocols`.")]
-Method = Annotated[str, _option("Comma-separated names: see `spdtokens methods`.")]
-Window = Annotated[str | None, _option("Part of a trial to decode, in s after the cue: 0.5,4.")]
-Classes = Annotated[str | None, _option("Only these classes, comma-separated.")]
+Protocol = Annotated[str, option("Who is tested: see `spdtokens protocols`.")]
+Method = Annotated[str, option("Comma-separated names: see `spdtokens methods`.")]
+Window = Annotated[str | None, option("Part of a trial to decode, in s after the cue: 0.5,4.")]
+Classes = Annotated[str | None, option("Only these classes, comma-separated.")]
 Where = Annotated[
     list[str] | None,
-    _option("Only trials whose metadata match NAME=VALUE: imagined=1. May be repeated."),
+    option("Only trials whose metadata match NAME=VALUE: imagined=1. May be repeated."),
 ]
-Seeds = Annotated[int, _option("How many of the paper's seeds.", min=1, max=10)]
+Seeds = Annotated[int, option("How many of the paper's seeds.", min=1, max=10)]
 TargetAccess = Annotated[
-    str, _option("What may be seen of the target: train, unlabeled_full, online, ...")
+    str, option("What may be seen of the target: train, unlabeled_full, online, ...")
 ]
-Alignment = Annotated[str, _option("none, euclidean, recentre, rescale or rotate.")]
-Domain = Annotated[str, _option("What is aligned as one: session or subject.")]
-Folds = Annotated[int | None, _option("Number of folds (blocks, k-fold).")]
+Alignment = Annotated[str, option("none, euclidean, recentre, rescale or rotate.")]
+Domain = Annotated[str, option("What is aligned as one: session or subject.")]
+Folds = Annotated[int | None, option("Number of folds (blocks, k-fold).")]
 Ungrouped = Annotated[
-    bool, _option("split-70-15-15 as in the paper; scores are marked leaky.", "--ungrouped")
+    bool, option("split-70-15-15 as in the paper; scores are marked leaky.", "--ungrouped")
 ]
 Metric = Annotated[
-    str | None, _option("accuracy, roc_auc, ... Default: what suits paradigm and classes.")
+    str | None, option("accuracy, roc_auc, ... Default: what suits paradigm and classes.")
 ]
-Preset = Annotated[str, _option("Network and recipe: paper, paper-small.")]
-Recipe = Annotated[Recipes, _option("Of other networks: their own, or the paper's for all.")]
-Epochs = Annotated[int | None, _option("Instead of the recipe's.", min=1)]
-Bands = Annotated[str, _option("auto, a preset of bands, or pairs in Hz: 8-13,13-30.")]
-Estimator = Annotated[str, _option("Of covariances: auto, sample, oas, lwf, ..., erp or xdawn.")]
-Device = Annotated[str, _option("For networks: auto, cpu or cuda. Other methods use the CPU.")]
+Preset = Annotated[str, option("Network and recipe: paper, paper-small.")]
+Recipe = Annotated[Recipes, option("Of other networks: their own, or the paper's for all.")]
+Epochs = Annotated[int | None, option("Instead of the recipe's.", min=1)]
+Bands = Annotated[str, option("auto, a preset of bands, or pairs in Hz: 8-13,13-30.")]
+Estimator = Annotated[str, option("Of covariances: auto, sample, oas, lwf, ..., erp or xdawn.")]
+Device = Annotated[str, option("For networks: auto, cpu or cuda. Other methods use the CPU.")]
 
 
 @app.command()
@@ -132,11 +129,9 @@ def evaluate(
     source = Source()
     with TrainingBars() as bars:
         found = answer(question, source, metric=metric, bar=bars.add)
-    if as_json:
-        print_json({"results": [row.values() for row in found.rows]})
-    else:
-        name = source.dataset(question.dataset, question.selection).name
-        Console().print(summary_table(found.rows, question, name))
+    name = source.dataset(question.dataset, question.selection).name
+    results = {"results": [row.values() for row in found.rows]}
+    show(as_json, results, summary_table(found.rows, question, name))
 
 
 def selection(
@@ -174,18 +169,12 @@ def protocols(as_json: AsJson = False) -> None:
     """List the protocols: who is trained on, who is tested; and what may be seen of the target."""
     from spdtokens.evaluation.protocols import ACCESS, PROTOCOLS, access_table, protocols_table
 
-    if as_json:
-        print_json(
-            {
-                "protocols": [
-                    {"name": p.name, "train": p.train, "test": p.test, "options": dict(p.options)}
-                    for p in PROTOCOLS.values()
-                ],
-                "access": [{"name": a.name, "description": a.description} for a in ACCESS.values()],
-            }
-        )
-    else:
-        Console().print(protocols_table(), access_table())
+    rows = [
+        {"name": p.name, "train": p.train, "test": p.test, "options": dict(p.options)}
+        for p in PROTOCOLS.values()
+    ]
+    access = [{"name": a.name, "description": a.description} for a in ACCESS.values()]
+    show(as_json, {"protocols": rows, "access": access}, protocols_table(), access_table())
 
 
 @app.command()
@@ -194,8 +183,4 @@ def methods(as_json: AsJson = False) -> None:
     from spdtokens.classifiers.methods import methods_rows, methods_table
 
     rows = methods_rows()
-    if as_json:
-        print_json({"methods": rows})
-    else:
-        console = Console()
-        console.print(methods_table(rows, console.width))
+    show(as_json, {"methods": rows}, methods_table(rows, Console().width))

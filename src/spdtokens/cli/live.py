@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from spdtokens.cli.app import app
+from spdtokens.cli.app import ModelFile, app, argument, option
 
 
 @contextmanager
@@ -28,43 +28,37 @@ def _ends_on_signals() -> Iterator[None]:
 
 @app.command()
 def stream(
-    model: Annotated[Path, typer.Argument(help="A model file (.spdt).")],
+    model: ModelFile,
     stream_name: Annotated[
         str | None,
-        typer.Option(
-            "--stream",
-            help="Name or source id of the LSL stream; default: the only one of type EEG.",
+        option(
+            "Name or source id of the LSL stream; default: the only one of type EEG.", "--stream"
         ),
     ] = None,
-    step: Annotated[float, typer.Option(help="Seconds from one decision to the next.")] = 0.1,
+    step: Annotated[float, option("Seconds from one decision to the next.")] = 0.1,
     out_stream: Annotated[
         str | None,
-        typer.Option(
-            help="Name of the LSL stream of probabilities; '' for none.",
-            show_default="spdtokens-STREAM",
+        option(
+            "Name of the LSL stream of probabilities; '' for none.", show_default="spdtokens-STREAM"
         ),
     ] = None,
     seconds: Annotated[
-        float | None, typer.Option("--for", min=0, help="Seconds to run; default: until Ctrl-C.")
+        float | None, option("Seconds to run; default: until Ctrl-C.", "--for", min=0)
     ] = None,
-    decisions: Annotated[
-        int | None, typer.Option(min=1, help="Stop after so many decisions.")
-    ] = None,
-    json_lines: Annotated[
-        Path | None, typer.Option(help="Append decisions and events to this file.")
-    ] = None,
+    decisions: Annotated[int | None, option("Number of decisions to stop after.", min=1)] = None,
+    json_lines: Annotated[Path | None, option("Append decisions and events to this file.")] = None,
     channels: Annotated[
         str | None,
-        typer.Option(help="Names of the stream's channels in its order: C3,C4,-; '-' for others."),
+        option("Names of the stream's channels in its order: C3,C4,-; '-' for others."),
     ] = None,
     unit: Annotated[
-        str | None, typer.Option(help="Of the stream, if it does not tell: V, mV, uV or nV.")
+        str | None, option("Of the stream, if it does not tell: V, mV, uV or nV.")
     ] = None,
     gap: Annotated[
         float | None,
-        typer.Option(help="Seconds that count as lost samples; default: learnt from the stream."),
+        option("Seconds that count as lost samples; default: learnt from the stream."),
     ] = None,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the stream.")] = 10.0,
+    timeout: Annotated[float, option("Seconds to wait for the stream.", min=0)] = 10.0,
 ) -> None:
     """Decode a live LSL stream, show it, and publish the probabilities as a stream."""
     from spdtokens.inference import load_model
@@ -96,20 +90,20 @@ def stream(
 def replay(
     source: Annotated[
         str,
-        typer.Argument(
+        argument(
+            "A recording that MNE reads, -epo.fif, .npz, or a data set such as sim-mi.",
             metavar="FILE",
-            help="A recording that MNE reads, -epo.fif, .npz, or a data set such as sim-mi.",
         ),
     ],
-    speed: Annotated[float, typer.Option(help="Times the speed of the recording.")] = 1.0,
-    name: Annotated[str, typer.Option(help="Name of the LSL stream.")] = "spdtokens-replay",
-    loop: Annotated[bool, typer.Option("--loop", help="Again and again.")] = False,
-    subject: Annotated[str | None, typer.Option(help="Of a data set; default: the first.")] = None,
-    session: Annotated[str | None, typer.Option(help="Of a data set; default: the first.")] = None,
+    speed: Annotated[float, option("Times the speed of the recording.")] = 1.0,
+    name: Annotated[str, option("Name of the LSL stream.")] = "spdtokens-replay",
+    loop: Annotated[bool, option("Again and again.", "--loop")] = False,
+    subject: Annotated[str | None, option("Of a data set; default: the first.")] = None,
+    session: Annotated[str | None, option("Of a data set; default: the first.")] = None,
     wait: Annotated[
-        float, typer.Option(min=0, help="Seconds to wait for a listener before the first sample.")
+        float, option("Seconds to wait for a listener before the first sample.", min=0)
     ] = 0.0,
-    chunk: Annotated[float, typer.Option(help="Seconds of signal sent at once.")] = 0.02,
+    chunk: Annotated[float, option("Seconds of signal sent at once.")] = 0.02,
 ) -> None:
     """Play a recording as a live LSL stream, with its markers as a second one."""
     from rich.progress import Progress, TextColumn

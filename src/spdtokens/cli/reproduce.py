@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from spdtokens._tables import counted, table
-from spdtokens.cli.app import AsJson, app, print_json
+from spdtokens.cli.app import AnyCode, AsJson, Workers, app, argument, option, show
 
 if TYPE_CHECKING:
     from spdtokens.paper.reproduce import Extent
@@ -25,25 +25,17 @@ class DataKind(Enum):
 
 @app.command()
 def reproduce(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Tables and figures, or all; see --list.")
-    ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Show what there is.")] = False,
+    names: Annotated[list[str] | None, argument("Tables and figures, or all; see --list.")] = None,
+    list_: Annotated[bool, option("Show what there is.", "--list")] = False,
     data: Annotated[
-        DataKind, typer.Option(help="Simulated, or the paper's data sets where you have them.")
+        DataKind, option("Simulated, or the paper's data sets where you have them.")
     ] = DataKind.SIM,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A subset: 3 subjects, 1 or 2 seeds, few epochs.")
+        bool, option("A subset: 3 subjects, 1 or 2 seeds, few epochs.", "--quick")
     ] = False,
-    workers: Annotated[
-        int, typer.Option(min=0, help="Processes; 0 to train in this one, runs batched together.")
-    ] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for tables, figures and runs.")] = Path(
-        "reproduced"
-    ),
-    any_code: Annotated[
-        bool, typer.Option("--any-code", help="Count runs made by other code as done.")
-    ] = False,
+    workers: Workers = 0,
+    out: Annotated[Path, option("Folder for tables, figures and runs.")] = Path("reproduced"),
+    any_code: AnyCode = False,
     as_json: AsJson = False,
 ) -> None:
     """Run the paper's tables and figures again: our train, our test, what the paper reports.
@@ -99,15 +91,13 @@ def reproduce(
     written += [_drawn(name, extent, folder, console) for name in wanted if name in FIGURES]
     report = folder / "report.html"
     write_paper_report(make_paper_report(folder), report)
-    if as_json:
-        print_json({"tables": [found.to_dict() for found in scores], **measured})
-        return
     shown = [tables.score_table(found, tables.IN_TERMINAL) for found in scores]
     for content in measured.values():
         shown += tables.measured_tables(content)
-    for each in shown:
-        Console().print(tables.in_terminal(each))
-    typer.echo(f"{counted(len(written), 'file')} in {folder}; all of it is shown in {report}.")
+    results = {"tables": [found.to_dict() for found in scores], **measured}
+    show(as_json, results, *map(tables.in_terminal, shown))
+    files = counted(len(written), "file")
+    typer.echo(f"{files} in {folder}; all of it is shown in {report}.", err=as_json)
 
 
 def _print_list(as_json: bool) -> None:
@@ -119,13 +109,11 @@ def _print_list(as_json: bool) -> None:
     rows = [(each.name, "table", each.title, each.label) for each in EXPERIMENTS.values()]
     rows += [(name, "table", title, paper_table(name).label) for name, title in MEASURED.items()]
     rows += [(each.name, "figure", each.title, each.label) for each in FIGURES.values()]
-    if as_json:
-        keys = ("name", "kind", "title", "label")
-        print_json({"names": [dict(zip(keys, row, strict=True)) for row in rows]})
-        return
+    keys = ("name", "kind", "title", "label")
+    data = {"names": [dict(zip(keys, row, strict=True)) for row in rows]}
     headers = ("name", "kind~", "what~", "label in the paper~")
     shown = [(*first, label or "-") for *first, label in rows]
-    Console().print(table(headers, shown, "The paper's tables and figures", box=None))
+    show(as_json, data, table(headers, shown, "The paper's tables and figures", box=None))
 
 
 def _drawn(name: str, extent: Extent, folder: Path, console: Console) -> Path:
