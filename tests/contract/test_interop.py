@@ -222,51 +222,27 @@ def test_memory(kind: type[Pipeline], paradigm: str, trials: Any, tmp_path: Path
     )
 
 
-def test_calibration(trials: Any, new: Any) -> None:
+@pytest.mark.parametrize("bands", [None, BANDS], ids=["one matrix", "several"])
+def test_ensembles_of_scikit_learn(bands: str | None, trials: Any, new: Any) -> None:
     (X, y), (Z, z) = trials, new
-    decoder, cv = make_decoder("mi", sfreq=SFREQ), StratifiedKFold(3)
-    model = CalibratedClassifierCV(decoder, cv=cv, ensemble=True).fit(X, y)
-    assert model.score(Z, z) > 0.9
-    # It calibrates decision values: the members' are those of the decoder fitted to the fold.
-    for member, (train, _) in zip(model.calibrated_classifiers_, cv.split(X, y), strict=True):
-        assert_array_equal(
-            member.estimator.decision_function(Z),
-            clone(decoder).fit(X[train], y[train]).decision_function(Z),
-        )
-
-
-@pytest.mark.parametrize("several", [False, True])
-def test_stacking_and_voting(several: bool, trials: Any, new: Any) -> None:
-    (X, y), (Z, z) = trials, new
-    filterbank = FilterBankCovariances(SFREQ, bands=BANDS if several else None, estimator="oas")
+    filterbank = FilterBankCovariances(SFREQ, bands=bands, estimator="oas")
     C, D = filterbank.fit_transform(X), filterbank.transform(Z)
-    dataset = load_dataset("sim-mi")
-    theirs = get_method("ts-lr").make(dataset)[1:]  # without its filter bank
-    members = [
-        ("discriminant", TokenDiscriminantClassifier()),
-        ("transformer", TokenTransformerClassifier(**TINY)),
-        *([] if several else [("ts-lr", theirs), ("mdm", MDM())]),
-    ]
-    stack = StackingClassifier(members, LogisticRegression(), cv=StratifiedKFold(3)).fit(C, y)
-    inner = np.hstack(
-        [
-            cross_val_predict(m, C, y, cv=StratifiedKFold(3), method="predict_proba")[:, 1:]
-            for _, m in members
-        ]
-    )
-    outer = np.hstack([clone(m).fit(C, y).predict_proba(D)[:, 1:] for _, m in members])
-    expected = LogisticRegression().fit(inner, y).predict_proba(outer)
-    assert_allclose(stack.predict_proba(D), expected, atol=1e-9)
-    assert stack.score(D, z) > 0.9
-    vote = VotingClassifier(members, voting="soft").fit(C, y)
+    ours = TokenDiscriminantClassifier()
+    members = [("discriminant", ours), ("transformer", TokenTransformerClassifier(**TINY))]
+    if bands is None:
+        theirs = get_method("ts-lr").make(load_dataset("sim-mi"))[1:]  # without its filter bank
+        members += [("ts-lr", theirs), ("mdm", MDM())]
+    cv = StratifiedKFold(3)
+    for model in (
+        CalibratedClassifierCV(ours, cv=cv),  # by decision values
+        AdaBoostClassifier(ours, n_estimators=3),  # by weights
+        StackingClassifier(members, LogisticRegression(), cv=cv),
+        VotingClassifier(members, voting="soft"),
+    ):
+        assert model.fit(C, y).score(D, z) > 0.9
+    # The last one by hand.
     expected = np.mean([clone(m).fit(C, y).predict_proba(D) for _, m in members], axis=0)
-    assert_allclose(vote.predict_proba(D), expected, atol=1e-9)
-
-
-def test_boosting_gives_weights(trials: Any, new: Any) -> None:
-    decoder = make_decoder("mi", sfreq=SFREQ)
-    model = AdaBoostClassifier(decoder, n_estimators=3).fit(*trials)
-    assert model.score(*new) > 0.9
+    assert_allclose(model.predict_proba(D), expected, atol=1e-9)
 
 
 def test_names_of_tokens_through_a_pipeline(trials: Any, new: Any) -> None:
@@ -371,116 +347,74 @@ def test_steps_between_take_part_in_the_folds_of_the_temperature(trials: Any, ne
 # --- pyRiemann ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "classifier", [TokenDiscriminantClassifier(), TokenTransformerClassifier(**TINY)]
-)
-def test_their_covariances_before_our_classifiers(classifier: Any, trials: Any, new: Any) -> None:
-    (X, y), (Z, z) = trials, new
-    model = make_pipeline(Covariances("oas"), classifier).fit(X, y)
-    assert model.score(Z, z) > 0.9
-    by_hand = clone(classifier).fit(Covariances("oas").fit_transform(X), y)
-    D = Covariances("oas").fit_transform(Z)
-    assert_array_equal(model.predict_proba(Z), by_hand.predict_proba(D))
+OURS, THEIRS = FilterBankCovariances(SFREQ, bands="8-30", estimator="oas"), Covariances("oas")
 
 
 @pytest.mark.parametrize(
-    "classifier",
+    ("covariances", "classifier"),
     [
-        MDM(),
-        TSClassifier(clf=LogisticRegression()),
-        make_pipeline(TangentSpace(), LogisticRegression()),
+        (THEIRS, TokenDiscriminantClassifier()),
+        (THEIRS, TokenTransformerClassifier(**TINY)),
+        (OURS, MDM()),
+        (OURS, TSClassifier(clf=LogisticRegression())),
+        (OURS, make_pipeline(TangentSpace(), LogisticRegression())),
     ],
-    ids=["MDM", "TSClassifier", "tangent space"],
+    ids=lambda step: type(step).__name__,
 )
-def test_our_covariances_before_their_classifiers(classifier: Any, trials: Any, new: Any) -> None:
+def test_covariances_and_classifiers_mix(
+    covariances: Any, classifier: Any, trials: Any, new: Any
+) -> None:
     (X, y), (Z, z) = trials, new
-    filterbank = FilterBankCovariances(SFREQ, bands="8-30", estimator="oas")
-    model = make_pipeline(filterbank, clone(classifier)).fit(X, y)
+    model = make_pipeline(clone(covariances), clone(classifier)).fit(X, y)
     assert model.score(Z, z) > 0.9
-    by_hand = clone(classifier).fit(clone(filterbank).fit_transform(X), y)
-    D = clone(filterbank).fit(X).transform(Z)
+    by_hand = clone(classifier).fit(clone(covariances).fit_transform(X), y)
+    D = clone(covariances).fit(X).transform(Z)
     assert_array_equal(model.predict_proba(Z), by_hand.predict_proba(D))
 
 
 # --- torch ----------------------------------------------------------------------------------------
 
 
-def _torch_data() -> tuple[Any, Any, Any, Any]:
-    """Raw trials and tokens, to train on and to test, with their labels."""
-    (X, y), (Z, z) = make_data(SIGNALS, n=48), make_data(SIGNALS, seed=1, n=24)
-    C, D = make_data(SEVERAL, n=48)[0], make_data(SEVERAL, seed=1, n=24)[0]
-    embedding = TokenEmbedding().fit(C)
-    tokens = (embedding.tokens(C).astype(np.float32), embedding.tokens(D).astype(np.float32))
-    return (X.astype(np.float32), Z.astype(np.float32)), tokens, y, z
+CONFIG = TransformerConfig(**{k: TINY[k] for k in ("d_model", "n_layers", "n_heads", "d_ff")})
+RAW = {"n_chans": 4, "n_outputs": 2, "n_times": 150, "sfreq": SFREQ, "bands": BANDS}
+ROWS = {"n_features": 10, "n_tokens": 2, "n_classes": 2}
 
 
-def _modules() -> dict[str, tuple[type, dict[str, Any]]]:
-    config = TransformerConfig(**{k: TINY[k] for k in ("d_model", "n_layers", "n_heads", "d_ff")})
-    raw = {"n_chans": 4, "n_outputs": 2, "n_times": 150, "sfreq": SFREQ, "bands": BANDS}
-    tokens = {"n_features": 10, "n_tokens": 2, "n_classes": 2}
-    return {
-        "trials": (TrialTransformer, raw | {"config": config}),
-        "tokens": (SPDTokenTransformer, tokens | {"config": config}),
-    }
-
-
-@pytest.fixture
-def _seeded() -> Any:
+@pytest.mark.parametrize(
+    ("kind", "module", "options"),
+    [(SIGNALS, TrialTransformer, RAW), (SEVERAL, SPDTokenTransformer, ROWS)],
+    ids=["trials", "tokens"],
+)
+def test_skorch_trains_the_module(kind: str, module: type, options: dict[str, Any]) -> None:
+    skorch = pytest.importorskip("skorch", reason="needs the extra 'dev'")
+    (X, y), (Z, z) = make_data(kind, n=48), make_data(kind, seed=1, n=24)
+    if kind == SEVERAL:
+        embedding = TokenEmbedding().fit(X)
+        X, Z = embedding.tokens(X), embedding.tokens(Z)
+    X, Z = X.astype(np.float32), Z.astype(np.float32)
+    options = options | {"config": CONFIG}
     with torch.random.fork_rng(), one_thread():
         torch.manual_seed(0)
-        yield
-
-
-@pytest.mark.usefixtures("_seeded")
-@pytest.mark.parametrize("kind", ["trials", "tokens"])
-def test_skorch_trains_the_module(kind: str) -> None:
-    skorch = pytest.importorskip("skorch", reason="needs the extra 'dev'")
-    module, options = _modules()[kind]
-    raw, tokens, y, z = _torch_data()
-    X, Z = raw if kind == "trials" else tokens
-    net = skorch.NeuralNetClassifier(
-        module,
-        **{f"module__{name}": value for name, value in options.items()},
-        criterion=torch.nn.CrossEntropyLoss,
-        optimizer=torch.optim.Adam,
-        lr=1e-2,
-        max_epochs=12,
-        batch_size=16,
-        train_split=None,
-        verbose=0,
-    )
-    net.fit(X, y)
+        net = skorch.NeuralNetClassifier(
+            module,
+            **{f"module__{name}": value for name, value in options.items()},
+            criterion=torch.nn.CrossEntropyLoss,
+            optimizer=torch.optim.Adam,
+            lr=1e-2,
+            max_epochs=12,
+            batch_size=16,
+            train_split=None,
+            verbose=0,
+        ).initialize()
+        before = {name: value.detach().clone() for name, value in net.module_.named_parameters()}
+        net.partial_fit(X, y)
     assert net.history[-1, "train_loss"] < 0.5 * net.history[0, "train_loss"]
     assert net.score(Z, z) > 0.9
     assert_allclose(net.predict_proba(Z).sum(1), 1, rtol=1e-5)
-
-
-@pytest.mark.usefixtures("_seeded")
-@pytest.mark.parametrize("kind", ["trials", "tokens"])
-def test_a_plain_loop_trains_the_module(kind: str) -> None:
-    module, options = _modules()[kind]
-    raw, tokens, y, z = _torch_data()
-    X, Z = (torch.from_numpy(a) for a in (raw if kind == "trials" else tokens))
-    network = module(**options)
-    before = {name: value.clone() for name, value in network.state_dict().items()}
-    optimiser = torch.optim.Adam([p for p in network.parameters() if p.requires_grad], lr=1e-2)
-    labels = torch.from_numpy(y)
-    losses = []
-    for _ in range(12):
-        for part in torch.randperm(len(X)).split(16):
-            optimiser.zero_grad()
-            loss = torch.nn.functional.cross_entropy(network(X[part]), labels[part])
-            loss.backward()
-            optimiser.step()
-            losses.append(loss.item())
-    assert np.mean(losses[-3:]) < 0.5 * np.mean(losses[:3])
-    network.eval()
-    with torch.no_grad():
-        assert (network(Z).argmax(1).numpy() == z).mean() > 0.9
-    changed = [n for n, p in network.named_parameters() if not torch.equal(p.detach(), before[n])]
-    assert set(changed) == {n for n, p in network.named_parameters() if p.requires_grad}
+    for name, parameter in net.module_.named_parameters():
+        assert parameter.requires_grad is not torch.equal(parameter.detach(), before[name]), name
     # Weights can be kept and put into a new module.
-    twin = module(**options)
-    twin.load_state_dict(network.state_dict())
+    twin = module(**options).eval()
+    twin.load_state_dict(net.module_.state_dict())
     with torch.no_grad():
-        assert torch.equal(twin.eval()(Z), network(Z))
+        assert torch.equal(twin(torch.from_numpy(Z)), net.module_.eval()(torch.from_numpy(Z)))
