@@ -79,21 +79,8 @@ def _warn(old: str, new: str, stacklevel: int = 3) -> None:
     warnings.warn(text, FutureWarning, stacklevel=stacklevel)
 
 
-#: Parameters of the filter bank, by their names of the first edition.
-_FILTERBANK = {
-    "bands": "bands",
-    "windows": "windows",
-    "tmin": "tmin",
-    "stimulus_frequencies": "stimulus_hz",
-    "filtering": "filtering",
-    "covariance": "estimator",
-    "n_filters": "n_filters",
-    "cross_fit": "cross_fit",
-    "delays": "delays",
-    "decimate": "decimate",
-    "regularisation": "regularisation",
-    "unit_in_volts": "unit_in_volts",
-}
+#: Parameters of the filter bank that have another name now.
+_FILTERBANK = {"stimulus_frequencies": "stimulus_hz", "covariance": "estimator"}
 #: Parameters of the embedding, with the defaults they had in ``SPDTokenClassifier``.
 _EMBEDDING = {"isometric": False, "floor": "relative", "unit_free": True}
 #: Parameters that preset ``recommended`` took and did not use.
@@ -102,13 +89,16 @@ _UNUSED = ("random_state", "device", "verbose", "ensemble")
 
 def _renamed(options: dict[str, Any], estimator: str = "sample") -> dict[str, Any]:
     """Options of the filter bank, taken out of those given."""
-    found = {new: options.pop(old) for old, new in _FILTERBANK.items() if old in options}
+    from spdtokens.errors import ModelError
+    from spdtokens.preprocessing import FilterBankCovariances
+
+    known = FilterBankCovariances._get_param_names()
+    names = {old: _FILTERBANK.get(old, old) for old in options}
+    found = {new: options.pop(old) for old, new in names.items() if new in known}
     found = {name: value for name, value in found.items() if value is not None}
     if found.get("regularisation") == "paper":
         del found["regularisation"]
         if found.get("estimator", estimator) != "sample":
-            from spdtokens.errors import ModelError
-
             raise ModelError(
                 "regularisation='paper' is for the sample covariance: pass covariance='sample'."
             )
@@ -182,13 +172,11 @@ def SPDTokenClassifier(
 
     _warn("SPDTokenClassifier", "make_decoder or TokenTransformerClassifier")
     if preset not in (RECOMMENDED, *PRESETS):
-        known = ", ".join((RECOMMENDED, *PRESETS))
-        raise ModelError(f"There is no preset {preset!r}. There are: {known}.")
+        raise ModelError(f"preset must be one of {(RECOMMENDED, *PRESETS)}, got {preset!r}.")
     recommended = preset == RECOMMENDED
     filterbank = _renamed(options, "oas" if recommended else "sample")
-    tokens = {name: options.pop(name, None) for name in _EMBEDDING}
-    tokens = {name: _EMBEDDING[name] if v is None else v for name, v in tokens.items()}
     options = {name: value for name, value in options.items() if value is not None}
+    tokens = {name: options.pop(name, usual) for name, usual in _EMBEDDING.items()}
     if recommended:
         frequencies = filterbank.get("stimulus_hz", ())
         windows = filterbank.get("windows")

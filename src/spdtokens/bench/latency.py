@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections import deque
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import cycle
 from multiprocessing import get_context
 from pathlib import Path
@@ -93,10 +94,10 @@ def single_trial(tokens: int, channels: int = CHANNELS) -> dict[str, Callable[[]
     def peer() -> NDArray[Any]:
         return plain(TOKENS["log"](trial).float()).softmax(-1)[0].numpy()
 
-    ways: dict[str, Callable[[], NDArray[Any]]] = {
-        name: lambda decoder=decoder: decoder.predict_proba(trial.numpy())[0]
-        for name, decoder in decoders(model, channels).items()
-    }
+    def ours(decoder: Decoder) -> NDArray[Any]:
+        return decoder.predict_proba(trial.numpy())[0]
+
+    ways = {name: partial(ours, decoder) for name, decoder in decoders(model, channels).items()}
     for name, way in ways.items():
         difference = float(np.abs(way() - peer()).max())
         if not difference < 1e-5:

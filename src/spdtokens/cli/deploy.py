@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from spdtokens._files import output_file
-from spdtokens._tables import counted, table
+from spdtokens._tables import counted
 from spdtokens.cli.app import (
     AsJson,
     Channels,
@@ -32,8 +33,6 @@ from spdtokens.cli.app import (
 from spdtokens.errors import DeployError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from spdtokens.datasets import Dataset
     from spdtokens.evaluation.trials import Trials
     from spdtokens.inference import Trained
@@ -108,7 +107,7 @@ def train(
             recentre=recentre,
             filtering=filtering,
             bar=bars.add,
-            tell=lambda *given: console.print(_found_table(*given)),
+            tell=lambda *given: console.print(_found(*given)),
             events=events,
             tmin=tmin,
             tmax=tmax,
@@ -140,26 +139,13 @@ def _check_outputs(files: dict[str, Path | None]) -> None:
             output_file(path)
 
 
-def _found_table(dataset: Dataset, trials: Trials) -> Table:
-    """What there is in the files."""
-    names = ", ".join(dataset.ch_names[:12]) + (", ..." if len(dataset.ch_names) > 12 else "")
+def _found(dataset: Dataset, trials: Trials) -> Text:
+    """The data set, and its trials per class."""
+    from spdtokens.datasets.check import describe
+
     counts = Counter(trials.table.y.tolist())
-    classes = (f"{c} ({counted(counts[i], 'trial')})" for i, c in enumerate(dataset.classes))
-    sessions = sum(len(dataset.sessions(subject)) for subject in dataset.subjects)
-    runs = len(set(zip(trials.table.recording, trials.table.run, strict=True)))
-    nouns = {"subject": len(dataset.subjects), "session": sessions, "run": runs}
-    rows = {
-        "from": dataset.description,
-        "channels": f"{len(dataset.ch_names)}: {names}",
-        "classes": ", ".join(classes),
-        "recordings": ", ".join(counted(n, noun) for noun, n in nouns.items()),
-    }
-    if dataset.sfreq is not None:
-        begin, end = dataset.window
-        rows["rate"] = f"{dataset.sfreq:g} Hz"
-        rows["decoded"] = f"{begin:g} to {end:g} s after the event, as {dataset.paradigm}"
-    title = f"Found in {dataset.name}"
-    return table(("", "~"), rows.items(), title, show_header=False, box=None)
+    classes = (f"{name} ({counted(counts[i], 'trial')})" for i, name in enumerate(dataset.classes))
+    return Text(f"{describe(dataset)}\nfound: {', '.join(classes)}")
 
 
 def _verdict(found: Trained) -> str:
