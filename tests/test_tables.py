@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 import spdtokens
-from spdtokens._tables import counted, number, p_value, table
+from spdtokens._tables import counted, fitted, number, p_value, table
 
 SOURCE = Path(spdtokens.__file__).parent
 NOUNS = "seeds|folds|subjects|tables|runs|files|sessions|methods|decisions"
@@ -41,3 +41,15 @@ def test_a_table_shows_text_as_it_is() -> None:
     assert lines[0] == "T [x]"
     assert [line.split() for line in lines if line[0] in "[b"] == [["[a]", "1.5"], ["b", "-"]]
     assert lines[-1] == "c"
+
+
+def test_wrapped_columns_go_below_the_row_where_the_terminal_is_narrow() -> None:
+    made = table(("name", "text~", ">n"), [("a", "word " * 20, 1), ("b", "", 2)], "T", "c")
+    assert fitted(made, 120) is made
+    console = Console(width=40, file=StringIO())
+    console.print(fitted(made, 40))
+    lines = [line.split() for line in console.file.getvalue().splitlines()]
+    assert lines[:3] == [["T"], ["name", "n"], ["a", "1"]]
+    assert lines[3][:2] == ["text:", "word"]
+    assert lines[-3:] == [["b", "2"], ["c"], []]
+    assert fitted("text", 40) == "text"
