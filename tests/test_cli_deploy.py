@@ -33,7 +33,7 @@ def test_from_a_recording_to_decisions(folder: Path, tmp_path: Path) -> None:
         "trials), right (",
         "0.5 to 3.5 s",
         "recommended",
-        "Above chance",
+        "above chance",
         "trained on all 40 trials",
     ):
         assert part in said
@@ -59,7 +59,7 @@ def test_a_model_that_guesses_is_called_so(tmp_path: Path) -> None:
     X, y = rng.standard_normal((60, 3, 100)), rng.integers(0, 2, 60)
     np.savez(tmp_path / "noise.npz", X=X, y=y, sfreq=100.0)
     said = run("train", tmp_path / "noise.npz", "--out", tmp_path / "model.spdt").stdout
-    assert "Not above chance" in said
+    assert "not significantly above chance" in said
     assert (tmp_path / "model.spdt").exists()
 
 
@@ -81,6 +81,19 @@ def test_mistakes_are_told_before_any_work(
     before = sorted(folder.iterdir())
     assert culprit in run("train", *args.split(), code=1).stderr
     assert sorted(folder.iterdir()) == before
+
+
+def test_a_missing_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for command in (
+        "predict nothing.spdt day1.edf",
+        "export nothing.spdt m.onnx",
+        "stream nothing.spdt",
+        "report nothing.toml -o r.html",
+        "study show nothing.toml",
+    ):
+        (name,) = (word for word in command.split() if "nothing" in word)
+        assert f"Error: {name} does not exist. " in run(*command.split(), code=1).stderr
 
 
 @pytest.mark.parametrize("out", ["nowhere/table.csv", "."])

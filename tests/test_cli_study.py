@@ -43,9 +43,9 @@ def test_run_status_show_export_compare(file: Path, tmp_path: Path) -> None:
         assert str(store) in early
         assert f"spdtokens study run {file}" in early
     ran = study("run", file)
-    assert f"{RUNS} runs: 0 were there, {RUNS} done now, 0 failed" in ran.stdout
+    assert f"{RUNS} runs: 0 stored before, {RUNS} done now, 0 failed" in ran.stdout
     assert ran.stderr == ""  # no terminal, no bar
-    assert f"{RUNS} runs: {RUNS} were there, 0 done now" in study("run", file).stdout
+    assert f"{RUNS} runs: {RUNS} stored before, 0 done now" in study("run", file).stdout
 
     state = run_json("study", "status", file)
     assert (state["done"], state["total"]) == (RUNS, RUNS)
@@ -119,7 +119,7 @@ def test_ctrl_c_says_how_to_go_on(file: Path, monkeypatch: pytest.MonkeyPatch) -
     # What there is can be looked at, and it is said that it is not all.
     for command in ("show", "compare"):
         assert f"{RUNS - 6} of {RUNS} runs" in study(command, file).stderr
-    assert f"{RUNS} runs: 6 were there, {RUNS - 6} done now" in study("run", file).stdout
+    assert f"{RUNS} runs: 6 stored before, {RUNS - 6} done now" in study("run", file).stdout
 
 
 def test_a_run_that_fails_is_told_and_tried_again(file: Path) -> None:
@@ -131,7 +131,7 @@ def test_a_run_that_fails_is_told_and_tried_again(file: Path) -> None:
     np.savez(recording, **arrays)
     for before in (0, 8):
         ran = study("run", file, code=1)
-        assert f"{RUNS} runs: {before} were there, {8 - before} done now, 4 failed" in ran.stdout
+        assert f"{RUNS} runs: {before} stored before, {8 - before} done now, 4 failed" in ran.stdout
         failed = ran.stderr.splitlines()
         assert [line.split(": ")[1] for line in failed if line.startswith("Failed: ")] == [
             "data, mdm, subject 02, fold 2",
@@ -142,7 +142,7 @@ def test_a_run_that_fails_is_told_and_tried_again(file: Path) -> None:
     recording.write_bytes(whole)
     mended = study("run", file)
     assert mended.stderr == ""
-    assert f"{RUNS} runs: 8 were there, 4 done now, 0 failed" in mended.stdout
+    assert f"{RUNS} runs: 8 stored before, 4 done now, 0 failed" in mended.stdout
 
 
 def test_compare_without_a_run(file: Path) -> None:

@@ -90,7 +90,7 @@ def test_two_at_once_share_a_store(tmp_path: Path) -> None:
     assert [process.returncode for process in both] == [0, 0], said
     assert [err for _, err in said] == ["", ""]
     # Each run was stored by one of them.
-    new = [int(out.split(" were there, ")[1].split(" done now")[0]) for out, _ in said]
+    new = [int(out.split(" stored before, ")[1].split(" done now")[0]) for out, _ in said]
     assert sum(new) == RUNS
     assert_undisturbed(file)
 

@@ -1,4 +1,4 @@
-"""``spdtokens bench``: speed against peers in the same run."""
+"""``spdtokens bench``: speed compared with other libraries in the same run."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from rich.table import Table
 
 from spdtokens._extras import PACKAGES, how_to_install, is_installed
 from spdtokens._tables import table
-from spdtokens.cli.app import AsJson, app, option, show
+from spdtokens.cli.app import AsJson, app, command, show
 
 bench_app = typer.Typer(
-    help="Measure speed against the field's libraries, in one run.", no_args_is_help=True
+    help="Measure speed, compared with other libraries in the same run.", no_args_is_help=True
 )
 app.add_typer(bench_app, name="bench")
 
-Threads = Annotated[int | None, option("Threads for everyone; default: torch's.", min=1)]
-Rounds = Annotated[int, option("Rounds; medians are reported.", min=3)]
+Threads = Annotated[int | None, typer.Option(min=1)]
+Rounds = Annotated[int, typer.Option(min=3)]
+Count = Annotated[int, typer.Option(min=1)]
 
 
 def _bench(module: str, name: str, as_json: bool, extra: str | None = None, **options: Any) -> None:
-    """Run a case, saying what is timed; print JSON or tables, and what is left out of them."""
+    """Run a benchmark, and print JSON or tables and the libraries left out."""
     from spdtokens.inference.lsl import liblsl_muted
 
     run = getattr(import_module(f"spdtokens.bench.{module}"), name)
@@ -38,11 +39,14 @@ def _bench(module: str, name: str, as_json: bool, extra: str | None = None, **op
     show(as_json, found, *_tables(found, (run.__doc__ or "").partition(".\n")[0]))
     if extra is not None and not is_installed(extra):
         names = " and ".join(PACKAGES[extra])
-        typer.echo(f"Left out, not installed: {names}: {how_to_install(extra)}", err=True)
+        typer.echo(
+            f"Left out because not installed: {names}. To install: {how_to_install(extra)}",
+            err=True,
+        )
 
 
 def _tables(found: dict[str, Any], title: str) -> Iterator[Table]:
-    """Show what was found: lists row by row, the ways side by side, all else below."""
+    """One table per list of rows, one of the ways side by side, one of all other values."""
     lists = {k: v for k, v in found.items() if isinstance(v, list) and isinstance(v[0], dict)}
     ways = {k: v for k, v in found.items() if isinstance(v, dict) and k != "shape"}
     rest = {k: v for k, v in found.items() if k not in {*lists, *ways}}
@@ -75,84 +79,120 @@ def _cell(value: Any) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-@bench_app.command()
+@command(bench_app)
 def embed(as_json: AsJson = False, repeats: Rounds = 15, threads: Threads = None) -> None:
-    """Time log and sqrt tokens against pyRiemann, spd_learn and plain torch."""
+    """Time log and sqrt tokens, compared with pyRiemann, spd_learn and plain torch."""
     _bench("tokens", "bench_embed", as_json, "baselines", repeats=repeats, threads=threads)
 
 
-@bench_app.command()
+@command(bench_app)
 def tokenize(as_json: AsJson = False, repeats: Rounds = 5, threads: Threads = None) -> None:
-    """Time raw trials to log tokens against the obvious loop and pyRiemann + SciPy."""
+    """Time raw trials to log tokens, compared with a plain loop and with pyRiemann + SciPy."""
     _bench("tokens", "bench_tokenize", as_json, repeats=repeats, threads=threads)
 
 
-@bench_app.command()
+@command(bench_app)
 def train(
-    as_json: AsJson = False,
-    rounds: Rounds = 7,
-    runs: Annotated[int, option("Runs our engine trains together.", min=1)] = 45,
-    threads: Threads = None,
+    as_json: AsJson = False, rounds: Rounds = 7, runs: Count = 45, threads: Threads = None
 ) -> None:
-    """Time training against the obvious loop, with and without cached tokens."""
+    """Time training, compared with a plain loop with and without cached tokens.
+
+    Parameters
+    ----------
+    runs : int
+        Number of runs trained together.
+    """
     _bench("training", "bench_train", as_json, rounds=rounds, runs=runs, threads=threads)
 
 
-@bench_app.command()
+@command(bench_app)
 def latency(
-    as_json: AsJson = False,
-    repeats: Annotated[int, option("Timed calls of each way.", min=1000)] = 2000,
+    as_json: AsJson = False, repeats: Annotated[int, typer.Option(min=1000)] = 2000
 ) -> None:
-    """Time one trial from covariance to class probabilities against plain torch, one thread."""
+    """Time one trial from covariance to probabilities on one thread, compared with torch.
+
+    Parameters
+    ----------
+    repeats : int
+        Number of timed calls per implementation.
+    """
     _bench("latency", "bench_latency", as_json, "onnx", repeats=repeats)
 
 
-@bench_app.command()
+@command(bench_app)
 def methods(as_json: AsJson = False, rounds: Rounds = 7, threads: Threads = None) -> None:
-    """Cost of every method at the shape of BCI2a: size, operations, time, memory."""
+    """Measure size, operations, time and memory of every method at the shape of BCI2a."""
     _bench("methods", "bench_methods", as_json, "baselines", rounds=rounds, threads=threads)
 
 
-@bench_app.command()
+@command(bench_app)
 def study(
     as_json: AsJson = False,
-    subjects: Annotated[int, option("Simulated subjects.", min=1)] = 9,
-    seeds: Annotated[int, option("Seeds per subject.", min=1, max=5)] = 5,
-    epochs: Annotated[int, option("Epochs per run.", min=1)] = 50,
+    subjects: Count = 9,
+    seeds: Annotated[int, typer.Option(min=1, max=5)] = 5,
+    epochs: Count = 50,
     threads: Threads = None,
 ) -> None:
-    """Time a whole study of three embeddings against the obvious loop run by run."""
+    """Time a whole study of three embeddings, compared with a plain loop over runs.
+
+    Parameters
+    ----------
+    subjects : int
+        Number of simulated subjects.
+    seeds : int
+        Number of seeds per subject.
+    epochs : int
+        Number of epochs per run.
+    """
     sizes: Any = {"subjects": subjects, "seeds": seeds, "epochs": epochs, "threads": threads}
     _bench("training", "bench_study", as_json, **sizes)
 
 
-@bench_app.command()
+@command(bench_app)
 def recommended(
     as_json: AsJson = False,
-    rounds: Annotated[int, option("Single trials each; medians.", min=10)] = 50,
+    rounds: Annotated[int, typer.Option(min=10)] = 50,
     threads: Threads = None,
 ) -> None:
-    """Time the preset `recommended` against TS+LR and MAtt: training, and one trial."""
+    """Time training and single trials of `recommended`, compared with TS+LR and MAtt.
+
+    Parameters
+    ----------
+    rounds : int
+        Number of single trials per method; medians are reported.
+    """
     _bench("methods", "bench_recommended", as_json, rounds=rounds, threads=threads)
 
 
-@bench_app.command()
+@command(bench_app)
 def threads(
     as_json: AsJson = False,
     rounds: Rounds = 5,
-    threads: Annotated[int, option("Threads to compare with one.", min=2)] = 2,
+    threads: Annotated[int, typer.Option(min=2)] = 2,
 ) -> None:
-    """Time the Python API with several threads against one thread."""
+    """Time the Python API with several threads, compared with one thread.
+
+    Parameters
+    ----------
+    threads : int
+        Number of threads to compare with one.
+    """
     _bench("methods", "bench_threads", as_json, rounds=rounds, threads=threads)
 
 
-@bench_app.command()
+@command(bench_app)
 def live(
     as_json: AsJson = False,
-    seconds: Annotated[
-        float, option("Of decisions over LSL, each way in each of two turns.", min=0.5)
-    ] = 20.0,
-    calls: Annotated[int, option("Timed calls of the core, each way.", min=50)] = 1000,
+    seconds: Annotated[float, typer.Option(min=0.5)] = 20.0,
+    calls: Annotated[int, typer.Option(min=50)] = 1000,
 ) -> None:
-    """Time a live decision from the last sample of its window against SciPy + pyRiemann."""
+    """Time live decisions from the last sample on, compared with SciPy + pyRiemann.
+
+    Parameters
+    ----------
+    seconds : float
+        Seconds of decisions over LSL, per implementation and turn (two turns).
+    calls : int
+        Number of timed calls without LSL, per implementation.
+    """
     _bench("latency", "bench_live", as_json, "live", seconds=seconds, calls=calls)

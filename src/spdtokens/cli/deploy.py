@@ -1,4 +1,4 @@
-"""``spdtokens train``, ``predict``, ``export``: recordings to a model, and what it is for."""
+"""``spdtokens train``, ``predict`` and ``export``."""
 
 from __future__ import annotations
 
@@ -15,84 +15,70 @@ from rich.text import Text
 from spdtokens._files import output_file
 from spdtokens._tables import counted
 from spdtokens.cli.app import (
+    NO_MODEL,
     AsJson,
-    Channels,
-    ModelFile,
-    Paradigm,
-    Resample,
-    StimulusHz,
-    Subjects,
-    app,
-    argument,
+    command,
+    existing,
     listed,
     numbers,
-    option,
     print_json,
     written,
 )
+from spdtokens.cli.evaluate import verdict
 from spdtokens.errors import DeployError
 
 if TYPE_CHECKING:
     from spdtokens.datasets import Dataset
     from spdtokens.evaluation.trials import Trials
-    from spdtokens.inference import Trained
-
-Events = Annotated[
-    str | None,
-    option(
-        "Classes and the events that mark their trials: left=769,right=770. By default every "
-        "kind of event that occurs often."
-    ),
-]
-LabelFrom = Annotated[
-    str | None,
-    option(
-        "Where labels are: annotations or a trigger channel of a recording, a column of the "
-        "metadata of epochs, an array of an .npz file."
-    ),
-]
 
 
-@app.command()
+@command()
 def train(
-    data: Annotated[
-        Path,
-        argument(
-            "A recording (.edf, .bdf, .gdf, .vhdr, .set, .fif), -epo.fif, .npz, a folder of them, "
-            "or the name of a data set."
-        ),
-    ],
-    out: Annotated[Path, option("The model file to write, .spdt.", "--out", "-o")],
-    events: Events = None,
-    tmin: Annotated[float | None, option("Start of a trial in seconds after its event.")] = None,
-    tmax: Annotated[float | None, option("End of a trial in seconds after its event.")] = None,
-    label_from: LabelFrom = None,
-    channels: Channels = None,
-    resample: Resample = None,
-    paradigm: Paradigm = None,
-    stimulus_hz: StimulusHz = None,
-    subjects: Subjects = None,
-    recentre: Annotated[
-        bool,
-        option(
-            "Bring sessions together by their means, and follow the mean of a new session.",
-            "--recentre",
-        ),
-    ] = False,
-    preset: Annotated[str, option("recommended, or paper.")] = "recommended",
-    filtering: Annotated[
-        str, option("Of each trial by itself: zero-phase or causal.")
-    ] = "zero-phase",
-    report: Annotated[
-        Path | None, option("An HTML file to write: scores, errors, what decides.")
-    ] = None,
+    data: Path,
+    out: Annotated[Path, typer.Option("--out", "-o")],
+    events: str | None = None,
+    tmin: float | None = None,
+    tmax: float | None = None,
+    label_from: str | None = None,
+    channels: str | None = None,
+    resample: float | None = None,
+    paradigm: str | None = None,
+    stimulus_hz: str | None = None,
+    subjects: str | None = None,
+    recentre: bool = False,
+    preset: str = "recommended",
+    filtering: str = "zero-phase",
+    report: Path | None = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model on own recordings, after measuring honestly how well that works."""
+    """Train a model on recordings, after evaluating it on held-out trials.
+
+    The model is saved even if it does not beat chance; a warning is printed.
+
+    Parameters
+    ----------
+    data : path
+        Recording (.edf, .bdf, .gdf, .vhdr, .set, .fif), epochs (-epo.fif), .npz file, folder of
+        such files, or name of a data set.
+    out : path
+        Model file to write (.spdt).
+    tmin : float, default=start of the trials in the file
+        Start of a trial in seconds relative to its event. Required for continuous recordings.
+    tmax : float, default=end of the trials in the file
+        End of a trial in seconds relative to its event. Required for continuous recordings.
+    recentre : bool
+        Recentre every session at its Riemannian mean; a new session is recentred online.
+    preset : str
+        Decoder: recommended or paper.
+    filtering : str
+        Filter: zero-phase or causal.
+    report : path
+        HTML file to write: scores, confusion matrix, channels and bands that matter.
+    """
     console = Console(stderr=as_json)
     frequencies = numbers(stimulus_hz, "--stimulus-hz")
     _check_outputs({".spdt": out, ".html": report})
-    # After the checks: they take seconds to import.
+    # Imported after the checks: this takes seconds.
     from spdtokens.classifiers.nn.recipe import TrainingBars
     from spdtokens.evaluation.summary import summary_table
     from spdtokens.inference import train as trained_on
@@ -106,7 +92,7 @@ def train(
             preset=preset,
             recentre=recentre,
             filtering=filtering,
-            bar=bars.add,
+            bar=lambda name, total: bars.add(f"Evaluating {name}", total),
             tell=lambda *given: console.print(_found(*given)),
             events=events,
             tmin=tmin,
@@ -122,8 +108,13 @@ def train(
     if as_json:
         print_json({"model": str(out), "above_chance": found.above_chance, **about})
         return
+    console.print(verdict(found.evaluation))
+    if not found.above_chance:
+        console.print(
+            "[bold red]Warning:[/] nothing shows that the saved model decodes anything. Check the "
+            "events, the times and the channels, or record more trials."
+        )
     console.print(summary_table(found.evaluation.rows, found.evaluation.question, data.name))
-    console.print(_verdict(found))
     trials = counted(sum(about["trials"].values()), "trial")
     written(out, f", trained on all {trials}")
     if report is not None:
@@ -131,11 +122,11 @@ def train(
 
 
 def _check_outputs(files: dict[str, Path | None]) -> None:
-    """Refuse, before any work, files of another suffix or that cannot be written."""
+    """Refuse, before any work, files that have the wrong suffix or cannot be written."""
     for suffix, path in files.items():
         if path is not None:
             if path.suffix != suffix:
-                raise DeployError(f"{path} must end in {suffix}.")
+                raise DeployError(f"The name must end in {suffix}, got {path}.")
             output_file(path)
 
 
@@ -148,42 +139,32 @@ def _found(dataset: Dataset, trials: Trials) -> Text:
     return Text(f"{describe(dataset)}\nfound: {', '.join(classes)}")
 
 
-def _verdict(found: Trained) -> str:
-    """Whether it is better than guessing, in words."""
-    from spdtokens.evaluation.metrics import METRICS
-    from spdtokens.evaluation.summary import chance_said, score_said
-
-    row, protocol = found.row, found.evaluation.question.protocol
-    name = METRICS[row.metric].title
-    how = f"{name} {score_said(row.score, row.metric)} on trials not trained on ({protocol})"
-    if found.above_chance:
-        return f"[bold]Above chance[/]: {how}. {chance_said(row)}"
-    return (
-        f"[bold red]Not above chance[/]: {how}. {chance_said(row)} The model is saved, but nothing "
-        "shows that it decodes anything: look at the events, the times and the channels, or record "
-        "more trials."
-    )
-
-
-@app.command()
+@command()
 def predict(
-    model: ModelFile,
-    data: Annotated[Path, argument("A file as for train, or a folder of them.")],
-    out: Annotated[
-        Path | None, option("A .csv file to write; else it is printed.", "--out", "-o")
-    ] = None,
-    events: Events = None,
-    every: Annotated[
-        float | None, option("Seconds between decisions, instead of one per event.")
-    ] = None,
-    label_from: LabelFrom = None,
-    unit: Annotated[
-        str | None, option("Of an .npz file, if it does not tell: V, mV or uV.")
-    ] = None,
+    model: Path,
+    data: Path,
+    out: Annotated[Path | None, typer.Option("--out", "-o")] = None,
+    events: str | None = None,
+    every: float | None = None,
+    label_from: str | None = None,
+    unit: str | None = None,
 ) -> None:
-    """Write a table of decisions and class probabilities, a line a trial."""
+    """Decode recordings with a model: one row per trial, with the probability of each class.
+
+    Parameters
+    ----------
+    data : path
+        File as for `spdtokens train`, or folder of such files.
+    out : path, default=standard output
+        CSV file to write.
+    every : float
+        Decode a window every EVERY seconds instead of at events.
+    unit : str, default=as stated by the file
+        Unit of .npz files: V, mV or uV.
+    """
     if out is not None:
         output_file(out)
+    existing(model, NO_MODEL)
     from spdtokens.inference import predict as predicted
 
     found = predicted(model, data, events=events, every=every, label_from=label_from, unit=unit)
@@ -198,22 +179,28 @@ def predict(
         written(out, err=True)
 
 
-@app.command()
+@command()
 def export(
-    model: ModelFile,
-    onnx: Annotated[
-        Path | None, argument("The .onnx to write: tokens in, probabilities out.")
-    ] = None,
-    runtime: Annotated[
-        Path | None, option("New folder with the model and all it needs beside Python and NumPy.")
-    ] = None,
+    model: Path,
+    onnx: Annotated[Path | None, typer.Argument()] = None,
+    runtime: Path | None = None,
 ) -> None:
-    """Write a model's network as ONNX, or the model with a runtime for a small device, or both."""
+    """Export a model to ONNX, or with a NumPy runtime for a small device, or both.
+
+    Parameters
+    ----------
+    onnx : path
+        ONNX file to write: from tokens to class probabilities.
+    runtime : path
+        New folder for the model and a runtime that needs only Python and NumPy.
+    """
     if onnx is None and runtime is None:
         raise DeployError(
-            f"Say what to write: spdtokens export {model} MODEL.onnx or --runtime FOLDER."
+            f"Nothing to write. Use spdtokens export {model} {model.with_suffix('.onnx')} or "
+            f"spdtokens export {model} --runtime {model.with_suffix('')}"
         )
     _check_outputs({".onnx": onnx})
+    existing(model, NO_MODEL)
     from spdtokens.inference.export import check_device_folder, write_device_folder, write_onnx
     from spdtokens.runtime import load_model
 
@@ -225,4 +212,4 @@ def export(
     if onnx is not None:
         written(onnx)
     if runtime is not None:
-        written(runtime, "; there, with NumPy alone: python decode.py TRIALS.npy")
+        written(runtime, "; to decode there: python decode.py TRIALS.npy")

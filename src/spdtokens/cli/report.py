@@ -1,4 +1,4 @@
-"""``spdtokens report``: a study, or what ``reproduce`` made, as one HTML file."""
+"""``spdtokens report``: a study, or the output of ``reproduce``, as one HTML file."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spdtokens._tables import counted
-from spdtokens.cli.app import AnyCode, Store, app, argument, option, written
+from spdtokens.cli.app import command, existing, written
 from spdtokens.cli.study import opened, run_command
 
 if TYPE_CHECKING:
@@ -17,39 +17,44 @@ if TYPE_CHECKING:
     from spdtokens.reporting.report import Report
 
 
-@app.command()
+@command()
 def report(
-    file: Annotated[Path, argument("A study's TOML file, or a folder that reproduce wrote to.")],
-    out: Annotated[
-        Path | None,
-        option("The HTML file to write; of a folder, its report.html by default.", "--out", "-o"),
-    ] = None,
-    store: Store = None,
-    tables: Annotated[
-        Path | None, option("Folder to write every table to, as .tex and .md.")
-    ] = None,
-    any_code: AnyCode = False,
-    explain: Annotated[
-        bool,
-        option(
-            "Refit one run of the 3 best token methods of each section, to show which channels and "
-            "bands decide."
-        ),
-    ] = True,
+    file: Path,
+    out: Annotated[Path | None, typer.Option("--out", "-o")] = None,
+    store: Path | None = None,
+    tables: Path | None = None,
+    any_code: bool = False,
+    explain: bool = True,
 ) -> None:
-    """Write what a study found, or what was reproduced, as one HTML file that needs no network."""
+    """Write the results of a study, or the reproduced tables, as one self-contained HTML file.
+
+    Parameters
+    ----------
+    file : path
+        Study file (.toml), or folder that `spdtokens reproduce` wrote.
+    out : path, default=report.html in the folder
+        HTML file to write. Required for a study.
+    tables : path
+        Folder to write every table to, as .tex and .md files.
+    explain : bool
+        Refit one run of the three best token methods per section, to show which channels and bands
+        their decisions depend on.
+    """
     from spdtokens._files import output_folder
     from spdtokens.errors import ReportError
     from spdtokens.reporting.page import check_page_path, write_table_files
 
+    existing(file, "Check the path, or run the study first: see docs/studies.md.")
     folder = file.is_dir()
     if folder and (store is not None or any_code):
         raise ReportError(
-            f"{file} is a folder of reproduced tables, which are shown as they were written: "
-            "leave out --store and --any-code, or give them to spdtokens reproduce."
+            f"{file} is a folder of reproduced tables: --store and --any-code do not apply. Omit "
+            "them, or pass them to spdtokens reproduce."
         )
     if out is None and not folder:
-        raise ReportError(f"Say where to write the report: spdtokens report {file} -o FILE.html.")
+        raise ReportError(
+            f"--out is required for a study: spdtokens report {file} -o {file.with_suffix('.html')}"
+        )
     out = out or file / "report.html"
     check_page_path(out)
     if tables is not None:
@@ -72,4 +77,4 @@ def report(
     written(out)
     if tables is not None:
         files = write_table_files(found.tables(), tables)
-        typer.echo(f"Written: {counted(len(files), 'file')} of tables to {tables}")
+        typer.echo(f"Written: {tables} ({counted(len(files), 'file')})")

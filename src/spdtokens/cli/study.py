@@ -1,4 +1,4 @@
-"""``spdtokens study``: an experiment as a file, and the store of its runs."""
+"""``spdtokens study``: experiments described in files, and the stores of their runs."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spdtokens._tables import counted
-from spdtokens.cli.app import AnyCode, AsJson, Store, StudyFile, Workers, app, option, show, written
+from spdtokens.cli.app import AsJson, app, command, existing, show, written
+from spdtokens.cli.evaluate import verdict
 from spdtokens.errors import StudyError
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from spdtokens.evaluation.answer import Evaluation
     from spdtokens.evaluation.runs import RunResult
     from spdtokens.experiments.run import Plan
     from spdtokens.experiments.store import RunStore
 
-study = typer.Typer(help="Run an experiment that is described in a file.", no_args_is_help=True)
+study = typer.Typer(help="Run experiments described in study files.", no_args_is_help=True)
 app.add_typer(study, name="study")
-
-Metric = Annotated[str | None, option("Instead of the study's.")]
 
 
 class Kind(Enum):
-    """What the rows of an exported table are."""
+    """Unit of the rows of an exported table."""
 
     RUNS = "runs"
     TRIALS = "trials"
@@ -41,9 +42,9 @@ def opened(file: Path, store: Path | None, any_code: bool) -> Iterator[tuple[Pla
     from spdtokens.experiments.run import plan_study
     from spdtokens.experiments.store import RunStore
 
+    existing(file, "Check the path; study files are described in docs/studies.md.")
     path = store or file.with_suffix(".sqlite")
-    if not path.exists():
-        raise StudyError(f"There is no store {path} yet: {run_command(file, store)}")
+    existing(path, f"It stores the runs of the study: {run_command(file, store)}")
     with RunStore(path) as runs:
         yield plan_study(read_study(file), any_code=any_code), runs
 
@@ -59,8 +60,8 @@ def _warn_if_mixed(results: Iterable[RunResult]) -> None:
 
     if found := differing(result.origin for result in results):
         typer.echo(
-            f"Not all runs were made alike (number of runs in brackets): {found}. Differences "
-            "between methods may come from that.",
+            f"Warning: the runs differ in code, libraries or hardware (number of runs in "
+            f"brackets): {found}. Differences between methods may be due to that.",
             err=True,
         )
 
@@ -79,37 +80,45 @@ def _answers(
         found = planned.evaluations(runs)
         left, total = len(planned.missing(runs)), counted(len(planned.once()), "run")
     if left:
-        typer.echo(f"Not done yet: {left} of {total}: {run_command(file, store)}", err=True)
+        typer.echo(
+            f"Incomplete: {left} of {total} missing. To run them: {run_command(file, store)}",
+            err=True,
+        )
     _warn_if_mixed(run for answer in found for mine in answer.results.values() for run in mine)
     return planned, found
 
 
-@study.command()
+@command(study)
 def run(
-    file: StudyFile,
-    store: Store = None,
-    workers: Workers = 0,
-    cluster: Annotated[str | None, option("A Dask scheduler: tcp://host:8786.")] = None,
-    any_code: AnyCode = False,
+    file: Path,
+    store: Path | None = None,
+    workers: Annotated[int, typer.Option(min=0)] = 0,
+    cluster: str | None = None,
+    any_code: bool = False,
 ) -> None:
-    """Do the runs of a study that are not in its store yet."""
+    """Run a study. Runs that are stored already are skipped.
+
+    Parameters
+    ----------
+    cluster : str
+        Address of a Dask scheduler, such as tcp://host:8786.
+    """
     if workers and cluster:
-        raise typer.BadParameter("--workers and --cluster exclude each other.")
+        raise typer.BadParameter("--workers and --cluster are mutually exclusive.")
     from spdtokens.experiments.config import read_study
     from spdtokens.experiments.executors import Cluster, Executor, InProcess, Processes
     from spdtokens.experiments.run import StudyBar, plan_study, run_study
     from spdtokens.experiments.store import RunStore
 
     with ExitStack() as stack:
-        # Before the data sets are opened, which may take long: a wrong address is told at once.
+        # Before the data sets are opened, which can take long: a wrong address fails at once.
         many = stack.enter_context(Cluster(cluster)) if cluster else None
         planned = plan_study(read_study(file), any_code=any_code)
         runs = stack.enter_context(RunStore(store or file.with_suffix(".sqlite")))
         executor: Executor = many or (Processes(workers) if workers else InProcess(planned.source))
         if many is not None and many.n_workers == 0:
             typer.echo(
-                f"No worker has joined yet; waiting. Start some: dask worker {many.address} "
-                "--nthreads 1",
+                f"Waiting for workers. To start one: dask worker {many.address} --nthreads 1",
                 err=True,
             )
         try:
@@ -119,26 +128,27 @@ def run(
             left = len(planned.missing(runs))
             there = counted(len(planned.once()) - left, "run")
             typer.echo(
-                f"Stopped with {there} in {runs.path}, {left} left; the same command goes on.",
+                f"Interrupted: {there} stored, {left} left; run the same command to continue. "
+                f"Store: {runs.path}",
                 err=True,
             )
             raise typer.Exit(130) from None
     for failure in progress.failures:
         typer.echo(f"Failed: {failure}", err=True)
-    others = f"{progress.elsewhere} by another process, " if progress.elsewhere else ""
+    others = f"{progress.elsewhere} done by other processes, " if progress.elsewhere else ""
     typer.echo(
-        f"{counted(progress.total, 'run')}: {progress.before} were there, {progress.done} done "
+        f"{counted(progress.total, 'run')}: {progress.before} stored before, {progress.done} done "
         f"now, {others}{len(progress.failures)} failed. Store: {runs.path}"
     )
     if progress.failures:
         raise typer.Exit(1)
 
 
-@study.command()
+@command(study)
 def status(
-    file: StudyFile, store: Store = None, any_code: AnyCode = False, as_json: AsJson = False
+    file: Path, store: Path | None = None, any_code: bool = False, as_json: AsJson = False
 ) -> None:
-    """How much of a study is done."""
+    """Show how many runs of a study are done, per method."""
     from spdtokens.experiments.run import status_table
 
     with opened(file, store, any_code) as (planned, runs):
@@ -153,41 +163,50 @@ def status(
     show(as_json, found, status_table(total, missing, codes, planned.code))
 
 
-@study.command("show")
+@command(study, "show")
 def show_tables(
-    file: StudyFile,
-    store: Store = None,
-    metric: Metric = None,
-    any_code: AnyCode = False,
+    file: Path,
+    store: Path | None = None,
+    metric: str | None = None,
+    any_code: bool = False,
     as_json: AsJson = False,
 ) -> None:
-    """The tables of a study, as far as it is done."""
+    """Show the result tables of a study from the runs done so far."""
     from spdtokens.evaluation.summary import summary_table
 
     planned, found = _answers(file, store, metric, any_code)
     keys = ("dataset", "protocol", "protocol_options", "access", "alignment")
-    data, tables = [], []
+    data = []
+    tables: list[RenderableType] = []
     for answer in found:
         question = answer.question
         about = {key: getattr(question, key) for key in keys}
         about["protocol_options"] = dict(about["protocol_options"])
         data.append(about | {"results": [row.values() for row in answer.rows]})
         name = planned.source.dataset(question.dataset, question.selection).name
-        tables.append(summary_table(answer.rows, question, name))
+        tables += [verdict(answer), summary_table(answer.rows, question, name)]
     show(as_json, {"tables": data}, *tables)
 
 
-@study.command()
+@command(study)
 def export(
-    file: StudyFile,
-    out: Annotated[Path, option("A .csv or .parquet file.")],
-    rows: Annotated[Kind, option("One row per run, or per test trial.")] = Kind.RUNS,
-    store: Store = None,
-    any_code: AnyCode = False,
+    file: Path,
+    out: Annotated[Path, typer.Option()],
+    rows: Kind = Kind.RUNS,
+    store: Path | None = None,
+    any_code: bool = False,
 ) -> None:
-    """Write a study's runs, or every test trial with its probabilities, as a table."""
+    """Write the runs of a study, or its test trials with their probabilities, to a table.
+
+    Parameters
+    ----------
+    out : path
+        File to write: .csv or .parquet.
+    rows : str
+        One row per run, or one row per test trial.
+    """
     if out.suffix not in (".csv", ".parquet"):
-        raise typer.BadParameter(f"{out} ends neither in .csv nor in .parquet.")
+        raise typer.BadParameter(f"--out must end in .csv or .parquet, got {out}.")
     from spdtokens._files import output_file
     from spdtokens.experiments.export import to_csv, to_parquet
 
@@ -197,23 +216,29 @@ def export(
     _warn_if_mixed(found)
     write = to_csv if out.suffix == ".csv" else to_parquet
     write(found, out, predictions=rows is Kind.TRIALS)
-    what = "Trials of " if rows is Kind.TRIALS else ""
-    typer.echo(f"{what}{counted(len(found), 'run')} written to {out}.")
+    what = "the test trials of " if rows is Kind.TRIALS else ""
+    written(out, f", {what}{counted(len(found), 'run')}")
 
 
-@study.command()
+@command(study)
 def compare(
-    file: StudyFile,
-    reference: Annotated[
-        str | None, option("Label or name of a method; the first by default.")
-    ] = None,
-    metric: Metric = None,
-    out: Annotated[Path | None, option("Folder for the figures of differences.")] = None,
-    store: Store = None,
-    any_code: AnyCode = False,
+    file: Path,
+    reference: str | None = None,
+    metric: str | None = None,
+    out: Path | None = None,
+    store: Path | None = None,
+    any_code: bool = False,
     as_json: AsJson = False,
 ) -> None:
-    """Whether methods differ: several tests over subjects or folds, effect sizes, figures."""
+    """Compare the methods of a study: tests over subjects or folds, effect sizes, figures.
+
+    Parameters
+    ----------
+    reference : str, default=the first of the study
+        Label or name of the method to compare with.
+    out : path
+        Folder to write figures to.
+    """
     from spdtokens._files import output_folder
     from spdtokens.experiments.comparison import comparison_table, comparisons, write_figures
 
@@ -221,7 +246,7 @@ def compare(
     _, found = _answers(file, store, metric, any_code)
     tables = [comparisons(answer, reference) for answer in found if answer.rows]
     if not tables:
-        raise StudyError(f"No run is done yet: {run_command(file, store)}")
+        raise StudyError(f"{file} has no stored runs yet: {run_command(file, store)}")
     figures = [] if folder is None else write_figures(tables, folder)
     data = {"comparisons": [table.values() for table in tables]}
     show(as_json, data, *map(comparison_table, tables))
