@@ -81,8 +81,7 @@ def table(
 def fitted(made: RenderableType, width: int) -> RenderableType:
     """Fit a table to the width of a terminal.
 
-    Where a wrapped column would get less than ``NARROW`` characters, wrapped columns are printed
-    below each row instead of beside it.
+    Wrapped columns that would get less than ``NARROW`` characters are printed below each row.
     """
     from rich.console import Group
     from rich.padding import Padding
