@@ -196,7 +196,7 @@ def test_evaluate(covariance_folder: Path) -> None:
     shown = run(*command, "--method", "ts-lr,token-euclidean")
     assert "2/2" in shown.stderr  # two seeds
     assert shown.stdout.startswith("Best method: ts-lr, accuracy ")
-    assert "above chance (50.0 %). Next: token-euclidean" in unboxed(shown.stdout)
+    assert "above chance (50.0 %). Next best: token-euclidean" in unboxed(shown.stdout)
     for word in ("token-euclidean", "train", "test", "chance", "50.0", "target access"):
         assert word in shown.stdout
 

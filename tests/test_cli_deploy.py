@@ -29,8 +29,7 @@ def test_from_a_recording_to_decisions(folder: Path, tmp_path: Path) -> None:
     said = run("train", folder / "day1.edf", *options).output
     for part in (
         "Fz, FC3",
-        "left (",
-        "trials), right (",
+        "trials per class: left ",
         "0.5 to 3.5 s",
         "recommended",
         "above chance",
@@ -91,6 +90,7 @@ def test_a_missing_file_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         "stream nothing.spdt",
         "report nothing.toml -o r.html",
         "study show nothing.toml",
+        "study run nothing.toml",
     ):
         (name,) = (word for word in command.split() if "nothing" in word)
         assert f"Error: {name} does not exist. " in run(*command.split(), code=1).stderr

@@ -108,7 +108,7 @@ def train(
     if as_json:
         print_json({"model": str(out), "above_chance": found.above_chance, **about})
         return
-    console.print(verdict(found.evaluation))
+    console.print(verdict(found.evaluation, found.row.method))
     if not found.above_chance:
         console.print(
             "[bold red]Warning:[/] nothing shows that the saved model decodes anything. Check the "
@@ -135,8 +135,8 @@ def _found(dataset: Dataset, trials: Trials) -> Text:
     from spdtokens.datasets.check import describe
 
     counts = Counter(trials.table.y.tolist())
-    classes = (f"{name} ({counted(counts[i], 'trial')})" for i, name in enumerate(dataset.classes))
-    return Text(f"{describe(dataset)}\nfound: {', '.join(classes)}")
+    classes = ", ".join(f"{name} {counts[i]}" for i, name in enumerate(dataset.classes))
+    return Text(f"{describe(dataset)}\ntrials per class: {classes}")
 
 
 @command()

@@ -142,38 +142,39 @@ def evaluate(
     show(as_json, results, verdict(found), summary_table(found.rows, question, name))
 
 
-def verdict(found: Evaluation) -> Text:
-    """Name the best method: whether it beats chance, and whether it differs from the next."""
+def verdict(found: Evaluation, method: str | None = None) -> Text:
+    """Say whether a method, the best by default, beats chance and differs from the next best."""
     from spdtokens._tables import p_value
     from spdtokens.evaluation.metrics import METRICS
     from spdtokens.evaluation.summary import compare_methods, score_said
 
-    if not found.rows:
+    rows = sorted(found.rows, key=lambda row: (row.method == method, row.score), reverse=True)
+    if not rows:
         return Text("No runs.")
-    best, *others = sorted(found.rows, key=lambda row: row.score, reverse=True)
+    best, *others = rows
     above = "above" if best.score > best.chance_bound else "not significantly above"
     if isnan(best.chance_bound):
         above = "not tested against"
     text = Text(
-        f"{'Best method: ' if others else ''}{best.method}, {METRICS[best.metric].title} "
-        f"{score_said(best.score, best.metric)}, {above} chance "
+        f"{'Best method: ' if others and method is None else ''}{best.method}, "
+        f"{METRICS[best.metric].title} {score_said(best.score, best.metric)}, {above} chance "
         f"({score_said(best.chance, best.metric)}).",
         style="bold",
     )
     if best.leaky:
         text.append(f" The score is leaky: {best.leaky}.", style="red")
-    if others:
-        second = others[0]
+    for other in others[:1]:
         pairs = [pair.values() for pair in compare_methods(found.results, best.metric, best.method)]
-        (pair,) = (pair for pair in pairs if pair["method"] == second.method)
+        (pair,) = (pair for pair in pairs if pair["method"] == other.method)
         p, shown = pair["p_holm"], p_value(pair["p_holm"])
-        text.append(f" Next: {second.method}, {score_said(second.score, best.metric)}, ")
+        text.append(f" Next best: {other.method}, {score_said(other.score, best.metric)}, ")
         if p is None:
             text.append(f"not compared ({pair['no_p_because']}).")
         else:
-            differs = "significantly worse" if p < 0.05 else "no significant difference"
+            differs = "significantly worse" if other.score < best.score else "significantly better"
             sign = "" if shown.startswith("<") else "= "
-            text.append(f"{differs} (p {sign}{shown}, Holm-corrected).")
+            text.append(differs if p < 0.05 else "no significant difference")
+            text.append(f" (p {sign}{shown}, Holm-corrected).")
     return text
 
 

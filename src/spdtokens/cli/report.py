@@ -10,7 +10,7 @@ import typer
 
 from spdtokens._tables import counted
 from spdtokens.cli.app import command, existing, written
-from spdtokens.cli.study import opened, run_command
+from spdtokens.cli.study import NO_STUDY, opened, run_command
 
 if TYPE_CHECKING:
     from spdtokens.paper.reproduce.page import PaperReport
@@ -44,7 +44,7 @@ def report(
     from spdtokens.errors import ReportError
     from spdtokens.reporting.page import check_page_path, write_table_files
 
-    existing(file, "Check the path, or run the study first: see docs/studies.md.")
+    existing(file, NO_STUDY)
     folder = file.is_dir()
     if folder and (store is not None or any_code):
         raise ReportError(

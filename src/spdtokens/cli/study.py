@@ -28,6 +28,9 @@ study = typer.Typer(help="Run experiments described in study files.", no_args_is
 app.add_typer(study, name="study")
 
 
+NO_STUDY = "Check the path; study files are described in docs/studies.md."
+
+
 class Kind(Enum):
     """Unit of the rows of an exported table."""
 
@@ -42,7 +45,7 @@ def opened(file: Path, store: Path | None, any_code: bool) -> Iterator[tuple[Pla
     from spdtokens.experiments.run import plan_study
     from spdtokens.experiments.store import RunStore
 
-    existing(file, "Check the path; study files are described in docs/studies.md.")
+    existing(file, NO_STUDY)
     path = store or file.with_suffix(".sqlite")
     existing(path, f"It stores the runs of the study: {run_command(file, store)}")
     with RunStore(path) as runs:
@@ -103,6 +106,7 @@ def run(
     cluster : str
         Address of a Dask scheduler, such as tcp://host:8786.
     """
+    existing(file, NO_STUDY)
     if workers and cluster:
         raise typer.BadParameter("--workers and --cluster are mutually exclusive.")
     from spdtokens.experiments.config import read_study
