@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spdtokens._extras import PACKAGES, how_to_install, is_installed
-from spdtokens._tables import table
+from spdtokens._tables import number, table
 from spdtokens.cli.app import AsJson, app, command, show
 
 bench_app = typer.Typer(
@@ -47,19 +47,20 @@ def _bench(module: str, name: str, as_json: bool, extra: str | None = None, **op
 
 def _tables(found: dict[str, Any], title: str) -> Iterator[Table]:
     """One table per list of rows, one of the ways side by side, one of all other values."""
+    import pandas as pd
+
     lists = {k: v for k, v in found.items() if isinstance(v, list) and isinstance(v[0], dict)}
     ways = {k: v for k, v in found.items() if isinstance(v, dict) and k != "shape"}
     rest = {k: v for k, v in found.items() if k not in {*lists, *ways}}
-    names = next(iter(ways.values()), ())
-    lists[""] = [{"": n} | {k: v[n] for k, v in ways.items() if n in v} for n in names]
+    if ways:
+        names = next(iter(ways.values()))
+        lists[""] = [{"": n} | {k: v[n] for k, v in ways.items() if n in v} for n in names]
     for name, rows in lists.items():
-        flat = [dict(_flat(row)) for row in rows]
-        columns = {column: value for row in flat for column, value in row.items()}
-        if columns:
-            headings = [c if isinstance(v, str) else f">{c}~" for c, v in columns.items()]
-            cells = [[_cell(row.get(column)) for column in columns] for row in flat]
-            part = "" if name in ("", "rows") else f": {_words(name)}"
-            yield table(headings, cells, title + part)
+        frame = pd.json_normalize(rows, sep=" ").rename(columns=_words)
+        numeric = set(frame.select_dtypes("number"))
+        headings = [f">{column}~" if column in numeric else column for column in frame]
+        part = "" if name in ("", "rows") else f": {_words(name)}"
+        yield table(headings, frame.map(_cell).to_numpy(), title + part)
     yield table(("", ""), [(_words(k), _cell(v)) for k, v in rest.items()], show_header=False)
 
 
@@ -67,16 +68,10 @@ def _words(key: str) -> str:
     return key.replace("_", " ").replace("milliseconds", "ms").replace("megabytes", "MB")
 
 
-def _flat(row: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in row.items():
-        name = prefix + _words(key)
-        yield from _flat(value, f"{name} ") if isinstance(value, dict) else [(name, value)]
-
-
 def _cell(value: Any) -> str:
     if not isinstance(value, float):
         return "-" if value is None else str(value)
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return number(value, ",.0f" if value >= 100 else ".3g")
 
 
 @command(bench_app)

@@ -111,8 +111,8 @@ def train(
     console.print(verdict(found.evaluation, found.row.method))
     if not found.above_chance:
         console.print(
-            "[bold red]Warning:[/] nothing shows that the saved model decodes anything. Check the "
-            "events, the times and the channels, or record more trials."
+            "[bold red]Warning:[/] the saved model does not beat chance. Check the events, the "
+            "times and the channels, or record more trials."
         )
     console.print(summary_table(found.evaluation.rows, found.evaluation.question, data.name))
     trials = counted(sum(about["trials"].values()), "trial")
