@@ -44,7 +44,7 @@ from spdtokens import (
     make_decoder,
 )
 from spdtokens.classifiers.methods import get_method
-from spdtokens.classifiers.nn import TransformerConfig, TrialTransformer
+from spdtokens.classifiers.nn import TransformerConfig
 from spdtokens.runtime.threads import one_thread
 from tests.contract.contract import SEVERAL, SFREQ, SIGNALS, make_data
 
@@ -356,28 +356,17 @@ def test_covariances_and_classifiers_mix(
 # --- torch ----------------------------------------------------------------------------------------
 
 
-CONFIG = TransformerConfig(**{k: TINY[k] for k in ("d_model", "n_layers", "n_heads", "d_ff")})
-RAW = {"n_chans": 4, "n_outputs": 2, "n_times": 150, "sfreq": SFREQ, "bands": BANDS}
-ROWS = {"n_features": 10, "n_tokens": 2, "n_classes": 2}
-
-
-@pytest.mark.parametrize(
-    ("kind", "module", "options"),
-    [(SIGNALS, TrialTransformer, RAW), (SEVERAL, SPDTokenTransformer, ROWS)],
-    ids=["trials", "tokens"],
-)
-def test_skorch_trains_the_module(kind: str, module: type, options: dict[str, Any]) -> None:
+def test_skorch_trains_the_module() -> None:
     skorch = pytest.importorskip("skorch", reason="needs the extra 'dev'")
-    (X, y), (Z, z) = make_data(kind, n=48), make_data(kind, seed=1, n=24)
-    if kind == SEVERAL:
-        embedding = TokenEmbedding().fit(X)
-        X, Z = embedding.tokens(X), embedding.tokens(Z)
-    X, Z = X.astype(np.float32), Z.astype(np.float32)
-    options = options | {"config": CONFIG}
+    (C, y), (D, z) = make_data(SEVERAL, n=48), make_data(SEVERAL, seed=1, n=24)
+    embedding = TokenEmbedding().fit(C)
+    X, Z = (embedding.tokens(matrices).astype(np.float32) for matrices in (C, D))
+    config = TransformerConfig(**{k: TINY[k] for k in ("d_model", "n_layers", "n_heads", "d_ff")})
+    options = {"n_features": 10, "n_tokens": 2, "n_classes": 2, "config": config}
     with torch.random.fork_rng(), one_thread():
         torch.manual_seed(0)
         net = skorch.NeuralNetClassifier(
-            module,
+            SPDTokenTransformer,
             **{f"module__{name}": value for name, value in options.items()},
             criterion=torch.nn.CrossEntropyLoss,
             optimizer=torch.optim.Adam,
@@ -395,7 +384,7 @@ def test_skorch_trains_the_module(kind: str, module: type, options: dict[str, An
     for name, parameter in net.module_.named_parameters():
         assert parameter.requires_grad is not torch.equal(parameter.detach(), before[name]), name
     # Weights can be kept and put into a new module.
-    twin = module(**options).eval()
+    twin = SPDTokenTransformer(**options).eval()
     twin.load_state_dict(net.module_.state_dict())
     with torch.no_grad():
         assert torch.equal(twin(torch.from_numpy(Z)), net.module_.eval()(torch.from_numpy(Z)))
