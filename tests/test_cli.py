@@ -252,7 +252,7 @@ def test_evaluate_refuses_by_name(covariance_folder: Path, options: Any, culprit
 def test_evaluate_needs_an_earlier_session(covariance_folder: Path) -> None:
     (covariance_folder / "sub-01_ses-2.npz").unlink()
     said = run("evaluate", "--dataset", covariance_folder, code=1).stderr
-    assert "Subject 01 has 1 session" in said
+    assert "Subject 01" in said
 
 
 def test_protocols_are_listed() -> None:
