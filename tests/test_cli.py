@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer.main
 
 import spdtokens
+from spdtokens.cli import app
 from spdtokens.paper import theory
 from tests.helpers import run, run_json, unboxed
 
@@ -25,6 +27,17 @@ def two_claims(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_version_and_help() -> None:
     assert run("--version").stdout.strip() == f"spdtokens {spdtokens.__version__}"
     assert "theory" in run(code=2).output
+
+
+def test_every_option_is_described() -> None:
+    def described(command: Any) -> None:
+        for parameter in command.params:
+            assert parameter.help, f"{command.name} {parameter.name}"
+            assert parameter.help.endswith("."), parameter.help
+        for inner in getattr(command, "commands", {}).values():
+            described(inner)
+
+    described(typer.main.get_command(app))
 
 
 class TestStart:
@@ -199,6 +212,17 @@ def test_evaluate(covariance_folder: Path) -> None:
     assert "above chance (50.0 %). Next best: token-euclidean" in unboxed(shown.stdout)
     for word in ("token-euclidean", "train", "test", "chance", "50.0", "target access"):
         assert word in shown.stdout
+
+
+def test_a_leaky_score_is_called_so(covariance_folder: Path) -> None:
+    for path in covariance_folder.iterdir():
+        with np.load(path) as opened:
+            arrays = dict(opened)
+        np.savez(path, **arrays, group=np.arange(40) // 2)
+    command = ("evaluate", "--dataset", covariance_folder, "--method", "mdm", "--ungrouped")
+    shown = run(*command, "--protocol", "split-70-15-15").stdout
+    assert shown.startswith("mdm, accuracy ")
+    assert "The score is leaky: " in unboxed(shown)
 
 
 @pytest.mark.parametrize("words", [["--covariance", "magic"], ["--covariance=magic"]], ids=" ".join)

@@ -146,7 +146,7 @@ def command(group: typer.Typer = app, name: str | None = None) -> Callable[[F], 
                 flag = [f"--{key.replace('_', '-')}"] if parameter.default is False else []
                 given = typer.Argument() if required else typer.Option(*flag)
             given = copy(given)
-            given.help, default = described[key]
+            given.help, default = described.get(key, ("", ""))
             if default:
                 given.show_default = default
             hints[key] = Annotated[kind, given]

@@ -167,14 +167,14 @@ def verdict(found: Evaluation, method: str | None = None) -> Text:
         pairs = [pair.values() for pair in compare_methods(found.results, best.metric, best.method)]
         (pair,) = (pair for pair in pairs if pair["method"] == other.method)
         p, shown = pair["p_holm"], p_value(pair["p_holm"])
+        shown = shown.replace("<", "< ") if "<" in shown else f"= {shown}"
         text.append(f" Next best: {other.method}, {score_said(other.score, best.metric)}, ")
         if p is None:
             text.append(f"not compared ({pair['no_p_because']}).")
         else:
             differs = "significantly worse" if other.score < best.score else "significantly better"
-            sign = "" if shown.startswith("<") else "= "
             text.append(differs if p < 0.05 else "no significant difference")
-            text.append(f" (p {sign}{shown}, Holm-corrected).")
+            text.append(f" (p {shown}, Holm-corrected).")
     return text
 
 

@@ -48,8 +48,8 @@ def report(
     folder = file.is_dir()
     if folder and (store is not None or any_code):
         raise ReportError(
-            f"{file} is a folder of reproduced tables: --store and --any-code do not apply. Omit "
-            "them, or pass them to spdtokens reproduce."
+            f"{file} is a folder of reproduced tables, to which --store and --any-code do not "
+            f"apply: spdtokens report {file}"
         )
     if out is None and not folder:
         raise ReportError(
