@@ -1,21 +1,21 @@
 """
-Motor imagery: rhythms that fade
-================================
+Motor imagery: event-related desynchronisation
+==============================================
 
-Who imagines moving a hand loses power of the mu rhythm (about 10 Hz) over the motor cortex of the
-other side. Covariance matrices hold the power of every channel on their diagonal, and how channels
-go together beside it, so they are a natural view of such trials.
+Imagining a hand movement reduces the power of the mu rhythm (about 10 Hz) over the contralateral
+motor cortex. The diagonal of a covariance matrix contains the power of every channel, the other
+entries how the channels covary, so covariance matrices are suited to decode such trials.
 
-This tutorial goes from trials to a test score that means something: trained on one session, tested
-on the next, with the training score and the chance level beside it.
+This tutorial trains a decoder on one session, tests it on the next, and reports the test score with
+the training score and the chance level.
 """
 
 # %%
 # Trials
 # ------
-# ``sim-mi`` is simulated: dipoles in a spherical head, with the montage, classes and sizes of BCI
-# Competition IV 2a. A data set of your own is loaded in the same way, from a folder: see
-# :doc:`/data`. Each subject has two sessions, on two days.
+# ``sim-mi`` is simulated: dipoles in a spherical head, with the montage, the classes and the size
+# of BCI Competition IV 2a. Each subject has two sessions, on two days. Your own recordings are
+# loaded in the same way, from a folder: see :doc:`/data`.
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy.signal import welch
@@ -32,8 +32,8 @@ print(first.X.shape, "trials, channels, samples at", dataset.sfreq, "Hz")
 print("classes:", ", ".join(dataset.classes), "- decoded from", dataset.window, "s after the cue")
 
 # %%
-# Before anything is decoded, look. The mu rhythm at C3, over the left hemisphere, should be weaker
-# when the right hand is imagined, and the other way round at C4.
+# Look at the data first. The mu rhythm at C3, over the left hemisphere, should be weaker when the
+# right hand is imagined, and at C4 when the left hand is imagined.
 at = {name: dataset.ch_names.index(name) for name in ("C3", "C4")}
 begin, end = (round((t - dataset.tmin) * dataset.sfreq) for t in dataset.window)
 f, power = welch(first.X[:, :, begin:end], dataset.sfreq, nperseg=256)
@@ -56,23 +56,24 @@ every[1].text(29.5, 0.97, "8-30 Hz is decoded", transform=every[1].get_xaxis_tra
 # %%
 # A decoder
 # ---------
-# :func:`~spdtokens.make_decoder` returns a scikit-learn pipeline of two steps. The first filters
-# the trials to 8-30 Hz and computes their covariance matrices. The second turns each matrix into
-# tokens, as seen from the mean of the training trials, and fits a linear discriminant to them. It
-# is told the sampling rate and which part of a trial to decode; nothing has to be tuned.
+# :func:`~spdtokens.make_decoder` returns a scikit-learn pipeline of two steps. The first step
+# filters the trials to 8-30 Hz and computes their covariance matrices. The second step maps each
+# matrix to tokens, relative to the mean of the training trials, and fits a linear discriminant to
+# them. The decoder needs the sampling rate and the part of the trial to decode; there is nothing to
+# tune.
 decoder = make_decoder("mi", sfreq=dataset.sfreq, tmin=dataset.tmin, window=dataset.window)
 decoder.fit(first.X, first.y)
 print(decoder["filterbank"].transform(first.X).shape, decoder["filterbank"].matrix_names_)
 
 # %%
-# An honest score
-# ---------------
-# Three numbers belong together. The *test* score, on the second session, is the one that counts.
-# The *training* score says how much of the rest is memory. And the *chance level* comes with a
-# bound: of 288 trials, guesses exceed it once in 20 times.
+# Scores
+# ------
+# Three numbers belong together. The *test* score, on the second session, measures generalisation.
+# The *training* score shows how much the decoder overfits. The *chance level* depends on the number
+# of test trials: random guesses exceed its 95th percentile in 5 % of the cases.
 #
-# A fourth belongs beside them: what a classifier that is hard to beat gets from the same trials.
-# Tangent space with logistic regression (``ts-lr``) is that.
+# A strong baseline completes the comparison: tangent space with logistic regression (``ts-lr``) on
+# the same trials.
 models = {"recommended": decoder}
 models["ts-lr"] = get_method("ts-lr").make(dataset).fit(first.X, first.y)
 parts = {"train": first, "test": second}
@@ -82,10 +83,10 @@ chance = chance_level(len(dataset.classes))
 bound = accuracy_bound(len(second), len(dataset.classes))
 for name, score in scores.items():
     print(f"{name}: train {score['train']:.1%}, test {score['test']:.1%}")
-print(f"chance {chance:.1%}, exceeded by luck once in 20 times: {bound:.1%}")
+print(f"chance level {chance:.1%} (95th percentile for n = {len(second)}: {bound:.1%})")
 
 # %%
-# Where it goes wrong is told by the confusion matrix of the test session.
+# The confusion matrix of the test session shows which classes are confused.
 fig, (left, right) = plt.subplots(
     1, 2, figsize=(7.5, 3.3), width_ratios=[1, 1.25], layout="constrained"
 )
@@ -116,6 +117,6 @@ right.tick_params(length=0)
 plt.show()
 
 # %%
-# One subject is an example, not a result. For several subjects, protocols and a significance test
-# use :func:`spdtokens.evaluate`, which takes the decoder as it is and refuses leaks
-# (:doc:`/evaluation`).
+# One subject is only an example. :func:`spdtokens.evaluate` evaluates the same decoder on several
+# subjects, with other protocols and significance tests, and refuses splits with leakage: see
+# :doc:`/evaluation`.

@@ -1,18 +1,20 @@
 """
-Event-related potentials: waves that covariances miss
-=====================================================
+Event-related potentials: covariances with class averages
+=========================================================
 
-A potential evoked by a stimulus is a wave that comes at the same time in every trial. A covariance
-matrix forgets time, so it sees such a wave only as a little more power. The remedy (Barachant and
-Congedo 2014) is to put the average wave of each class, learnt from training trials, beside every
-trial: the covariance between the two then tells how much of the wave the trial has.
+An event-related potential is a waveform that is time-locked to a stimulus. A covariance matrix does
+not depend on the order of the samples, so the waveform only adds a little power. Barachant and
+Congedo (2014) append the average waveform of each class, estimated from training trials, to every
+trial: the covariance between trial and average then measures how much of the waveform the trial
+contains.
 """
 
 # %%
 # Trials
 # ------
-# ``sim-erp`` simulates error potentials in the shape of the BCI Challenge at NER 2015: people see
-# feedback, and 30 % of it is wrong. Four sessions of 60 trials to train on, and a fifth of 100.
+# ``sim-erp`` simulates error potentials in the shape of the BCI Challenge at NER 2015: subjects see
+# feedback, and 30 % of it is wrong. Four sessions of 60 trials are used for training, the fifth
+# session of 100 trials for testing.
 import matplotlib.pyplot as plt
 import mne
 import numpy as np
@@ -30,10 +32,10 @@ X, y = (np.concatenate([getattr(session, name) for session in earlier]) for name
 print(X.shape, "to train on,", last.X.shape, "to test;", dataset.classes)
 
 # %%
-# The wave
-# --------
-# Averages of the training trials: at FCz wrong feedback gives a negative wave where right feedback
-# gives a positive one. The shaded band is two standard errors.
+# Evoked responses
+# ----------------
+# In the average over training trials, wrong feedback evokes a negative deflection at FCz where
+# correct feedback evokes a positive one. The shaded area shows two standard errors.
 filtered = 1e6 * zero_phase(X, [Band(1, 24)], dataset.sfreq)[0]
 times = dataset.tmin + np.arange(X.shape[-1]) / dataset.sfreq
 channel = dataset.ch_names.index("FCz")
@@ -62,13 +64,12 @@ right.set_title(f"error less correct, {1000 * times[moment]:.0f} ms", fontsize=1
 fig.colorbar(image, ax=right, shrink=0.7, label="µV")
 
 # %%
-# Two views of the same trials
-# ----------------------------
-# ``make_decoder("erp")`` has the view described above: Xdawn filters and class averages, in two
-# windows, beside the signal and its past. The other decoder, made for rhythms, sees plain
-# covariances; its band is changed to the same 1-24 Hz.
-# Filters and averages are learnt within ``fit``, from training trials only; were they learnt from
-# all trials, the test score would flatter.
+# Two decoders
+# ------------
+# ``make_decoder("erp")`` uses the covariances described above: Xdawn filters and class averages, in
+# two windows, with delayed copies of the signal. The decoder for motor imagery uses plain
+# covariances; its band is changed to the same 1-24 Hz. Filters and averages are estimated within
+# ``fit``, from training trials only. Estimated from all trials, they would leak test data.
 common = {"sfreq": dataset.sfreq, "tmin": dataset.tmin, "window": dataset.window}
 models = {
     "plain covariances": make_decoder("mi", **common).set_params(filterbank__bands="1-24"),
@@ -81,12 +82,12 @@ for name, model in models.items():
     train, test = (roc_auc_score(*pair) for pair in zip((y, last.y), chances[name], strict=True))
     print(f"{name}: AUC train {train:.3f}, test {test:.3f}")
 bound = auc_bound(np.bincount(last.y))
-print(f"chance 0.5; with these test trials luck exceeds {bound:.3f} once in 20 times")
+print(f"chance level 0.5 (95th percentile for n = {len(last)}: {bound:.3f})")
 
 # %%
-# Where classes are not equally frequent, accuracy misleads: always saying "correct" has 70 %. The
-# area under the ROC curve does not care. Each point of a curve is a threshold: how many errors are
-# found, and how many false alarms that costs.
+# With unequal classes, accuracy is misleading: predicting "correct" for every trial gives 70 %. The
+# area under the ROC curve does not depend on the class frequencies. Each point of the curve is a
+# threshold, with its true positive rate (errors found) and false positive rate (false alarms).
 fig, axes = plt.subplots(figsize=(4.4, 4), layout="constrained")
 looks = zip(models, (ORANGE, BLUE), ("--", "-"), strict=True)
 for name, colour, line in looks:
@@ -106,9 +107,9 @@ plain(axes)
 plt.show()
 
 # %%
-# Plain covariances learn their training trials and hardly anything else; with class averages the
-# same classifier finds most errors at few false alarms. The matrix decides here, not the classifier
-# on top of it. On the command line it is chosen by the paradigm of the data set:
+# With plain covariances, the decoder overfits and generalises poorly. With class averages, the same
+# classifier finds most errors at few false alarms. On the command line, the paradigm of the data
+# set selects the covariances:
 #
 # .. code-block:: sh
 #

@@ -1,19 +1,19 @@
 """
-SSVEP: flickers, and why bands decide
-=====================================
+SSVEP: one covariance matrix per stimulus frequency
+===================================================
 
-Who looks at a light that flickers has a rhythm of its frequency, and of twice that, in the visual
-cortex. To tell which of several lights somebody looks at is to tell which of several frequencies is
-there. A covariance matrix of a broad band holds power, but not at which frequency; one matrix for
-each narrow band does.
+A flickering light evokes a response at its frequency and its harmonics in the visual cortex.
+Decoding which of several lights a person looks at means detecting which of several frequencies is
+present. The covariance matrix of a broad band contains the power, but not its frequency; one matrix
+per narrow band does.
 """
 
 # %%
 # Trials
 # ------
-# ``sim-ssvep`` has the shape of the MAMEM recordings: five flickers, eight channels over the back
-# of the head, sessions of 25 trials; three sessions will do here. With so few trials luck goes far:
-# hence every session is tested once, by models that were trained on the others.
+# ``sim-ssvep`` has the shape of the MAMEM recordings: five stimulus frequencies, eight occipital
+# channels, sessions of 25 trials. Three sessions are used here. With so few trials, a single split
+# is unreliable, so every session is tested once by models trained on the others.
 from dataclasses import replace
 
 import matplotlib.pyplot as plt
@@ -31,10 +31,10 @@ X, y = (np.concatenate([getattr(session, name) for session in sessions]) for nam
 print(X.shape, "trials, channels, samples;", dataset.classes)
 
 # %%
-# The lines
-# ---------
-# Spectra of the trials of each flicker, in decibels above the mean of all five classes, of the
-# channel where they stand out most. Where a row and its own frequency meet, there should be a line.
+# Spectra
+# -------
+# Spectra of each class in dB relative to the mean of all classes, at the channel with the strongest
+# response. Each row should have peaks at its stimulus frequency and second harmonic.
 begin, end = (round((t - dataset.tmin) * dataset.sfreq) for t in dataset.window)
 f, power = welch(X[:, :, begin:end], dataset.sfreq, nperseg=end - begin)
 shown = (f >= 5) & (f <= 26)
@@ -48,11 +48,11 @@ edges = np.append(f[shown], f[shown][-1] + f[1]) - f[1] / 2
 borders = np.append(rows, len(rows)) - 0.5
 image = axes.pcolormesh(edges, borders, above[:, channel], cmap="Blues", vmin=0)
 flickers = np.array(dataset.stimulus_hz)
-axes.plot(flickers, rows + 0.38, "^", color=ORANGE, ms=6, label="flicker")
+axes.plot(flickers, rows + 0.38, "^", color=ORANGE, ms=6, label="stimulus frequency")
 axes.plot(2 * flickers, rows + 0.38, "o", color=ORANGE, ms=5, label="second harmonic")
 axes.hlines(borders[1:-1], *edges[[0, -1]], color="white", lw=1.5)
 axes.invert_yaxis()
-axes.set(xlabel="Hz", yticks=rows, yticklabels=dataset.classes, ylabel="looked at")
+axes.set(xlabel="Hz", yticks=rows, yticklabels=dataset.classes, ylabel="attended")
 fig.legend(ncols=2, frameon=False, fontsize=8, loc="outside lower right")
 axes.set_title(f"channel {dataset.ch_names[channel]}, all trials", fontsize=10)
 axes.tick_params(length=0)
@@ -62,16 +62,16 @@ fig.colorbar(image, ax=axes, label="dB above the mean")
 # %%
 # Three sets of bands
 # -------------------
-# The same trials and the same protocol, leave one session out; what differs is the bands. Tangent
-# space with logistic regression sees one matrix of 4-40 Hz, or one for each flicker and its second
-# harmonic; ``recommended`` sees a narrow and a wide band around each, and the usual bands.
-# :func:`spdtokens.evaluate` scores training trials beside test trials, and refuses leaks. Methods
-# are names, estimators or, as here, names with some settings changed.
+# Trials and protocol (leave one session out) are the same; only the bands differ. Tangent space
+# with logistic regression uses one matrix of 4-40 Hz, or one matrix per stimulus frequency and
+# second harmonic. ``recommended`` uses a narrow and a wide band around each of them, and the usual
+# bands. :func:`spdtokens.evaluate` reports training and test scores, and refuses splits with
+# leakage. Methods are names, estimators or, as here, names with changed settings.
 result = evaluate(
     dataset,
     {
         "ts-lr, 4-40 Hz": Choice("ts-lr", Settings(bands="broadband")),
-        "ts-lr, flicker bands": Choice("ts-lr", Settings(bands="stimulus")),
+        "ts-lr, stimulus bands": Choice("ts-lr", Settings(bands="stimulus")),
         "recommended": "recommended",
     },
     "leave-one-session-out",
@@ -81,9 +81,8 @@ frame = result.to_frame()
 print(frame[["train_score", "score", "p_holm"]].round(3))
 
 # %%
-# A dot is a session that was tested, a coloured bar the mean over the three, a grey bar the mean on
-# training trials. With the broad band most training trials are learnt, and nothing that holds for
-# new ones.
+# Dots are test sessions, coloured bars their means, grey bars the mean training scores. With the
+# broad band, the classifier overfits: it fits most training trials and does not generalise.
 fig, axes = plt.subplots(figsize=(6.2, 3.2), layout="constrained")
 for place, (method, row) in enumerate(frame.iterrows()):
     dots = 100 * np.array([run.test["accuracy"] for run in result.results[method]])
@@ -99,9 +98,9 @@ plain(axes, grid="y")
 plt.show()
 
 # %%
-# The p-values compare with the first row, over the three sessions, with a test that knows that the
-# sessions share training trials. Three sessions of one subject are an example;
-# eleven subjects and five sessions would make it a result:
+# The p-values compare each method with the first, over the three sessions, with a t-test corrected
+# for shared training trials. Three sessions of one subject are only an example. To evaluate all
+# eleven subjects and five sessions:
 #
 # .. code-block:: sh
 #

@@ -2,18 +2,18 @@
 Tokens and geometry
 ===================
 
-A covariance matrix is symmetric and positive definite (SPD). Such matrices are no flat space: the
-straight line between two of them is not the shortest path in any geometry that suits them. An
-embedding flattens the space in one of several ways, and its upper triangle is the *token*: numbers
-that a linear classifier or a network may add and scale.
+A covariance matrix is symmetric and positive definite (SPD). In the geometries suited to them, SPD
+matrices form a curved manifold: the straight line between two matrices is not the shortest path. An
+embedding maps the manifold to a vector space. The upper triangle of the embedded matrix is the
+*token*, which a linear classifier or a network can add and scale.
 
-What does a token keep of the geometry? Three pictures.
+This tutorial shows how much of the geometry a token preserves: averages, distances and gradients.
 """
 
 # %%
 # From a matrix to a token and back
 # ---------------------------------
-# Tokens have an exact inverse, so nothing is lost.
+# The embeddings are invertible, so a token contains all information of the matrix.
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
@@ -31,13 +31,13 @@ for name in ("euclidean", "bures_wasserstein", "log_euclidean"):
     print(f"{name:>18}: {token.round(3)}")
 
 # %%
-# The way between two matrices
-# ----------------------------
-# A network averages tokens. What is halfway between two matrices then depends on the embedding.
-# Below, tokens of two matrices (left and right end) are averaged with weights that move from one to
-# the other, and turned back into matrices, drawn as ellipses. Entries (Euclidean) swell on the way:
-# the matrix in the middle has a larger determinant than both ends, as if there were more signal.
-# Logarithms keep it, square roots (BWSPD) lie in between.
+# Interpolation between two matrices
+# ----------------------------------
+# A network averages tokens, so the matrix halfway between two others depends on the embedding.
+# Below, the tokens of two matrices (left and right end) are averaged with varying weights and
+# mapped back to matrices, drawn as ellipses. The Euclidean embedding shows the swelling effect: the
+# determinant of the average is larger than those of both ends. The log-Euclidean embedding
+# preserves the determinant; Bures-Wasserstein lies in between.
 names = {"euclidean": ORANGE, "bures_wasserstein": BLUE, "log_euclidean": GREEN}
 
 
@@ -49,7 +49,7 @@ def ellipse(C, x, y, **look):
 
 
 def turned(angle):
-    """A flat ellipse, turned."""
+    """A covariance matrix with one large and one small eigenvalue, rotated."""
     c, s = np.cos(angle), np.sin(angle)
     turn = np.array([[c, -s], [s, c]])
     return turn @ np.diag([1.0, 0.04]) @ turn.T
@@ -79,14 +79,14 @@ plain(right)
 # %%
 # Distances
 # ---------
-# Is the distance of two tokens the distance of the two matrices? For logarithms and entries yes, if
-# off-diagonal entries are multiplied by sqrt 2 (``isometric=True``), in the geometry each belongs
-# to. For square roots nearly: the distance of isometric tokens is between 1 and sqrt 2 times the
-# Bures-Wasserstein distance, for every number of channels and every condition number. The paper's
-# bound, at most 1, needs matrices that commute. :doc:`/theory-proof` has the theorem with proof.
+# With off-diagonal entries multiplied by sqrt 2 (``isometric=True``), the distance between two
+# log-Euclidean or Euclidean tokens equals the distance between the matrices in that geometry. The
+# distance between two Bures-Wasserstein tokens is between 1 and sqrt 2 times the Bures-Wasserstein
+# distance, for every number of channels and every condition number. The paper's upper bound of 1
+# holds only for matrices that commute. :doc:`/theory-proof` has the theorem and its proof.
 #
-# Trials of one session stay close to the lower line, where tokens carry the distance exactly. Pairs
-# of nearly singular matrices that are mirror images (crosses) come close to the upper one.
+# Pairs of trials of one session lie close to the lower bound, where the distance is preserved.
+# Pairs of nearly singular matrices that are mirror images (crosses) come close to the upper bound.
 dataset = load_dataset("sim-ssvep")
 trials = 1e6 * dataset.load("1", "1").X  # in microvolts
 matrices = FilterBankCovariances(dataset.sfreq).fit_transform(trials)
@@ -125,9 +125,9 @@ plt.show()
 # %%
 # Gradients
 # ---------
-# Networks differentiate through tokens. Automatic differentiation of an eigendecomposition divides
-# by differences of eigenvalues and gives NaN where two are equal, as in the identity; the matrix
-# functions here have exact gradients everywhere.
+# Networks backpropagate through tokens. Automatic differentiation of an eigendecomposition divides
+# by differences of eigenvalues and gives NaN if two of them are equal, as for the identity. The
+# matrix functions of spdtokens have exact gradients for all SPD matrices.
 identity = torch.eye(3, dtype=torch.float64, requires_grad=True)
 sqrtm(identity).sum().backward()
 print("spdtokens:", identity.grad.numpy().round(3).tolist())

@@ -1,17 +1,17 @@
 """
-Understanding a model: which channels and bands decide
-======================================================
+Explaining a model: importance of channels and bands
+====================================================
 
-A score says that a model works, not why. A model that decodes imagined hands from the eyes, or from
-the muscles of the jaw, scores well too. So before you trust one, ask what it uses.
+A score shows that a model works, not why. A model that decodes motor imagery from eye movements or
+jaw muscles also scores well. So check which channels and bands a model uses before you trust it.
 """
 
 # %%
-# A model of several bands
-# ------------------------
-# The paper's three bands, 4-8, 8-13 and 13-30 Hz, one matrix each; the decoder is the recommended
-# one on these bands. Of the simulation we know the truth: imagined hands change mu
-# (about 11 Hz) and beta (about 22 Hz) under C3 and C4; nothing in 4-8 Hz tells them apart.
+# A model with several bands
+# --------------------------
+# The recommended decoder is fitted to the paper's three bands, 4-8, 8-13 and 13-30 Hz, with one
+# matrix per band. In the simulation the ground truth is known: imagined hand movements change mu
+# (about 11 Hz) and beta (about 22 Hz) at C3 and C4, and nothing in 4-8 Hz.
 import matplotlib.pyplot as plt
 import mne
 import numpy as np
@@ -28,15 +28,16 @@ model = make_decoder("mi", sfreq=hands.sfreq, tmin=hands.tmin, window=hands.wind
 model.set_params(filterbank__bands="paper3").fit(first.X, first.y)
 train, test = (model.score(part.X, part.y) for part in (first, second))
 bound = accuracy_bound(len(second), len(hands.classes))
-print(f"train {train:.1%}, test {test:.1%}; chance 50 %, by luck up to {bound:.1%}")
+print(f"train {train:.1%}, test {test:.1%}")
+print(f"chance level 50 % (95th percentile for n = {len(second)}: {bound:.1%})")
 
 # %%
-# What moves the scores
-# ---------------------
-# :func:`~spdtokens.classifiers.explain.channel_importance` asks how far the score of the predicted
-# class moves when the amplitude of a channel in a band moves as far as it does from trial to
-# trial. The gradient is exact, shares sum to 100 %, and units do not matter. Ask on trials the
-# model was not trained on.
+# Channel importance
+# ------------------
+# :func:`~spdtokens.classifiers.explain.channel_importance` measures how much the score of the
+# predicted class changes when the amplitude of a channel in a band changes by its standard
+# deviation over trials. The gradient is exact, the shares sum to 100 %, and the unit of the signal
+# does not matter. Use trials that the model was not trained on.
 share = 100 * channel_importance(model, second.X)
 bands = model["filterbank"].matrix_names_
 for name, row in zip(bands, share, strict=True):
@@ -44,9 +45,9 @@ for name, row in zip(bands, share, strict=True):
     print(f"{name}: {row.sum():.0f} % ({', '.join(best)}, ...)")
 
 # %%
-# The maps have one scale, so that bands compare. What decides lies around C3 and C4, in the two
-# bands where it should. A third goes to 4-8 Hz, thinly spread over all channels, where the
-# simulation puts no difference between the hands: models listen to noise too.
+# All maps have the same scale. The important channels lie around C3 and C4, in the two expected
+# bands. A third of the importance is spread over all channels in 4-8 Hz, where the simulated
+# classes do not differ: the model also fits noise.
 info, places = electrode_info(hands.ch_names)
 labels = [f"{name}\n" if name in ("C3", "C4") else "" for name in info.ch_names]
 fig, every = plt.subplots(1, 3, figsize=(7.5, 3), layout="constrained")
@@ -59,28 +60,27 @@ for axes, name, row in zip(every, bands, share, strict=True):
         cmap="Blues",
         vlim=(0, share.max()),
         contours=0,
-        extrapolate="local",  # a cap over one part of the head says nothing about the rest
+        extrapolate="local",  # no values far from the electrodes
         image_interp="linear",
         names=labels if axes is every[0] else None,
     )
     axes.set_title(f"{name}: {row.sum():.0f} %", fontsize=10)
-fig.colorbar(image, ax=every, shrink=0.6, label="share of a channel, %")
+fig.colorbar(image, ax=every, shrink=0.6, label="importance of a channel, %")
 
 # %%
-# Is it true?
-# -----------
-# Importance is a statement about a model, and it can be tested: take away what it calls important,
-# and the score should fall; take away the rest, and it should not. Here channels of the *test*
-# trials are made useless one after another, by giving each trial the channel of another trial, most
-# important ones first, or last.
+# Validation by permutation
+# -------------------------
+# Importance can be validated: without the important channels, the score should drop; without the
+# others, it should not. Here, channels of the *test* trials are permuted over trials, starting with
+# the most important or with the least important one.
 rng = np.random.default_rng(0)
-some = second.X[::2]  # half of the test trials, to be quick
+some = second.X[::2]  # half of the test trials, for speed
 order = share.sum(0).argsort()[::-1]
 counts = [0, 1, 2, 5, 12, 17, 22]
 
 
 def score_without(channels):
-    """Test accuracy when these channels come from other trials."""
+    """Test accuracy with these channels permuted over trials."""
     X = some.copy()
     X[:, channels] = X[rng.permutation(len(X))][:, channels]
     return 100 * model.score(X, second.y[::2])
@@ -95,14 +95,14 @@ for (name, scores), look in zip(curves.items(), ("o-", "s--"), strict=True):
     axes.plot(counts, scores, look, color=ORANGE if look == "o-" else BLUE, lw=2, label=name)
 axes.axhline(50, color=GREY, ls=":", lw=1.2)
 axes.text(22.7, 50, "chance", color=GREY, va="center", fontsize=8)
-axes.set(xlabel="channels taken from other trials", ylabel="test accuracy, %", xlim=(-0.5, 22.5))
+axes.set(xlabel="number of permuted channels", ylabel="test accuracy, %", xlim=(-0.5, 22.5))
 axes.legend(frameon=False)
 plain(axes)
 plt.show()
 
 # %%
-# Two things to keep in mind. Importance tells what the model uses, not where a source is: a channel
-# that only cancels the noise of another is used too (Haufe et al. 2014). And it is an average over
-# trials to first order. ``spdtokens report`` draws these maps for the best methods of a study
-# (:doc:`/report`); for transformers :func:`~spdtokens.classifiers.explain.band_attention` tells
-# which bands attend to which.
+# Importance has two limits. It shows what the model uses, not where a source is: a channel that
+# only cancels noise of another channel is important as well (Haufe et al. 2014). And it is a
+# first-order approximation, averaged over trials. ``spdtokens report`` draws these maps for the
+# best methods of a study (:doc:`/report`). For transformers,
+# :func:`~spdtokens.classifiers.explain.band_attention` shows which bands attend to which.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import signal
 import sqlite3
 from dataclasses import replace
@@ -11,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from spdtokens.cli import app
 from spdtokens.evaluation.runs import code_digest
 from spdtokens.experiments.run import Progress, StudyBar
 from spdtokens.experiments.store import RunStore
 from tests.experiments.helpers import write_study
+from tests.helpers import run, run_json, unboxed
 
 TEXT = """
 datasets = ["data"]
@@ -33,28 +32,22 @@ def file(tmp_path: Path) -> Path:
     return write_study(tmp_path / "study", TEXT, subjects=3)
 
 
-def study(command: str, file: Path, *options: str) -> Result:
-    return CliRunner().invoke(app, ["study", command, str(file), *options], env={"COLUMNS": "100"})
-
-
-def told(result: Result) -> str:
-    """Of standard error, with lines as they fall joined."""
-    return " ".join(result.stderr.split())
+def study(command: str, file: Path, *options: object, code: int = 0) -> Result:
+    return run("study", command, file, *options, code=code, columns=100)
 
 
 def test_run_status_show_export_compare(file: Path, tmp_path: Path) -> None:
     store = file.with_suffix(".sqlite")
     for command in ("status", "show", "compare"):
-        early = study(command, file)
-        assert early.exit_code == 1
-        assert told(early) == f"Error: There is no store {store} yet: spdtokens study run {file}"
+        early = study(command, file, code=1).stderr
+        assert str(store) in early
+        assert f"spdtokens study run {file}" in early
     ran = study("run", file)
-    assert ran.exit_code == 0, ran.output
-    assert ran.stdout == (f"{RUNS} runs: 0 were there, {RUNS} done now, 0 failed. Store: {store}\n")
+    assert f"{RUNS} runs: 0 stored before, {RUNS} done now, 0 failed" in ran.stdout
     assert ran.stderr == ""  # no terminal, no bar
-    assert study("run", file).stdout.startswith(f"{RUNS} runs: {RUNS} were there, 0 done now")
+    assert f"{RUNS} runs: {RUNS} stored before, 0 done now" in study("run", file).stdout
 
-    state = json.loads(study("status", file, "--json").stdout)
+    state = run_json("study", "status", file)
     assert (state["done"], state["total"]) == (RUNS, RUNS)
     assert state["methods"] == [
         {"method": "mdm", "done": 3, "total": 3},
@@ -64,7 +57,7 @@ def test_run_status_show_export_compare(file: Path, tmp_path: Path) -> None:
     assert list(state["codes"].values()) == [RUNS]
     assert "small mlp" in study("status", file).stdout
 
-    (table,) = json.loads(study("show", file, "--json", "--metric", "kappa").stdout)["tables"]
+    (table,) = run_json("study", "show", file, "--metric", "kappa")["tables"]
     assert [row["method"] for row in table["results"]] == ["mdm", "ts-lr", "small mlp"]
     assert {row["metric"] for row in table["results"]} == {"kappa"}
     shown = study("show", file)
@@ -72,46 +65,42 @@ def test_run_status_show_export_compare(file: Path, tmp_path: Path) -> None:
     assert "session-transfer, target access train" in shown.stdout
 
     out = tmp_path / "runs.csv"
-    assert study("export", file, "--out", str(out)).stdout == f"{RUNS} runs written to {out}.\n"
+    assert str(out) in study("export", file, "--out", out).stdout
     with out.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     mine = [float(row["test_accuracy"]) for row in rows if row["method"] == "mdm"]
-    (table,) = json.loads(study("show", file, "--json").stdout)["tables"]
+    (table,) = run_json("study", "show", file)["tables"]
     assert table["results"][0]["score"] == pytest.approx(np.mean(mine))
     trials = tmp_path / "trials.csv"
-    assert study("export", file, "--out", str(trials), "--rows", "trials").exit_code == 0
+    study("export", file, "--out", trials, "--rows", "trials")
     assert len(trials.read_text().splitlines()) == 1 + 24 * RUNS
 
-    compared = study("compare", file, "--reference", "ts-lr", "--out", str(tmp_path / "figures"))
-    assert compared.exit_code == 0, compared.output
+    compared = study("compare", file, "--reference", "ts-lr", "--out", tmp_path / "figures")
     assert "difference to ts-lr" in compared.stdout
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {
         "data-session-transfer-train-differences.png",
         "data-session-transfer-train-ranks.png",
     }
-    (found,) = json.loads(study("compare", file, "--json").stdout)["comparisons"]
+    (found,) = run_json("study", "compare", file)["comparisons"]
     assert (found["reference"], found["over"], found["n"]) == ("mdm", "subjects", 3)
     assert [row["method"] for row in found["methods"]] == ["ts-lr", "small mlp"]
 
 
 @pytest.mark.parametrize(
-    ("command", "options", "code", "message"),
+    ("command", "options", "code", "culprit"),
     [
-        ("run", ["--workers", "2", "--cluster", "h:1"], 2, "exclude each other"),
-        ("run", ["--cluster", "nowhere"], 1, "got 'nowhere'"),
-        ("run", ["--store", "/nowhere/s.sqlite"], 1, "There is no folder /nowhere"),
-        ("export", ["--out", "runs.xlsx"], 2, "neither in .csv nor in .parquet"),
-        ("show", ["--metric", "luck"], 1, "metric 'luck'"),
-        ("compare", ["--metric", "luck"], 1, "metric 'luck'"),
+        ("run", ["--workers", "2", "--cluster", "h:1"], 2, "--workers and --cluster"),
+        ("run", ["--cluster", "nowhere"], 1, "'nowhere'"),
+        ("run", ["--store", "/nowhere/s.sqlite"], 1, "/nowhere"),
+        ("export", ["--out", "runs.xlsx"], 2, "runs.xlsx"),
+        ("show", ["--metric", "luck"], 1, "'luck'"),
+        ("compare", ["--metric", "luck"], 1, "'luck'"),
     ],
 )
-def test_mistakes_are_told_in_a_line(
-    file: Path, command: str, options: list[str], code: int, message: str
+def test_mistakes_are_named(
+    file: Path, command: str, options: list[str], code: int, culprit: str
 ) -> None:
-    result = study(command, file, *options)
-    assert result.exit_code == code
-    assert message in told(result).replace("│ ", "")
-    assert "Traceback" not in result.output
+    assert culprit in unboxed(study(command, file, *options, code=code).stderr)
 
 
 def test_ctrl_c_says_how_to_go_on(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,18 +113,13 @@ def test_ctrl_c_says_how_to_go_on(file: Path, monkeypatch: pytest.MonkeyPatch) -
 
     with monkeypatch.context() as patched:
         patched.setattr(StudyBar, "tell", interrupt)
-        stopped = study("run", file)
-    store = file.with_suffix(".sqlite")
-    assert stopped.exit_code == 130
-    assert stopped.stderr == (
-        f"Stopped with 6 runs in {store}, {RUNS - 6} left; the same command goes on.\n"
-    )
+        stopped = study("run", file, code=130).stderr
+    assert "6 runs" in stopped
+    assert f"{RUNS - 6} left" in stopped
     # What there is can be looked at, and it is said that it is not all.
     for command in ("show", "compare"):
-        partly = study(command, file)
-        assert partly.exit_code == 0, partly.output
-        assert f"Not done yet: {RUNS - 6} of {RUNS} runs" in told(partly)
-    assert f"{RUNS} runs: 6 were there, {RUNS - 6} done now" in study("run", file).stdout
+        assert f"{RUNS - 6} of {RUNS} runs" in study(command, file).stderr
+    assert f"{RUNS} runs: 6 stored before, {RUNS - 6} done now" in study("run", file).stdout
 
 
 def test_a_run_that_fails_is_told_and_tried_again(file: Path) -> None:
@@ -146,9 +130,8 @@ def test_a_run_that_fails_is_told_and_tried_again(file: Path) -> None:
     arrays["C"][5] = np.nan
     np.savez(recording, **arrays)
     for before in (0, 8):
-        ran = study("run", file)
-        assert ran.exit_code == 1
-        assert f"{RUNS} runs: {before} were there, {8 - before} done now, 4 failed" in ran.stdout
+        ran = study("run", file, code=1)
+        assert f"{RUNS} runs: {before} stored before, {8 - before} done now, 4 failed" in ran.stdout
         failed = ran.stderr.splitlines()
         assert [line.split(": ")[1] for line in failed if line.startswith("Failed: ")] == [
             "data, mdm, subject 02, fold 2",
@@ -156,26 +139,21 @@ def test_a_run_that_fails_is_told_and_tried_again(file: Path) -> None:
             "data, spd-token-mlp, subject 02, fold 2, seed 42",
             "data, spd-token-mlp, subject 02, fold 2, seed 123",
         ]
-        assert "Traceback" not in ran.output
     recording.write_bytes(whole)
     mended = study("run", file)
-    assert (mended.exit_code, mended.stderr) == (0, "")
-    assert f"{RUNS} runs: 8 were there, 4 done now, 0 failed" in mended.stdout
+    assert mended.stderr == ""
+    assert f"{RUNS} runs: 8 stored before, 4 done now, 0 failed" in mended.stdout
 
 
 def test_compare_without_a_run(file: Path) -> None:
-    from spdtokens.experiments.store import RunStore
-
     RunStore(file.with_suffix(".sqlite")).close()
-    result = study("compare", file)
-    assert result.exit_code == 1
-    assert f"Error: No run is done yet: spdtokens study run {file}" in told(result)
+    assert f"spdtokens study run {file}" in study("compare", file, code=1).stderr
     assert "No runs." in study("show", file).stdout
 
 
 def test_runs_that_were_not_made_alike_are_told(file: Path, tmp_path: Path) -> None:
     """Half of them by other code, and one with another torch."""
-    assert study("run", file).exit_code == 0
+    study("run", file)
     store = file.with_suffix(".sqlite")
     for command in (["show"], ["compare"], ["export", "--out", str(tmp_path / "a.csv")]):
         assert study(command[0], file, *command[1:]).stderr == ""
@@ -191,7 +169,7 @@ def test_runs_that_were_not_made_alike_are_told(file: Path, tmp_path: Path) -> N
         runs.add(changed)
     code = code_digest()
     for command in (["show"], ["compare"], ["export", "--out", str(tmp_path / "a.csv")]):
-        said = told(study(command[0], file, *command[1:], "--any-code"))
+        said = unboxed(study(command[0], file, *command[1:], "--any-code").stderr)
         assert f"code 0ld (5), {code} ({RUNS - 5})" in said
         assert "1.0 (1)" in said
         assert "time" not in said
@@ -204,14 +182,11 @@ def test_a_store_of_the_first_edition_is_refused_in_a_line(file: Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 2")
     connection.close()
-    page = str(file.with_suffix(".html"))
-    report = CliRunner().invoke(app, ["report", str(file), "-o", page])
-    for refused in (study("run", file), study("status", file), report):
-        assert refused.exit_code == 1
-        assert refused.stdout == ""
-        assert "spdtokens 0.1" in told(refused)
-        assert "Traceback" not in refused.output
-    # The remedy that is told.
     new = path.with_name(f"{path.stem}-0.2{path.suffix}")
-    assert str(new) in refused.stderr
-    assert study("run", file, "--store", str(new)).exit_code == 0
+    report = ("report", file, "-o", file.with_suffix(".html"))
+    for command in (("study", "run", file), ("study", "status", file), report):
+        refused = run(*command, code=1)
+        assert refused.stdout == ""
+        assert "spdtokens 0.1" in refused.stderr
+        assert str(new) in refused.stderr
+    study("run", file, "--store", new)  # the remedy

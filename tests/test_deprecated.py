@@ -102,7 +102,7 @@ def test_what_fit_takes_is_handed_on() -> None:
     found = old.fit(X, Y, groups=groups, sample_weight=weight).predict_proba(X)
     new = make_decoder("erp", sfreq=100).fit(X, Y, groups=groups, sample_weight=weight)
     np.testing.assert_array_equal(found, new.predict_proba(X))
-    with pytest.warns(FutureWarning), pytest.raises(ModelError, match="no preset 'best'"):
+    with pytest.warns(FutureWarning), pytest.raises(ModelError, match="'best'"):
         SPDTokenClassifier(sfreq=100, preset="best")
 
 

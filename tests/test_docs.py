@@ -106,6 +106,18 @@ def test_every_page_is_in_the_table_of_contents() -> None:
     assert {page.stem for page in (ROOT / "docs").glob("*.md")} <= listed
 
 
+def test_prose_that_reads_as_translated_is_found(tmp_path: Path) -> None:
+    prose = runpy.run_path(str(ROOT / "docs" / "_prose.py"))
+    page = tmp_path / "page.md"
+    page.write_text("There is no limit.\n\nIt is no network. It prints\na line a trial.\n")
+    assert [(line, phrase) for line, phrase, _ in prose["findings"](page)] == [
+        (4, "line a trial"),
+        (3, "is no network"),
+    ]
+    clean = ("src/spdtokens/cli", "src/spdtokens/bench", "src/spdtokens/_tables.py", "examples")
+    assert prose["main"](*(str(ROOT / place) for place in clean)) == 0
+
+
 def _resolve(path: str) -> Any:
     """What a dotted name means; as much of it as can be is a module."""
     parts = path.split(".")

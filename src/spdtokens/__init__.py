@@ -1,4 +1,4 @@
-"""Decode EEG from the geometry of its covariance matrices, and measure it honestly."""
+"""Decode EEG from the geometry of its covariance matrices."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when first used: `spdtokens --help` need not wait for torch and MNE.
+    # Imported on first use, so that `spdtokens --help` does not import torch and MNE.
     if name in _HOMES:
         from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""Names of 0.1, kept until 0.3: rooms, options, keys of study files, and two estimators."""
+"""Names of version 0.1, kept until 0.3: modules, options, study keys, two estimators."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from spdtokens.classifiers import DecodingPipeline
 
 UNTIL = "0.3"
-#: Rooms by their old names.
+#: New names of packages, by their old names.
 ROOMS = {
     "data": "datasets",
     "deploy": "inference",
@@ -28,7 +28,7 @@ ROOMS = {
     "study": "experiments",
     "training": "classifiers.nn",
 }
-#: Modules within them that went elsewhere, and errors that have another name.
+#: Modules that moved to another package, and errors that were renamed.
 MODULES = {"training.methods": "classifiers.methods", "models.classical": "classifiers.classical"}
 ERRORS = {
     "EstimatorError": "MethodError",
@@ -41,7 +41,7 @@ KEYS = {"covariance": "estimator"}
 
 
 class OldRooms:
-    """Finds and loads ``spdtokens.spd`` and the others as the rooms they have become."""
+    """Import ``spdtokens.spd`` and other old names as the packages that replace them."""
 
     def find_spec(self, fullname: str, *others: object) -> ModuleSpec | None:  # noqa: ARG002
         package, _, rest = fullname.partition(".")
@@ -49,7 +49,7 @@ class OldRooms:
         return spec_from_loader(fullname, self) if old else None  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """As usual."""
+        """Create the module as usual."""
 
     def exec_module(self, module: ModuleType) -> None:
         old = module.__name__.removeprefix("spdtokens.")
@@ -59,7 +59,7 @@ class OldRooms:
             now = import_module(new)
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(
-                f"spdtokens.{old} is gone: see docs/migration.md.", name=module.__name__
+                f"spdtokens.{old} was removed: see docs/migration.md.", name=module.__name__
             ) from error
 
         def look_up(name: str) -> Any:
@@ -68,49 +68,39 @@ class OldRooms:
             for home in (now, import_module("spdtokens.errors"), import_module("spdtokens")):
                 if hasattr(home, ERRORS.get(name, name)):
                     return getattr(home, ERRORS.get(name, name))
-            raise ImportError(f"spdtokens.{old}.{name} is gone: see docs/migration.md.")
+            raise ImportError(f"spdtokens.{old}.{name} was removed: see docs/migration.md.")
 
         vars(module).update(__getattr__=look_up, __path__=[])
         _warn(module.__name__, new)
 
 
 def _warn(old: str, new: str, stacklevel: int = 3) -> None:
-    text = f"{old} is deprecated and goes in {UNTIL}: use {new} (docs/migration.md)."
+    text = f"{old} is deprecated and will be removed in {UNTIL}: use {new} (docs/migration.md)."
     warnings.warn(text, FutureWarning, stacklevel=stacklevel)
 
 
-#: Parameters of the filter bank, by their names of the first edition.
-_FILTERBANK = {
-    "bands": "bands",
-    "windows": "windows",
-    "tmin": "tmin",
-    "stimulus_frequencies": "stimulus_hz",
-    "filtering": "filtering",
-    "covariance": "estimator",
-    "n_filters": "n_filters",
-    "cross_fit": "cross_fit",
-    "delays": "delays",
-    "decimate": "decimate",
-    "regularisation": "regularisation",
-    "unit_in_volts": "unit_in_volts",
-}
-#: Parameters of the embedding, with the defaults they had in ``SPDTokenClassifier``.
+#: Parameters of the filter bank that were renamed.
+_FILTERBANK = {"stimulus_frequencies": "stimulus_hz", "covariance": "estimator"}
+#: Parameters of the embedding, with their defaults in ``SPDTokenClassifier``.
 _EMBEDDING = {"isometric": False, "floor": "relative", "unit_free": True}
-#: Parameters that preset ``recommended`` took and did not use.
+#: Parameters that the preset ``recommended`` accepted and ignored.
 _UNUSED = ("random_state", "device", "verbose", "ensemble")
 
 
 def _renamed(options: dict[str, Any], estimator: str = "sample") -> dict[str, Any]:
-    """Options of the filter bank, taken out of those given."""
-    found = {new: options.pop(old) for old, new in _FILTERBANK.items() if old in options}
+    """Move the parameters of the filter bank out of ``options``."""
+    from spdtokens.errors import ModelError
+    from spdtokens.preprocessing import FilterBankCovariances
+
+    known = FilterBankCovariances._get_param_names()
+    names = {old: _FILTERBANK.get(old, old) for old in options}
+    found = {new: options.pop(old) for old, new in names.items() if new in known}
     found = {name: value for name, value in found.items() if value is not None}
     if found.get("regularisation") == "paper":
         del found["regularisation"]
         if found.get("estimator", estimator) != "sample":
-            from spdtokens.errors import ModelError
-
             raise ModelError(
-                "regularisation='paper' is for the sample covariance: pass covariance='sample'."
+                "regularisation='paper' requires the sample covariance: pass covariance='sample'."
             )
         found["estimator"] = "paper"
     return found
@@ -121,11 +111,11 @@ def __getattr__(name: str) -> Any:
         return globals()[name]
     if name != "_Tokens":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # Here, as this module is imported with the package, and must not wait for scikit-learn.
+    # Defined here because the package imports this module, and must not import scikit-learn.
     from spdtokens.geometry import TokenEmbedding
 
     class _Tokens(TokenEmbedding):
-        """Tokens (n, tokens, features), as the first edition gave them."""
+        """Tokens of shape (n, tokens, features), as in version 0.1."""
 
         __qualname__ = name  # for pickle
 
@@ -142,7 +132,7 @@ def __getattr__(name: str) -> Any:
 def Tokenizer(
     embedding: str | Sequence[str] = "log_euclidean", *, sfreq: float | None = None, **options: Any
 ) -> Pipeline:
-    """Make a pipeline from trials to tokens (n, tokens, features).
+    """Make a pipeline from trials to tokens of shape (n, tokens, features).
 
     .. deprecated:: 0.2
        Use :class:`spdtokens.FilterBankCovariances` and :class:`spdtokens.TokenEmbedding`.
@@ -167,11 +157,11 @@ def SPDTokenClassifier(
     preset: str = "recommended",
     **options: Any,
 ) -> DecodingPipeline:
-    """Make a decoder from the parameters of the first edition.
+    """Make a decoder from the parameters of version 0.1.
 
     .. deprecated:: 0.2
-       Use :func:`spdtokens.make_decoder`, or :class:`spdtokens.TokenTransformerClassifier` behind
-       :class:`spdtokens.FilterBankCovariances`.
+       Use :func:`spdtokens.make_decoder`, or :class:`spdtokens.FilterBankCovariances` followed by
+       :class:`spdtokens.TokenTransformerClassifier`.
     """
     from spdtokens.classifiers import TokenTransformerClassifier
     from spdtokens.classifiers.decoder import DecodingPipeline, make_decoder
@@ -182,13 +172,11 @@ def SPDTokenClassifier(
 
     _warn("SPDTokenClassifier", "make_decoder or TokenTransformerClassifier")
     if preset not in (RECOMMENDED, *PRESETS):
-        known = ", ".join((RECOMMENDED, *PRESETS))
-        raise ModelError(f"There is no preset {preset!r}. There are: {known}.")
+        raise ModelError(f"preset must be one of {(RECOMMENDED, *PRESETS)}, got {preset!r}.")
     recommended = preset == RECOMMENDED
     filterbank = _renamed(options, "oas" if recommended else "sample")
-    tokens = {name: options.pop(name, None) for name in _EMBEDDING}
-    tokens = {name: _EMBEDDING[name] if v is None else v for name, v in tokens.items()}
     options = {name: value for name, value in options.items() if value is not None}
+    tokens = {name: options.pop(name, usual) for name, usual in _EMBEDDING.items()}
     if recommended:
         frequencies = filterbank.get("stimulus_hz", ())
         windows = filterbank.get("windows")

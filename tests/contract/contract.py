@@ -11,7 +11,8 @@ import inspect
 import pickle
 import re
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -89,6 +90,18 @@ class Case:
         """Trials that the estimator was not fitted to."""
         return self.data(seed=1, n=10)[0]
 
+    def outputs(self, *data: Any, **params: Any) -> dict[str, np.ndarray]:
+        """Outputs for the new trials, of an estimator fitted to ``data`` or as usual."""
+        made = self.make().fit(*data, **params) if data else self.fitted()
+        return outputs(made, self.new())
+
+    def assert_same(self, found: Any, expected: Any = None, atol: float | None = None) -> None:
+        """Outputs, or those of an estimator for the new trials, are as usual or as expected."""
+        if isinstance(found, BaseEstimator):
+            found = outputs(found, self.new())
+        expected = self.outputs() if expected is None else expected
+        assert_same(found, expected, self.atol if atol is None else atol)
+
 
 @cache
 def _fitted(case: Case) -> Any:
@@ -131,16 +144,16 @@ def outputs(estimator: Any, X: Any) -> dict[str, np.ndarray]:
 
 
 def assert_same(
-    found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], atol: float
+    found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], atol: float, of: str = ""
 ) -> None:
     """Outputs that do not differ."""
     assert found.keys() == expected.keys()
     assert found
     for name, value in expected.items():
         if np.asarray(value).dtype.kind == "f":
-            assert_allclose(found[name], value, rtol=1e-9, atol=atol, err_msg=name)
+            assert_allclose(found[name], value, rtol=1e-9, atol=atol, err_msg=f"{of}: {name}")
         else:
-            assert_array_equal(found[name], value, err_msg=name)
+            assert_array_equal(found[name], value, err_msg=f"{of}: {name}")
 
 
 def takes(estimator: Any, name: str) -> bool:
@@ -206,8 +219,7 @@ def check_clone(case: Case) -> None:
                 assert repr(twin.get_params()[name]) == repr(value), name
         with pytest.raises(NotFittedError):
             check_is_fitted(twin)
-    twin, new = clone(case.fitted()).fit(*case.data()), case.new()
-    assert_same(outputs(twin, new), outputs(case.fitted(), new), case.atol)
+    case.assert_same(clone(case.fitted()).fit(*case.data()))
 
 
 def check_repr_shows_changed_parameters(case: Case) -> None:
@@ -287,20 +299,16 @@ def check_fit_sets_names_with_an_underscore(case: Case) -> None:
 
 
 def check_fit_is_idempotent(case: Case) -> None:
-    (X, y), new = case.data(), case.new()
-    made = case.make().fit(X, y)
-    first = outputs(made, new)
-    assert_same(outputs(made.fit(X, y), new), first, 0.0)
-    assert_same(outputs(case.make().fit(X, y), new), first, 0.0)
+    made = case.make().fit(*case.data())
+    first = outputs(made, case.new())
+    case.assert_same(made.fit(*case.data()), first, 0.0)
+    case.assert_same(case.make().fit(*case.data()), first, 0.0)
 
 
 def check_fit_forgets_earlier_fits(case: Case) -> None:
-    (X, y), new = case.data(), case.new()
-    made = case.make()
+    made, fresh = case.make(), case.fitted()
     made.fit(*case.data(seed=5, n=27, k=3, d=5, samples=160, m=3))
-    made.fit(X, y)
-    fresh = case.fitted()
-    assert_same(outputs(made, new), outputs(fresh, new), case.atol)
+    case.assert_same(made.fit(*case.data()))
     assert vars(made).keys() == vars(fresh).keys()
     assert made.n_features_in_ == fresh.n_features_in_
 
@@ -337,71 +345,43 @@ def check_unfitted_is_refused(case: Case) -> None:
 
 def check_methods_do_not_change_the_estimator(case: Case) -> None:
     made = case.make().fit(*case.data())
-    before = _state(made)
+    before = joblib.hash(made)
     found = outputs(made, case.new())
-    assert _state(made) == before
-    assert_same(outputs(made, case.new()), found, 0.0)
-
-
-def _state(value: Any) -> Any:
-    """All that an object holds, down to numbers and text, in which it can be compared."""
-    if isinstance(value, torch.nn.Module):
-        return {name: _state(tensor) for name, tensor in value.state_dict().items()}
-    if isinstance(value, torch.Tensor):
-        return _state(value.detach().cpu().numpy())
-    if isinstance(value, np.ndarray):
-        return joblib.hash(value)
-    if isinstance(value, Mapping):
-        return {repr(name): _state(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_state(item) for item in value]
-    if hasattr(value, "__dict__") and not isinstance(value, type):
-        return [type(value).__name__, _state(vars(value))]
-    return repr(value)
+    assert joblib.hash(made) == before
+    case.assert_same(made, found, 0.0)
 
 
 def check_subset_invariance(case: Case) -> None:
-    new = case.new()
-    whole = outputs(case.fitted(), new)
+    new, whole = case.new(), case.outputs()
     for size in (1, 3):
         parts = [outputs(case.fitted(), new[i : i + size]) for i in range(0, len(new), size)]
-        joined = {name: np.concatenate([part[name] for part in parts]) for name in whole}
-        assert_same(joined, whole, case.atol)
+        case.assert_same({name: np.concatenate([p[name] for p in parts]) for name in whole})
 
 
 def check_order_invariance(case: Case) -> None:
     new = case.new()
     order = np.random.default_rng(0).permutation(len(new))
-    whole = outputs(case.fitted(), new)
-    expected = {name: value[order] for name, value in whole.items()}
-    assert_same(outputs(case.fitted(), new[order]), expected, case.atol)
+    expected = {name: value[order] for name, value in case.outputs().items()}
+    case.assert_same(outputs(case.fitted(), new[order]), expected)
 
 
 def check_prefix_gives_prefix(case: Case) -> None:
     """Of a filter in time: a trial is seen from those before it, never from those after it."""
-    new = case.new()
-    whole = outputs(case.fitted(), new)
+    new, whole = case.new(), case.outputs()
     for size in (1, 4, len(new)):
         expected = {name: value[:size] for name, value in whole.items()}
-        assert_same(outputs(case.fitted(), new[:size]), expected, case.atol)
+        case.assert_same(outputs(case.fitted(), new[:size]), expected)
     # The exemption from the two checks above is needed: the past does matter.
     backwards = outputs(case.fitted(), new[::-1])
-    differs = [
-        not np.allclose(backwards[name][::-1], value)
-        for name, value in whole.items()
-        if value.dtype.kind == "f"
-    ]
-    assert all(differs)
-    assert differs
+    numbers = [name for name, value in whole.items() if value.dtype.kind == "f"]
+    assert numbers
+    assert not any(np.allclose(backwards[name][::-1], whole[name]) for name in numbers)
 
 
 def check_pickle(case: Case) -> None:
-    new = case.new()
-    expected = outputs(case.fitted(), new)
     for twin in (pickle.loads(pickle.dumps(case.fitted())), copy.deepcopy(case.fitted())):
-        assert_same(outputs(twin, new), expected, 0.0)
-    unfitted = pickle.loads(pickle.dumps(case.make()))
-    assert_same(outputs(unfitted.fit(*case.data()), new), expected, case.atol)
+        case.assert_same(twin, atol=0.0)
+    case.assert_same(pickle.loads(pickle.dumps(case.make())).fit(*case.data()))
 
 
 # --- input ----------------------------------------------------------------------------------------
@@ -410,83 +390,79 @@ def check_pickle(case: Case) -> None:
 def bad_trials(X: np.ndarray, kind: str) -> dict[str, Any]:
     """Inputs that are no trials, by what is wrong with them."""
 
-    def with_value(value: Any, dtype: Any = None) -> np.ndarray:
-        found = X.astype(dtype or X.dtype)
-        found[2, ..., 1, 1] = value
+    def with_value(value: Any, dtype: Any = float) -> np.ndarray:
+        found = X.astype(dtype)
+        found[2].flat[5] = value
         return found
 
+    bad: dict[str, Any] = {
+        "0-D": np.float64(1.0),
+        "1-D": X.ravel(),
+        "no trials": X[:0],
+        "no samples": X[..., :0],
+        "NaN": with_value(np.nan),
+        "infinity": with_value(np.inf),
+        "complex": X * (1 + 1j),
+        "text": np.full(X.shape, "word"),
+        "objects": with_value("word", object),
+        "None": None,
+        "ragged": [X[0].tolist(), X[1][:-1].tolist()],
+    }
     if kind in (TOKENS, ROWS):
-        shapes: dict[str, Any] = {"4-D": X.reshape(len(X), 1, 1, -1), "no features": X[..., :0]}
-        nan, inf = X.copy(), X.copy()
-        nan[2, ..., 1], inf[2, ..., 1] = np.nan, np.inf
-        words: np.ndarray = np.full(X.shape, "word", dtype=object)
-    else:
-        shapes = {
-            "2-D": X.reshape(len(X), -1),
-            "5-D": X.reshape(len(X), 1, 1, *X.shape[-2:]) if kind != SEVERAL else X[:, None],
-            "one trial": X[0] if kind != SEVERAL else X[0, 0],
-            "no channels": X[..., :0, :],
-            "no samples": X[..., :0],
-        }
-        nan, inf = with_value(np.nan), with_value(np.inf)
-        words = with_value("word", object)
+        return bad | {"4-D": X.reshape(len(X), 1, 1, -1)}
+    bad |= {
+        "2-D": X.reshape(len(X), -1),
+        "5-D": X.reshape(len(X), -1, 1, *X.shape[-2:]),
+        "one trial": X[0, 0] if kind == SEVERAL else X[0],
+        "no channels": X[..., :0, :],
+        "a mapping": {"X": 1},  # of tables scikit-learn says TypeError
+        "sparse": scipy.sparse.csr_array(X.reshape(len(X), -1)),
+    }
     if kind in (MATRICES, SEVERAL):
         skew, singular, negative = X.copy(), X.copy(), X.copy()
         skew[2, ..., 0, 1] *= -1
         singular[2, ..., 1, :], singular[2, ..., :, 1] = 0, 0
         negative[2] *= -1
-        shapes |= {"skew": skew, "singular": singular, "negative": negative}
-        shapes |= {"not square": X[..., :-1]}
-    if kind not in (TOKENS, ROWS):  # of which scikit-learn says TypeError
-        shapes["a mapping"] = {"X": 1}
-        shapes["sparse"] = scipy.sparse.csr_array(X.reshape(len(X), -1))
-    return shapes | {
-        "0-D": np.float64(1.0),
-        "1-D": X.ravel(),
-        "no trials": X[:0],
-        "NaN": nan,
-        "infinity": inf,
-        "complex": X * (1 + 1j),
-        "text": np.full(X.shape, "word"),
-        "objects": words,
-        "None": None,
-        "ragged": [X[0].tolist(), X[1][:-1].tolist()],
-    }
+        bad |= {"skew": skew, "singular": singular, "negative": negative}
+        bad |= {"not square": X[..., :-1]}
+    return bad
+
+
+@contextmanager
+def refused(what: str) -> Iterator[None]:
+    """Like ``pytest.raises(ValueError)``, but the failure says of what."""
+    try:
+        yield
+    except Exception as error:
+        explained = isinstance(error, ValueError) and str(error).strip()
+        if not explained or isinstance(error, NotFittedError):
+            raise AssertionError(f"{what}: {error!r}") from error
+    else:
+        raise AssertionError(f"{what}: not refused")
+
+
+def refused_by_fit(case: Case, what: str, X: Any, y: Any, **params: Any) -> None:
+    for method in ("fit", "fit_transform"):
+        if hasattr(case.make(), method):
+            with refused(f"{method}: {what}"):
+                getattr(case.make(), method)(X, y, **params)
+
+
+def refused_by_methods(case: Case, what: str, X: Any) -> None:
+    for method in case.outputs():
+        with refused(f"{method}: {what}"):
+            getattr(case.fitted(), method)(X)
 
 
 def check_bad_trials_are_refused_by_fit(case: Case) -> None:
     X, y = case.data()
     for name, bad in bad_trials(X, case.kind).items():
-        with refused(name):
-            case.make().fit(bad, y)
-        if is_transformer(case.make()):
-            with refused(f"fit_transform: {name}"):
-                case.make().fit_transform(bad, y)
+        refused_by_fit(case, name, bad, y)
 
 
 def check_bad_trials_are_refused_by_methods(case: Case) -> None:
-    X = case.data()[0]
-    for name, bad in bad_trials(X, case.kind).items():
-        for method in outputs(case.fitted(), X[:2]):
-            with refused(f"{method}: {name}"):
-                getattr(case.fitted(), method)(bad)
-
-
-class refused:
-    """Like ``pytest.raises(ValueError)``, but the failure says of what."""
-
-    def __init__(self, what: str) -> None:
-        self.what = what
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> bool:
-        assert kind is not None, f"{self.what}: not refused"
-        if not issubclass(kind, ValueError) or issubclass(kind, NotFittedError):
-            raise AssertionError(f"{self.what}: {kind.__name__}, {error}") from error
-        assert str(error).strip()
-        return True
+    for name, bad in bad_trials(case.data()[0], case.kind).items():
+        refused_by_methods(case, name, bad)
 
 
 def check_other_shapes_are_refused_by_methods(case: Case) -> None:
@@ -498,9 +474,7 @@ def check_other_shapes_are_refused_by_methods(case: Case) -> None:
     if case.kind == MATRICES:
         others.append(make_data(SEVERAL)[0])
     for other in others:
-        for method in outputs(case.fitted(), case.new()):
-            with refused(f"{method}: {other.shape}"):
-                getattr(case.fitted(), method)(other)
+        refused_by_methods(case, str(other.shape), other)
 
 
 class ArrayLike:
@@ -536,14 +510,8 @@ def check_array_likes(case: Case) -> None:
             "array-like": ArrayLike,
         }
         for name, form in forms.items():
-            labels = y.tolist() if name == "lists" else y
-            made = case.make().fit(form(X), labels)
-            found = outputs(made, form(new))
-            try:
-                assert_same(found, expected, case.atol)
-            except AssertionError as error:
-                raise AssertionError(f"{name}: {error}") from error
-            del found, made
+            made = case.make().fit(form(X), y.tolist() if name == "lists" else y)
+            assert_same(outputs(made, form(new)), expected, case.atol, name)
 
 
 def check_one_trial_and_one_channel(case: Case) -> None:
@@ -564,33 +532,30 @@ def check_one_trial_and_one_channel(case: Case) -> None:
 
 
 def check_labels_of_any_kind(case: Case) -> None:
-    (X, y), new = case.data(), case.new()
-    expected = outputs(case.fitted(), new)
-    kinds: dict[str, tuple[Any, Any]] = {
-        "text": (["left", "right"], None),
-        "objects": (np.array(["left", "right"], dtype=object), None),
-        "gaps": ([-5, 7], None),
-        "bool": ([False, True], None),
-        "whole floats": ([1.0, 2.0], None),
-        "list": (["a", "b"], list),
-        "series": (["a", "b"], lambda labels: pd.Series(labels, index=range(5, 5 + len(labels)))),
-    }
-    for name, (classes, form) in kinds.items():
+    X, y = case.data()
+    kinds: list[tuple[Any, Any]] = [
+        (["left", "right"], np.asarray),
+        (np.array(["left", "right"], dtype=object), np.asarray),
+        ([-5, 7], np.asarray),
+        ([False, True], np.asarray),
+        ([1.0, 2.0], np.asarray),
+        (["a", "b"], list),
+        (["a", "b"], lambda labels: pd.Series(labels, index=range(5, 5 + len(labels)))),
+    ]
+    for classes, form in kinds:
         values = np.asarray(classes)
-        labels = values[y]
-        labels = labels if form is None else form(labels)
+        labels = form(values[y])
         made = case.make().fit(X, labels)
-        found = outputs(made, new)
+        found = outputs(made, case.new())
         if "predict" in found:
-            assert_array_equal(made.classes_, values, err_msg=name)
-            assert made.classes_.dtype == found["predict"].dtype == np.asarray(labels).dtype, name
+            assert_array_equal(made.classes_, values)
+            assert made.classes_.dtype == found["predict"].dtype == np.asarray(labels).dtype
             found["predict"] = np.searchsorted(values, found["predict"])
-        assert_same(found, expected, case.atol)
+        case.assert_same(found)
 
 
 def check_bad_labels_are_refused(case: Case) -> None:
     X, y = case.data()
-    continuous = np.linspace(0, 1, len(y))
     missing = np.where(np.arange(len(y)) == 3, np.nan, y.astype(float))
     bad: dict[str, Any] = {
         "none": None,
@@ -601,28 +566,23 @@ def check_bad_labels_are_refused(case: Case) -> None:
         "a number": 1,
         "NaN": missing,
         "infinity": np.where(np.isnan(missing), np.inf, missing),
-        "continuous": continuous,
+        "continuous": np.linspace(0, 1, len(y)),
     }
     for name, labels in bad.items():
-        with refused(name):
-            case.make().fit(X, labels)
-        if is_transformer(case.make()):
-            with refused(f"{name}, by fit_transform"):
-                case.make().fit_transform(X, labels)
+        refused_by_fit(case, name, X, labels)
 
 
 def check_labels_in_a_column(case: Case) -> None:
     X, y = case.data()
     with pytest.warns(DataConversionWarning):
         made = case.make().fit(X, y[:, None])
-    assert_same(outputs(made, case.new()), outputs(case.fitted(), case.new()), case.atol)
+    case.assert_same(made)
 
 
 def check_labels_do_not_matter(case: Case) -> None:
-    (X, y), new = case.data(), case.new()
+    X, y = case.data()
     for labels in ((), (None,), (y[::-1],)):
-        made = case.make().fit(X, *labels)
-        assert_same(outputs(made, new), outputs(case.fitted(), new), 0.0)
+        case.assert_same(case.make().fit(X, *labels), atol=0.0)
 
 
 # --- classifiers ----------------------------------------------------------------------------------
@@ -659,18 +619,17 @@ def check_learns(case: Case) -> None:
 
 
 def check_weights(case: Case) -> None:
-    (X, y), new = case.data(), case.new()
-    plain = outputs(case.fitted(), new)
+    X, y = case.data()
     w = np.random.default_rng(0).uniform(0.5, 2, len(y))
     before = w.copy()
-    expected = outputs(case.make().fit(X, y, sample_weight=w), new)
+    expected = case.outputs(X, y, sample_weight=w)
     assert_array_equal(w, before)
-    for name, value in plain.items():
+    for name, value in case.outputs().items():
         assert name == "predict" or not np.allclose(value, expected[name]), "weights do not matter"
     for same in (w.tolist(), pd.Series(w, index=range(9, 9 + len(w))), 4 * w, ArrayLike(w)):
-        assert_same(outputs(case.make().fit(X, y, sample_weight=same), new), expected, case.atol)
+        case.assert_same(case.outputs(X, y, sample_weight=same), expected)
     for ones in (None, np.ones(len(y)), np.full(len(y), 3)):
-        assert_same(outputs(case.make().fit(X, y, sample_weight=ones), new), plain, case.atol)
+        case.assert_same(case.outputs(X, y, sample_weight=ones))
     bad: dict[str, Any] = {
         "too few": w[:-1],
         "2-D": w[:, None],
@@ -680,40 +639,33 @@ def check_weights(case: Case) -> None:
         "none of a class": (y == 1).astype(float),
     }
     for name, weights in bad.items():
-        with refused(f"sample_weight: {name}"):
-            case.make().fit(X, y, sample_weight=weights)
+        refused_by_fit(case, name, X, y, sample_weight=weights)
 
 
 def check_weight_zero_leaves_a_trial_out(case: Case) -> None:
-    (X, y), new = case.data(), case.new()
-    kept = np.random.default_rng(1).permutation(len(y)) % 4 > 0
-    left = case.make().fit(X, y, sample_weight=kept.astype(float))
-    assert_same(outputs(left, new), outputs(case.make().fit(X[kept], y[kept]), new), case.atol)
-    # Even if that leaves a stretch of time without a class.
-    w = 1.0 - (y == 0) * (np.arange(len(y)) > 4)
-    assert_same(
-        outputs(case.make().fit(X, y, sample_weight=w), new),
-        outputs(case.make().fit(X[w > 0], y[w > 0]), new),
-        case.atol,
-    )
+    X, y = case.data()
+    some = np.random.default_rng(1).permutation(len(y)) % 4 > 0
+    # The second leaves a stretch of time without a class.
+    for kept in (some, (y != 0) | (np.arange(len(y)) < 5)):
+        left = case.outputs(X, y, sample_weight=kept.astype(float))
+        case.assert_same(left, case.outputs(X[kept], y[kept]))
 
 
 def check_weight_two_is_a_trial_twice(case: Case) -> None:
     """Up to the temperature, for which the two are other folds: as for scikit-learn's own
     ``CalibratedClassifierCV``, which is exempt from its check."""
-    (X, y), new = case.data(), case.new()
+    X, y = case.data()
     times = np.random.default_rng(2).integers(1, 4, len(y))
-    scores = [
-        made.decision_function(new)
-        for made in (
-            case.make().fit(X, y, sample_weight=times),
-            case.make().fit(np.repeat(X, times, axis=0), np.repeat(y, times)),
+    weighted, repeated, plain = (
+        score / np.linalg.norm(score)
+        for score in (
+            case.outputs(X, y, sample_weight=times)["decision_function"],
+            case.outputs(X.repeat(times, axis=0), y.repeat(times))["decision_function"],
+            case.outputs()["decision_function"],
         )
-    ]
-    weighted, repeated = (score / np.linalg.norm(score) for score in scores)
+    )
     assert_allclose(weighted, repeated, atol=case.atol)
-    plain = case.fitted().decision_function(new)
-    assert not np.allclose(weighted, plain / np.linalg.norm(plain))
+    assert not np.allclose(weighted, plain)
 
 
 def check_unknown_fit_parameters_are_refused(case: Case) -> None:
@@ -729,13 +681,11 @@ def check_unknown_fit_parameters_are_refused(case: Case) -> None:
 
 
 def check_groups(case: Case) -> None:
-    (X, y), new = case.data(), case.new()
+    X, y = case.data()
     groups = np.arange(len(y)) // 4
-    made = case.make().fit(X, y, groups=groups)
-    named = case.make().fit(X, y, groups=[f"group {g}" for g in groups])
-    assert_same(outputs(made, new), outputs(named, new), case.atol)
-    with refused("groups: too few"):
-        case.make().fit(X, y, groups=groups[:-1])
+    named = case.outputs(X, y, groups=[f"group {g}" for g in groups])
+    case.assert_same(case.outputs(X, y, groups=groups), named)
+    refused_by_fit(case, "too few", X, y, groups=groups[:-1])
 
 
 # --- transformers ---------------------------------------------------------------------------------
@@ -752,7 +702,7 @@ def check_fit_transform(case: Case) -> None:
         assert_allclose(at_once, apart, rtol=1e-9, atol=case.atol)
     made = case.make()
     made.fit_transform(X, y)
-    assert_same(outputs(made, case.new()), outputs(case.fitted(), case.new()), case.atol)
+    case.assert_same(made)
 
 
 def check_containers(case: Case) -> None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyriemann.estimation
 import pytest
 import sklearn
 import torch
@@ -76,43 +75,25 @@ def new() -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_the_code_of_the_design() -> None:
-    my_own_sklearn_pipeline = make_pipeline(Covariances("oas"), CSP(6), LogisticRegression())
-
     clf = make_decoder("mi", sfreq=250, tmin=-0.5, window=(0.5, 4.0))
-    flicker = make_decoder("ssvep", sfreq=256, stimulus_hz=(13, 17, 21))  # `clf` in the design
-    paper = make_pipeline(
-        FilterBankCovariances(sfreq=250, bands="4-40", estimator="paper"),
-        TokenTransformerClassifier(
-            embedding="log_euclidean", n_layers=6, random_state=42, epochs=2
-        ),
-    )
-    mine = make_pipeline(
-        pyriemann.estimation.Covariances("oas"), TokenTransformerClassifier(n_layers=2)
-    )
-
-    result = evaluate(
-        "sim-mi",
-        {"recommended": clf, "paper": paper, "mine": my_own_sklearn_pipeline},
-        protocol="session-transfer",
-        subjects=1,
-    )
+    network = TokenTransformerClassifier("log_euclidean", n_layers=6, random_state=42, epochs=2)
+    paper = make_pipeline(FilterBankCovariances(250, bands="4-40", estimator="paper"), network)
+    mine = make_pipeline(Covariances("oas"), CSP(6), LogisticRegression())
+    methods = {"recommended": clf, "paper": paper, "mine": mine}
+    result = evaluate("sim-mi", methods, protocol="session-transfer", subjects=1)
     frame = result.to_frame()
-
-    assert list(frame.index) == ["recommended", "paper", "mine"]
+    assert list(frame.index) == list(methods)
     assert frame["n_test"].tolist() == [288] * 3
     assert frame["n_runs"].tolist() == [1] * 3
     assert "<table" in result._repr_html_()
-    assert all(isinstance(one, Pipeline) for one in (clf, flicker, paper, mine))
     # What is evaluated is what is shipped.
     dataset = load_dataset("sim-mi")
     first, second = (dataset.load("1", session) for session in dataset.index["1"])
     begin, end = (round((t - dataset.tmin) * dataset.sfreq) for t in dataset.window)
-    window = slice(begin, end)  # which ours cuts itself
-    for name, one, cut in (
-        ("recommended", clf, slice(None)),
-        ("mine", my_own_sklearn_pipeline, window),
-    ):
-        by_hand = clone(one).fit(first.X[..., cut], first.y).predict(second.X[..., cut])
+    # Ours cuts the window itself.
+    for name, cut in (("recommended", slice(None)), ("mine", slice(begin, end))):
+        one = clone(methods[name]).fit(first.X[..., cut], first.y)
+        by_hand = one.predict(second.X[..., cut])
         assert frame.loc[name, "score"] == accuracy_score(second.y, by_hand)
     assert frame.loc["recommended", "score"] > frame.loc["recommended", "chance_bound"]
 
@@ -222,51 +203,27 @@ def test_memory(kind: type[Pipeline], paradigm: str, trials: Any, tmp_path: Path
     )
 
 
-def test_calibration(trials: Any, new: Any) -> None:
+@pytest.mark.parametrize("bands", [None, BANDS], ids=["one matrix", "several"])
+def test_ensembles_of_scikit_learn(bands: str | None, trials: Any, new: Any) -> None:
     (X, y), (Z, z) = trials, new
-    decoder, cv = make_decoder("mi", sfreq=SFREQ), StratifiedKFold(3)
-    model = CalibratedClassifierCV(decoder, cv=cv, ensemble=True).fit(X, y)
-    assert model.score(Z, z) > 0.9
-    # It calibrates decision values: the members' are those of the decoder fitted to the fold.
-    for member, (train, _) in zip(model.calibrated_classifiers_, cv.split(X, y), strict=True):
-        assert_array_equal(
-            member.estimator.decision_function(Z),
-            clone(decoder).fit(X[train], y[train]).decision_function(Z),
-        )
-
-
-@pytest.mark.parametrize("several", [False, True])
-def test_stacking_and_voting(several: bool, trials: Any, new: Any) -> None:
-    (X, y), (Z, z) = trials, new
-    filterbank = FilterBankCovariances(SFREQ, bands=BANDS if several else None, estimator="oas")
+    filterbank = FilterBankCovariances(SFREQ, bands=bands, estimator="oas")
     C, D = filterbank.fit_transform(X), filterbank.transform(Z)
-    dataset = load_dataset("sim-mi")
-    theirs = get_method("ts-lr").make(dataset)[1:]  # without its filter bank
-    members = [
-        ("discriminant", TokenDiscriminantClassifier()),
-        ("transformer", TokenTransformerClassifier(**TINY)),
-        *([] if several else [("ts-lr", theirs), ("mdm", MDM())]),
-    ]
-    stack = StackingClassifier(members, LogisticRegression(), cv=StratifiedKFold(3)).fit(C, y)
-    inner = np.hstack(
-        [
-            cross_val_predict(m, C, y, cv=StratifiedKFold(3), method="predict_proba")[:, 1:]
-            for _, m in members
-        ]
-    )
-    outer = np.hstack([clone(m).fit(C, y).predict_proba(D)[:, 1:] for _, m in members])
-    expected = LogisticRegression().fit(inner, y).predict_proba(outer)
-    assert_allclose(stack.predict_proba(D), expected, atol=1e-9)
-    assert stack.score(D, z) > 0.9
-    vote = VotingClassifier(members, voting="soft").fit(C, y)
+    ours = TokenDiscriminantClassifier()
+    members = [("discriminant", ours), ("transformer", TokenTransformerClassifier(**TINY))]
+    if bands is None:
+        theirs = get_method("ts-lr").make(load_dataset("sim-mi"))[1:]  # without its filter bank
+        members += [("ts-lr", theirs), ("mdm", MDM())]
+    cv = StratifiedKFold(3)
+    for model in (
+        CalibratedClassifierCV(ours, cv=cv),  # by decision values
+        AdaBoostClassifier(ours, n_estimators=3),  # by weights
+        StackingClassifier(members, LogisticRegression(), cv=cv),
+        VotingClassifier(members, voting="soft"),
+    ):
+        assert model.fit(C, y).score(D, z) > 0.9
+    # The last one by hand.
     expected = np.mean([clone(m).fit(C, y).predict_proba(D) for _, m in members], axis=0)
-    assert_allclose(vote.predict_proba(D), expected, atol=1e-9)
-
-
-def test_boosting_gives_weights(trials: Any, new: Any) -> None:
-    decoder = make_decoder("mi", sfreq=SFREQ)
-    model = AdaBoostClassifier(decoder, n_estimators=3).fit(*trials)
-    assert model.score(*new) > 0.9
+    assert_allclose(model.predict_proba(D), expected, atol=1e-9)
 
 
 def test_names_of_tokens_through_a_pipeline(trials: Any, new: Any) -> None:
@@ -371,104 +328,63 @@ def test_steps_between_take_part_in_the_folds_of_the_temperature(trials: Any, ne
 # --- pyRiemann ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "classifier", [TokenDiscriminantClassifier(), TokenTransformerClassifier(**TINY)]
-)
-def test_their_covariances_before_our_classifiers(classifier: Any, trials: Any, new: Any) -> None:
-    (X, y), (Z, z) = trials, new
-    model = make_pipeline(Covariances("oas"), classifier).fit(X, y)
-    assert model.score(Z, z) > 0.9
-    by_hand = clone(classifier).fit(Covariances("oas").fit_transform(X), y)
-    D = Covariances("oas").fit_transform(Z)
-    assert_array_equal(model.predict_proba(Z), by_hand.predict_proba(D))
+OURS, THEIRS = FilterBankCovariances(SFREQ, bands="8-30", estimator="oas"), Covariances("oas")
 
 
 @pytest.mark.parametrize(
-    "classifier",
+    ("covariances", "classifier"),
     [
-        MDM(),
-        TSClassifier(clf=LogisticRegression()),
-        make_pipeline(TangentSpace(), LogisticRegression()),
+        (THEIRS, TokenDiscriminantClassifier()),
+        (THEIRS, TokenTransformerClassifier(**TINY)),
+        (OURS, MDM()),
+        (OURS, TSClassifier(clf=LogisticRegression())),
+        (OURS, make_pipeline(TangentSpace(), LogisticRegression())),
     ],
-    ids=["MDM", "TSClassifier", "tangent space"],
+    ids=lambda step: type(step).__name__,
 )
-def test_our_covariances_before_their_classifiers(classifier: Any, trials: Any, new: Any) -> None:
+def test_covariances_and_classifiers_mix(
+    covariances: Any, classifier: Any, trials: Any, new: Any
+) -> None:
     (X, y), (Z, z) = trials, new
-    filterbank = FilterBankCovariances(SFREQ, bands="8-30", estimator="oas")
-    model = make_pipeline(filterbank, clone(classifier)).fit(X, y)
+    model = make_pipeline(clone(covariances), clone(classifier)).fit(X, y)
     assert model.score(Z, z) > 0.9
-    by_hand = clone(classifier).fit(clone(filterbank).fit_transform(X), y)
-    D = clone(filterbank).fit(X).transform(Z)
+    by_hand = clone(classifier).fit(clone(covariances).fit_transform(X), y)
+    D = clone(covariances).fit(X).transform(Z)
     assert_array_equal(model.predict_proba(Z), by_hand.predict_proba(D))
 
 
 # --- torch ----------------------------------------------------------------------------------------
 
 
-def _torch_data() -> tuple[Any, Any, Any, Any]:
-    """Tokens to train on and to test, with their labels."""
-    (C, y), (D, z) = make_data(SEVERAL, n=48), make_data(SEVERAL, seed=1, n=24)
-    embedding = TokenEmbedding().fit(C)
-    return embedding.tokens(C).astype(np.float32), embedding.tokens(D).astype(np.float32), y, z
-
-
-def _options() -> dict[str, Any]:
-    config = TransformerConfig(**{k: TINY[k] for k in ("d_model", "n_layers", "n_heads", "d_ff")})
-    return {"n_features": 10, "n_tokens": 2, "n_classes": 2, "config": config}
-
-
-@pytest.fixture
-def _seeded() -> Any:
-    with torch.random.fork_rng(), one_thread():
-        torch.manual_seed(0)
-        yield
-
-
-@pytest.mark.usefixtures("_seeded")
 def test_skorch_trains_the_module() -> None:
     skorch = pytest.importorskip("skorch", reason="needs the extra 'dev'")
-    X, Z, y, z = _torch_data()
-    net = skorch.NeuralNetClassifier(
-        SPDTokenTransformer,
-        **{f"module__{name}": value for name, value in _options().items()},
-        criterion=torch.nn.CrossEntropyLoss,
-        optimizer=torch.optim.Adam,
-        lr=1e-2,
-        max_epochs=12,
-        batch_size=16,
-        train_split=None,
-        verbose=0,
-    )
-    net.fit(X, y)
+    (C, y), (D, z) = make_data(SEVERAL, n=48), make_data(SEVERAL, seed=1, n=24)
+    embedding = TokenEmbedding().fit(C)
+    X, Z = (embedding.tokens(matrices).astype(np.float32) for matrices in (C, D))
+    config = TransformerConfig(**{k: TINY[k] for k in ("d_model", "n_layers", "n_heads", "d_ff")})
+    options = {"n_features": 10, "n_tokens": 2, "n_classes": 2, "config": config}
+    with torch.random.fork_rng(), one_thread():
+        torch.manual_seed(0)
+        net = skorch.NeuralNetClassifier(
+            SPDTokenTransformer,
+            **{f"module__{name}": value for name, value in options.items()},
+            criterion=torch.nn.CrossEntropyLoss,
+            optimizer=torch.optim.Adam,
+            lr=1e-2,
+            max_epochs=12,
+            batch_size=16,
+            train_split=None,
+            verbose=0,
+        ).initialize()
+        before = {name: value.detach().clone() for name, value in net.module_.named_parameters()}
+        net.partial_fit(X, y)
     assert net.history[-1, "train_loss"] < 0.5 * net.history[0, "train_loss"]
     assert net.score(Z, z) > 0.9
     assert_allclose(net.predict_proba(Z).sum(1), 1, rtol=1e-5)
-
-
-@pytest.mark.usefixtures("_seeded")
-def test_a_plain_loop_trains_the_module() -> None:
-    *arrays, y, z = _torch_data()
-    X, Z = map(torch.from_numpy, arrays)
-    network = SPDTokenTransformer(**_options())
-    before = {name: value.clone() for name, value in network.state_dict().items()}
-    optimiser = torch.optim.Adam([p for p in network.parameters() if p.requires_grad], lr=1e-2)
-    labels = torch.from_numpy(y)
-    losses = []
-    for _ in range(12):
-        for part in torch.randperm(len(X)).split(16):
-            optimiser.zero_grad()
-            loss = torch.nn.functional.cross_entropy(network(X[part]), labels[part])
-            loss.backward()
-            optimiser.step()
-            losses.append(loss.item())
-    assert np.mean(losses[-3:]) < 0.5 * np.mean(losses[:3])
-    network.eval()
-    with torch.no_grad():
-        assert (network(Z).argmax(1).numpy() == z).mean() > 0.9
-    changed = [n for n, p in network.named_parameters() if not torch.equal(p.detach(), before[n])]
-    assert set(changed) == {n for n, p in network.named_parameters() if p.requires_grad}
+    for name, parameter in net.module_.named_parameters():
+        assert parameter.requires_grad is not torch.equal(parameter.detach(), before[name]), name
     # Weights can be kept and put into a new module.
-    twin = SPDTokenTransformer(**_options())
-    twin.load_state_dict(network.state_dict())
+    twin = SPDTokenTransformer(**options).eval()
+    twin.load_state_dict(net.module_.state_dict())
     with torch.no_grad():
-        assert torch.equal(twin.eval()(Z), network(Z))
+        assert torch.equal(twin(torch.from_numpy(Z)), net.module_.eval()(torch.from_numpy(Z)))

@@ -116,10 +116,7 @@ def test_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
     there = rows_in(file.with_suffix(".sqlite"))
     assert process.returncode == 130, err
     assert 0 < there < RUNS
-    assert err == (
-        f"Stopped with {there} runs in {file.with_suffix('.sqlite')}, {RUNS - there} left; the "
-        "same command goes on.\n"
-    )
+    assert f"{there} runs stored, {RUNS - there} left" in err
     assert out == ""
     wait_for(lambda: _alive(process.pid) == [], "the end of the workers")
 

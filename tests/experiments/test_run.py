@@ -80,6 +80,18 @@ def test_killed_three_times_it_ends_as_if_undisturbed(tmp_path: Path) -> None:
     assert_undisturbed(file)
 
 
+def test_two_at_once_share_a_store(tmp_path: Path) -> None:
+    file = write_study(tmp_path / "twice")
+    both = [start(file), start(file)]
+    said = [process.communicate(timeout=LIMIT) for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert [err for _, err in said] == ["", ""]
+    # Each run was stored by one of them.
+    new = [int(out.split(" stored before, ")[1].split(" done now")[0]) for out, _ in said]
+    assert sum(new) == RUNS
+    assert_undisturbed(file)
+
+
 def test_what_another_process_does_meanwhile_is_not_done_again(tmp_path: Path) -> None:
     file = write_study(tmp_path / "study", QUICK)
     plan = planned(file)

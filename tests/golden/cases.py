@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from tests.golden.sets import FEW, FLICKER, GROUPED, IMAGERY, MATRICES, POTENTIA
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 #: Networks for which the potentials of 0.8 s are too short.
 TOO_SHORT = {("golden-erp", name) for name in ("matt", "shallownet", "eeg-conformer")}
+TWO = ("log_euclidean", "cholesky")
 #: Trials of real data of which the output is kept.
 KEPT = 24
 REAL: dict[str, dict[str, Any]] = {
@@ -76,36 +77,32 @@ def of_model(dataset: Dataset, **options: Any) -> NDArray[np.float64]:
     return np.asarray(trained.decoder.predict_proba(dataset.load("3", "a").X))
 
 
-def cases() -> Iterator[tuple[str, Case]]:
-    """Every case that needs nothing but this file."""
+def cases() -> dict[str, Case]:
+    """Every case: on the sets of random numbers, and on the recordings that are there."""
+    found: dict[str, Case] = {}
+
+    def add(name: str, function: Callable[..., Any], *args: Any, **options: Any) -> None:
+        found[name] = partial(function, *args, **options)
+
     for dataset in (IMAGERY, POTENTIALS, FLICKER, MATRICES):
         for name, method in METHODS.items():
             if method.why_not(dataset) is None and (dataset.name, name) not in TOO_SHORT:
-                settings = {"epochs": 3} if method.has_seed else {}
-                yield f"{dataset.name}/{name}", partial(runs, dataset, name, settings)
-    yield from _settings()
-    yield from _alignments()
-    for dataset in (IMAGERY, POTENTIALS, FLICKER, MATRICES):
+                add(f"{dataset.name}/{name}", runs, dataset, name, _short(name))
         paradigm = {"motor imagery": "mi"}.get(dataset.paradigm, dataset.paradigm)
-        yield f"estimator/{dataset.name}", partial(of_estimator, dataset, paradigm)
-        yield f"model/{dataset.name}", partial(of_model, dataset)
+        add(f"estimator/{dataset.name}", of_estimator, dataset, paradigm)
+        add(f"model/{dataset.name}", of_model, dataset)
+
     paper: dict[str, Any] = {"epochs": 3, "random_state": 7}
-    yield "estimator/paper", partial(of_network, IMAGERY, **paper)
-    yield "estimator/paper3", partial(of_network, IMAGERY, bands="paper3", ensemble=2, **paper)
-    yield "estimator/roots", partial(of_network, MATRICES, embedding="bures_wasserstein", **paper)
-    yield (
-        "estimator/held back",
-        partial(of_network, IMAGERY, keep="best", validation=0.25, **paper),
-    )
-    yield "estimator/causal", partial(of_estimator, IMAGERY, filterbank__filtering="causal")
-    yield "model/recentred", partial(of_model, IMAGERY, recentre=True)
-    yield "model/recentred matrices", partial(of_model, MATRICES, recentre=True)
-    yield "model/causal", partial(of_model, IMAGERY, filtering="causal")
+    add("estimator/paper", of_network, IMAGERY, **paper)
+    add("estimator/paper3", of_network, IMAGERY, bands="paper3", ensemble=2, **paper)
+    add("estimator/roots", of_network, MATRICES, embedding="bures_wasserstein", **paper)
+    add("estimator/held back", of_network, IMAGERY, keep="best", validation=0.25, **paper)
+    add("estimator/causal", of_estimator, IMAGERY, filterbank__filtering="causal")
+    add("model/recentred", of_model, IMAGERY, recentre=True)
+    add("model/recentred matrices", of_model, MATRICES, recentre=True)
+    add("model/causal", of_model, IMAGERY, filtering="causal")
 
-
-def _settings() -> Iterator[tuple[str, Case]]:
-    network = "token-log-euclidean"
-    many = "token-bures-wasserstein-multiband"
+    network, many = "token-log-euclidean", "token-bures-wasserstein-multiband"
     for name, method, settings in (
         ("small", network, {"preset": "paper-small", "epochs": 3}),
         ("geometric", many, {"changes": {"attention": "geometric"}, "epochs": 3}),
@@ -115,48 +112,29 @@ def _settings() -> Iterator[tuple[str, Case]]:
         ("bands", "ts-lr", {"bands": [(8.0, 13.0), (13.0, 30.0)]}),
         ("lwf", "ts-lr", {"estimator": "lwf"}),
         ("lwf network", network, {"estimator": "lwf", "epochs": 3}),
-        (
-            "two embeddings",
-            "recommended",
-            {"changes": {"embedding": ("log_euclidean", "cholesky")}},
-        ),
+        ("two embeddings", "recommended", {"changes": {"embedding": TWO}}),
         ("ridge", "recommended", {"changes": {"ridge": 0.1, "gains": (0.1, 0.1)}}),
         ("delays", "recommended", {"changes": {"delays": (0.05,)}}),
         ("common", "spdnet", {"recipe": "common", "epochs": 3}),
         ("common mlp", "spd-token-mlp", {"recipe": "common", "epochs": 3}),
     ):
-        yield f"settings/{name}", partial(runs, IMAGERY, method, settings)
+        add(f"settings/{name}", runs, IMAGERY, method, settings)
     for method in ("recommended", network, "eegnet", "spd-token-mlp", "ts-svm"):
-        settings = {"epochs": 3} if METHODS[method].has_seed else {}
-        yield f"grouped/{method}", partial(runs, GROUPED, method, settings)
-        yield (
-            f"validation/{method}",
-            partial(runs, IMAGERY, method, settings, protocol="split-70-15-15"),
-        )
-    yield (
-        "grouped/best",
-        partial(runs, GROUPED, network, {"changes": {"keep": "best"}, "epochs": 3}),
-    )
-    yield "few/recommended", partial(runs, FEW, "recommended", {})
-    yield (
-        "erp/recommended filters",
-        partial(runs, POTENTIALS, "recommended", {"changes": {"n_filters": 2, "cross_fit": 3}}),
-    )
-    yield "erp/ts-lr erp", partial(runs, POTENTIALS, "ts-lr", {"estimator": "erp"})
-    yield (
-        "erp/network xdawn",
-        partial(runs, POTENTIALS, network, {"estimator": "xdawn", "epochs": 3}),
-    )
-    yield (
-        "seeds",
-        partial(runs, IMAGERY, network, {"epochs": 3}, seeds=(42, 123), subjects=("1", "2")),
-    )
+        add(f"grouped/{method}", runs, GROUPED, method, _short(method))
+        split = {"protocol": "split-70-15-15"}
+        add(f"validation/{method}", runs, IMAGERY, method, _short(method), **split)
+    add("grouped/best", runs, GROUPED, network, {"changes": {"keep": "best"}, "epochs": 3})
+    add("few/recommended", runs, FEW, "recommended", {})
+    filters = {"changes": {"n_filters": 2, "cross_fit": 3}}
+    add("erp/recommended filters", runs, POTENTIALS, "recommended", filters)
+    add("erp/ts-lr erp", runs, POTENTIALS, "ts-lr", {"estimator": "erp"})
+    add("erp/network xdawn", runs, POTENTIALS, network, {"estimator": "xdawn", "epochs": 3})
+    several = {"seeds": (42, 123), "subjects": ("1", "2")}
+    add("seeds", runs, IMAGERY, network, {"epochs": 3}, **several)
 
-
-def _alignments() -> Iterator[tuple[str, Case]]:
+    recentred = {"alignment": "recentre", "access": "unlabeled_full"}
     everybody = {"protocol": "leave-one-subject-out", "subjects": ()}
-    for method in ("recommended", "token-log-euclidean", "ts-lr", "eegnet", "acm-ts-svm"):
-        settings = {"epochs": 2} if METHODS[method].has_seed else {}
+    for method in ("recommended", network, "ts-lr", "eegnet", "acm-ts-svm"):
         for alignment, access in (
             ("recentre", "unlabeled_full"),
             ("euclidean", "unlabeled_20p"),
@@ -169,33 +147,29 @@ def _alignments() -> Iterator[tuple[str, Case]]:
             if method == "acm-ts-svm" and access != "unlabeled_full":
                 continue
             question = {"alignment": alignment, "access": access}
-            yield (
-                f"{alignment}/{access}/{method}",
-                partial(runs, IMAGERY, method, settings, **question),
-            )
+            name = f"{alignment}/{access}/{method}"
+            add(name, runs, IMAGERY, method, _short(method, 2), **question)
         if method != "acm-ts-svm":
-            yield f"others/{method}", partial(runs, IMAGERY, method, settings, **everybody)
+            add(f"others/{method}", runs, IMAGERY, method, _short(method, 2), **everybody)
+    both = recentred | {"protocol": "leave-one-subject-out-calibrated", "domain": "subject"}
     for method in ("recommended", "ts-lr"):
-        both = {"protocol": "leave-one-subject-out-calibrated", "subjects": ()}
-        question = {"alignment": "recentre", "access": "unlabeled_full", "domain": "subject"}
-        yield f"calibrated/{method}", partial(runs, IMAGERY, method, {}, **both | question)
-    yield (
-        "erp/ts-lr recentred",
-        partial(runs, POTENTIALS, "ts-lr", {}, alignment="recentre", access="unlabeled_full"),
-    )
+        add(f"calibrated/{method}", runs, IMAGERY, method, {}, **both, subjects=())
+    add("erp/ts-lr recentred", runs, POTENTIALS, "ts-lr", {}, **recentred)
 
-
-def real_cases() -> Iterator[tuple[str, Case]]:
-    """Cases on the recordings of ``../shared/data``, as far as they are there."""
     for folder, question in REAL.items():
         if (SHARED / folder).is_dir():
-            for method in ("recommended", "ts-lr", "mdm", "token-log-euclidean"):
-                settings = {"epochs": 2} if METHODS[method].has_seed else {}
-                yield f"{folder}/{method}", partial(_real, folder, method, settings, question)
+            for method in ("recommended", "ts-lr", "mdm", network):
+                add(f"{folder}/{method}", _real, folder, method, _short(method, 2), **question)
+    return found
+
+
+def _short(method: str, epochs: int = 3) -> dict[str, Any]:
+    """Settings with which a network is trained for some epochs."""
+    return {"epochs": epochs} if METHODS[method].has_seed else {}
 
 
 def _real(
-    folder: str, method: str, settings: dict[str, Any], question: dict[str, Any]
+    folder: str, method: str, settings: dict[str, Any], **question: Any
 ) -> NDArray[np.float64]:
     found = runs(SHARED / folder, method, settings, **{"subjects": ()} | question)
     return found[:: max(1, len(found) // KEPT)][:KEPT]

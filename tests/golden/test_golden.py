@@ -16,9 +16,9 @@ import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from tests.golden.cases import REAL, cases, real_cases
+from tests.golden.cases import REAL, cases
 
-CASES = dict([*cases(), *real_cases()])
+CASES = cases()
 FILE = Path(__file__).parent / "golden.npz"
 #: Words of cases in which a network is trained, whose rounding errors grow with every step.
 TRAINED = (
@@ -81,7 +81,7 @@ def test_every_output_has_a_case(golden: dict[str, np.ndarray]) -> None:
 
 
 def write() -> None:
-    """Compute all outputs anew."""
+    """Compute all outputs again."""
     found = {name.replace("/", "|"): case() for name, case in CASES.items()}
     np.savez_compressed(FILE, allow_pickle=False, kernels=np.array(kernels()), **found)
 

@@ -120,11 +120,6 @@ class Tab:
                 windowsVirtualKeyCode=code, **(text if kind == "keyDown" else {}),
             )  # fmt: skip
 
-    def picture(self, path: Path, *, whole: bool = False) -> None:
-        """Of the window, or of the whole page."""
-        found = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(found["data"]))
-
     def print(self, path: Path) -> None:
         """As a PDF file."""
         found = self.call(

@@ -198,8 +198,8 @@ def test_it_says_what_study_show_says(study: Path, tmp_path: Path) -> None:
     ("options", "message"),
     [
         (["-o", "no/report.html"], "There is no folder no"),
-        (["-o", "report.pdf"], "end in .html, got report.pdf"),
-        (["-o", "r.html", "--store", "none.sqlite"], "There is no store none.sqlite"),
+        (["-o", "report.pdf"], "report.pdf"),
+        (["-o", "r.html", "--store", "none.sqlite"], "none.sqlite"),
     ],
 )
 def test_it_refuses_in_a_line(study: Path, options: list[str], message: str) -> None:

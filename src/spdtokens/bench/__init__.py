@@ -1,1 +1,1 @@
-"""Speed against the field's libraries: every way takes its turn in one run."""
+"""Benchmarks: speed compared with other libraries, measured alternately in one run."""

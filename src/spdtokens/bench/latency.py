@@ -1,13 +1,13 @@
-"""From one trial, or the last sample of a live window, to its decision: on one core."""
+"""Latency of single trials and of live decisions, on one core."""
 
 from __future__ import annotations
 
 import os
 import tempfile
-import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import cycle
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -28,30 +28,30 @@ from spdtokens.geometry import get_embedding, token_dim
 from spdtokens.inference.convert import as_decoder
 from spdtokens.inference.export import write_onnx
 from spdtokens.inference.lsl import need_lsl
+from spdtokens.inference.replay import Replay, open_playable
 from spdtokens.inference.streaming import LiveRun
 from spdtokens.runtime import Decoder, load_model, model_bytes
 from spdtokens.runtime.networks import Transformers
 from spdtokens.runtime.tokens import Tokens
 
-#: The model file as NumPy computes it, and with its network in ONNX Runtime.
+#: Implementations: the model file in NumPy, its network in ONNX Runtime, and torch.
 NUMPY, ONNX, PEER = "NumPy", "ONNX Runtime", "nn.TransformerEncoder"
 CHANNELS, CLASSES = 22, 4
 TOKEN_COUNTS = (1, 3)
-#: Calls of one way in a row, and untimed ones before them: the other one has just filled the
-#: processor's caches with its own weights.
+#: Timed calls in a row, and untimed calls before them, which fill the processor's caches.
 CALLS, WARM_UP = 50, 10
-#: What the paper states for a forward pass.
+#: Latency that the paper states for a forward pass.
 PAPER = "3.00 ms on an RTX 3090"
 
 RECENTRED, LIVE_PEER = "spdtokens, recentring", "SciPy + pyRiemann"
-#: Milliseconds that a live decision may take.
+#: Longest latency of a live decision that we accept, in ms.
 GOAL = 10.0
-#: Seconds between two decisions over LSL, so that 99th percentiles are found soon.
+#: Seconds between decisions over LSL: short, to estimate the 99th percentile quickly.
 STEP = 0.02
 
 
 def decoders(model: SPDTokenTransformer, channels: int) -> dict[str, Decoder]:
-    """A trained network of log tokens as it is used: read from its files."""
+    """Save a network of log tokens and load it as model file and, if installed, as ONNX."""
     made = Decoder(
         classes=tuple(f"class {i}" for i in range(model.head.out_features)),
         ch_names=tuple(f"channel {i}" for i in range(channels)),
@@ -74,17 +74,17 @@ def decoders(model: SPDTokenTransformer, channels: int) -> dict[str, Decoder]:
 
 
 def single_trial(tokens: int, channels: int = CHANNELS) -> dict[str, Callable[[], NDArray[Any]]]:
-    """All ways from the same covariances (tokens, channels, channels) to probabilities (classes,).
+    """Implementations from the same covariances (tokens, channels, channels) to probabilities.
 
     Raises
     ------
     RuntimeError
-        If one does not agree with the peer to 1e-5: a comparison would be worthless.
+        If one of them differs by 1e-5 or more from torch.
     """
     C = timing.random_covariances(32, tokens, channels, dtype=torch.float64)
     generator = torch.Generator().manual_seed(0)
     model = SPDTokenTransformer(token_dim(channels), tokens, CLASSES, generator=generator)
-    with torch.no_grad():  # running statistics that are not those of a new network
+    with torch.no_grad():  # so that the running statistics are not the initial ones
         for _ in range(3):
             model(get_embedding("log_euclidean").to_token(C).float())
     plain, trial = ObviousTransformer.like(model.eval()).eval(), C[:1].clone()
@@ -93,10 +93,10 @@ def single_trial(tokens: int, channels: int = CHANNELS) -> dict[str, Callable[[]
     def peer() -> NDArray[Any]:
         return plain(TOKENS["log"](trial).float()).softmax(-1)[0].numpy()
 
-    def way_of(decoder: Decoder) -> Callable[[], NDArray[Any]]:
-        return lambda: decoder.predict_proba(trial.numpy())[0]
+    def ours(decoder: Decoder) -> NDArray[Any]:
+        return decoder.predict_proba(trial.numpy())[0]
 
-    ways = {name: way_of(decoder) for name, decoder in decoders(model, channels).items()}
+    ways = {name: partial(ours, decoder) for name, decoder in decoders(model, channels).items()}
     for name, way in ways.items():
         difference = float(np.abs(way() - peer()).max())
         if not difference < 1e-5:
@@ -116,16 +116,16 @@ def bench_latency(repeats: int = 2000, tell: Tell = silent) -> dict[str, Any]:
 
     Parameters
     ----------
-    repeats : int
-        Calls of each way, rounded up to whole rounds of ``CALLS``.
-    tell : callable
-        Told what is being timed.
+    repeats : int, default=2000
+        Number of calls per implementation, rounded up to a multiple of ``CALLS``.
+    tell : callable, default=silent
+        Called with a description of what is being timed.
 
     Returns
     -------
     dict
-        ``rows`` with median and 99th percentile of the milliseconds of a call; ``speedup`` of each
-        of our ways is the peer's median over its own in the same round, median of rounds.
+        ``rows`` has the median and 99th percentile of a call in ms. ``speedup`` is the time of
+        torch divided by ours (median over rounds).
     """
     rounds = -(-repeats // CALLS)
     rows = []
@@ -140,7 +140,7 @@ def bench_latency(repeats: int = 2000, tell: Tell = silent) -> dict[str, Any]:
 
 
 def trained(dataset: Dataset, recording: Recording, *, recentre: bool) -> Decoder:
-    """The preset ``recommended``, trained on a session."""
+    """Fit the preset ``recommended`` to a session."""
     assert dataset.sfreq is not None
     decoder = make_decoder("mi", sfreq=dataset.sfreq, tmin=dataset.tmin, window=dataset.window)
     if recentre:
@@ -150,21 +150,22 @@ def trained(dataset: Dataset, recording: Recording, *, recentre: bool) -> Decode
 
 
 def bench_live(seconds: float = 20.0, calls: int = 1000, tell: Tell = silent) -> dict[str, Any]:
-    """Latency of the core alone and over LSL on this machine, beside a peer, on one core.
+    """Time live decisions without LSL and over LSL, compared with SciPy + pyRiemann.
 
     Parameters
     ----------
-    seconds : float
-        Of decisions over LSL, for each way in each of two turns.
-    calls : int
-        Of the core.
-    tell : callable
-        Told what is being timed.
+    seconds : float, default=20.0
+        Seconds of decisions over LSL, per implementation and turn (two turns).
+    calls : int, default=1000
+        Number of timed calls without LSL, per implementation.
+    tell : callable, default=silent
+        Called with a description of what is being timed.
 
     Returns
     -------
     dict
-        Medians and 99th percentiles in milliseconds; ratios are our median over the peer's.
+        Medians and 99th percentiles in ms; ratios are our median divided by that of SciPy +
+        pyRiemann.
     """
     need_lsl()
     tell("training")
@@ -179,7 +180,7 @@ def bench_live(seconds: float = 20.0, calls: int = 1000, tell: Tell = silent) ->
         tell("the core")
         times = {
             "core": core_times(ways, second.X, calls),
-            "loopback": _lsl_times(ways, second.X, seconds, tell),
+            "loopback": _lsl_times(ways, seconds, tell),
         }
     peer = ways[LIVE_PEER]
     return {
@@ -198,7 +199,7 @@ def bench_live(seconds: float = 20.0, calls: int = 1000, tell: Tell = silent) ->
 
 
 def live_ratios(times: Times) -> dict[str, float]:
-    """Our medians over the peer's."""
+    """Our median times divided by that of SciPy + pyRiemann."""
     middle = timing.medians(times)
     return {n: found / middle[LIVE_PEER] for n, found in middle.items() if n != LIVE_PEER}
 
@@ -206,64 +207,40 @@ def live_ratios(times: Times) -> dict[str, float]:
 def core_times(
     ways: Mapping[str, Any], X: NDArray[Any], calls: int
 ) -> dict[str, NDArray[np.float64]]:
-    """Milliseconds from windows to probabilities; recentring learns from each."""
+    """Time windows to probabilities, in ms; recentring is updated with each window."""
     windows = [np.asarray(x, np.float64) for x in X[:50]]
 
     def calling(session: Any) -> Way:
-        turn = iter(range(10**9))
-        return lambda: session.probabilities(windows[next(turn) % len(windows)])
+        turn = cycle(windows)
+        return lambda: session.probabilities(next(turn))
 
     timed = {name: calling(way.session()) for name, way in ways.items()}
     return timing.take_turns(timed, -(-calls // CALLS), CALLS, WARM_UP)
 
 
 def _lsl_times(
-    ways: Mapping[str, Any], X: NDArray[Any], seconds: float, tell: Tell
+    ways: Mapping[str, Any], seconds: float, tell: Tell
 ) -> dict[str, NDArray[np.float64]]:
-    """Milliseconds from the push of a window's last sample to the published decision."""
-    name, peer = f"spdtokens-bench-{os.getpid()}", ways[LIVE_PEER]
-    found: dict[str, list[NDArray[np.float64]]] = {way: [] for way in ways}
-    with _sender(name, np.concatenate(list(X[:30]), axis=1), peer.sfreq, peer.ch_names):
-        for way in (*ways, *list(ways)[::-1]):  # in another order the second time
-            tell(f"over LSL: {way}")
-            found[way].append(1e3 * over_lsl(name, ways[way], seconds))
-    return {way: np.concatenate(times) for way, times in found.items()}
-
-
-def over_lsl(name: str, decoder: Any, seconds: float) -> NDArray[np.float64]:
-    """Decode a stream for some seconds; seconds from a window's last sample to its decision."""
-    # A sender that is late has lost nothing: hence the gap.
-    with LiveRun(decoder, name, step=STEP, gap=1.0, out_stream=f"{name}-out") as run:
-        run.latency = deque()
-        run.run(seconds + run.window, timeout=30)
-    return np.array(run.latency)
-
-
-@contextmanager
-def _sender(name: str, X: NDArray[Any], sfreq: float, ch_names: tuple[str, ...]) -> Iterator[None]:
-    """A process that sends a signal (channels, samples)."""
-    samples = np.ascontiguousarray(X.T, dtype=np.float32)
-    process = get_context("spawn").Process(
-        target=_send, args=(name, samples, sfreq, list(ch_names)), daemon=True
-    )
-    process.start()
+    """Time from the last sample of a window to the published decision, in ms."""
+    name = f"spdtokens-bench-{os.getpid()}"
+    found: dict[str, list[float]] = {way: [] for way in ways}
+    sender = get_context("spawn").Process(target=_send, args=(name,), daemon=True)
+    sender.start()
     try:
-        yield
+        for way in (*ways, *list(ways)[::-1]):  # the second time in reverse order
+            tell(f"over LSL: {way}")
+            # A large gap: a late sender has not lost samples.
+            with LiveRun(ways[way], name, step=STEP, gap=1.0, out_stream=f"{name}-out") as run:
+                run.latency = deque()
+                run.run(seconds + run.window, timeout=30)
+            found[way] += run.latency
     finally:
-        process.kill()
-        process.join()
+        sender.kill()
+        sender.join()
+    return {way: 1e3 * np.array(times) for way, times in found.items()}
 
 
-def _send(name: str, samples: NDArray[np.float32], sfreq: float, ch_names: list[str]) -> None:
-    """Play a signal (samples, channels) for ever, each sample stamped when it is pushed."""
-    from mne_lsl.lsl import StreamInfo, StreamOutlet, local_clock
-
-    info = StreamInfo(name, "EEG", samples.shape[1], sfreq, "float32", f"{name}-sender")
-    info.set_channel_names(ch_names)
-    info.set_channel_units("none")
-    outlet = StreamOutlet(info)
-    begin, i = local_clock(), 0
-    while True:
-        time.sleep(max(0.0, begin + i / sfreq - local_clock()))
-        outlet.push_sample(samples[i % len(samples)], local_clock())
-        i += 1
+def _send(name: str) -> None:
+    """Play the second session in a loop, sample by sample."""
+    session = load_dataset("sim-mi").sessions("1")[1]
+    Replay(open_playable("sim-mi", "1", session), name, chunk=1e-9).play(loop=True)

@@ -1,7 +1,7 @@
-"""What methods cost: parameters, size, operations, time, memory; with one thread and with several.
+"""Cost of the methods: parameters, size, operations, time, memory; one thread and several.
 
-Networks are measured from what they take (raw trials, covariances or tokens) to class scores, at
-random weights; methods without networks from raw trials to predictions, fitted to random trials.
+Networks are measured from their input (raw trials, covariances or tokens) to class scores, with
+random weights. Other methods are measured from raw trials to predictions, fitted to random trials.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import pickle
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
@@ -33,15 +33,21 @@ from spdtokens.geometry import token_dim
 from spdtokens.preprocessing import FilterBankCovariances
 
 BATCH = 32
-#: The paper's BCI2a trials, and how many there are in a session.
+#: Shape of the paper's BCI2a trials, and number of trials per session.
 BCI2A, TRIALS = TrialShape(22, 4, 438, 125.0), 288
 PEERS = ("ts-lr", "matt")
-#: Sampling rate of the trials that are decoded with several threads.
+#: Keys of a row; None where one does not apply to a method.
+COST = (
+    *("name", "family", "input", "parameters", "size_megabytes", "flops_per_trial"),
+    *("forward_milliseconds", "backward_milliseconds", "training_megabytes"),
+    *("trials_per_second", "paper_efficiency"),
+)
+#: Sampling rate of the trials of :func:`thread_cases`.
 SFREQ = 250.0
 
 
 def inputs_for(kind: Input, shape: TrialShape, n: int) -> Tensor:
-    """Random raw trials, covariances or tokens of ``n`` trials."""
+    """Random raw trials, covariances or tokens, for ``n`` trials."""
     if kind == "covariance":
         return timing.random_covariances(n, 1, shape.n_chans)
     sizes = (
@@ -55,7 +61,7 @@ def inputs_for(kind: Input, shape: TrialShape, n: int) -> Tensor:
 def measure_network(
     build: Callable[[TrialShape], nn.Module], kind: Input, shape: TrialShape, rounds: int
 ) -> dict[str, Any]:
-    """Cost of a network; times in milliseconds for a batch of ``BATCH`` trials."""
+    """Measure a network; times are in ms per batch of ``BATCH`` trials."""
     with torch.random.fork_rng([]):
         torch.manual_seed(0)
         module = build(shape)
@@ -85,7 +91,7 @@ def measure_network(
 
 
 def _training_megabytes(module: nn.Module, X: Tensor, y: Tensor) -> float:
-    """Weights, gradients, Adam's moments, and what is kept for the backward pass."""
+    """Memory of weights, gradients, Adam's moments and tensors saved for the backward pass."""
     kept: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
@@ -102,19 +108,15 @@ def _training_megabytes(module: nn.Module, X: Tensor, y: Tensor) -> float:
 
 
 def measure_classical(method: Method, shape: TrialShape, rounds: int) -> dict[str, Any]:
-    """Cost of a classical method: size of the pickle, time to predict ``BATCH`` trials."""
+    """Measure a classical method: size of its pickle, time to predict ``BATCH`` trials."""
     X = inputs_for("raw", shape, 4 * BATCH).double().numpy()
     options = {"sfreq": shape.sfreq, "bands": method.bands or "broadband"}
     if method.name == RECOMMENDED:
         options["estimator"] = "oas"
     model = method.steps(options, Settings()).fit(X, np.arange(len(X)) % shape.n_outputs)
     return {
-        "parameters": None,
         "size_megabytes": len(pickle.dumps(model)) / 1e6,
-        "flops_per_trial": None,
         "forward_milliseconds": timing.milliseconds(lambda: model.predict(X[:BATCH]), rounds),
-        "backward_milliseconds": None,
-        "training_megabytes": None,
     }
 
 
@@ -130,7 +132,7 @@ def _builder(method: Method) -> Callable[[TrialShape], nn.Module]:
 def bench_methods(
     rounds: int = 7, threads: int | None = None, tell: Tell = silent, shape: TrialShape = BCI2A
 ) -> dict[str, Any]:
-    """Cost of every method, with the paper's efficiency score and trials a second beside it.
+    """Measure every method; add the paper's efficiency score and the trials per second.
 
     Methods whose extra is not installed are left out.
     """
@@ -145,19 +147,12 @@ def bench_methods(
                 cost = measure_network(_builder(method), method.input, mine, rounds)
             else:
                 cost = measure_classical(method, shape, rounds)
-            forward, parameters = cost["forward_milliseconds"], cost["parameters"]
-            rows.append(
-                {
-                    "name": method.name,
-                    "family": method.family,
-                    "input": method.input,
-                    **cost,
-                    "trials_per_second": 1e3 * BATCH / forward,
-                    "paper_efficiency": None
-                    if parameters is None
-                    else 1000 / (parameters * cost["size_megabytes"] * forward),
-                }
-            )
+            forward, parameters = cost["forward_milliseconds"], cost.get("parameters")
+            row = {"name": method.name, "family": method.family, "input": method.input, **cost}
+            row["trials_per_second"] = 1e3 * BATCH / forward
+            if parameters is not None:
+                row["paper_efficiency"] = 1000 / (parameters * cost["size_megabytes"] * forward)
+            rows.append(dict.fromkeys(COST) | row)
     return {"shape": asdict(shape), "batch": BATCH, "rounds": rounds, "rows": rows}
 
 
@@ -170,19 +165,27 @@ def bench_recommended(
     n_trials: int = TRIALS,
     epochs: int | None = None,
 ) -> dict[str, Any]:
-    """Seconds to train from raw trials, milliseconds to decode one, and ratios to peers.
+    """Time training from raw trials and single trials of ``recommended``, TS+LR and MAtt.
 
     Parameters
     ----------
-    rounds : int
-        Single trials decoded by each, in turn; medians are reported. Training is timed once.
-    threads : int, optional
-    tell : callable
-        Told what is being timed.
-    shape : TrialShape
-    n_trials : int
-    epochs : int, optional
-        Of MAtt, instead of the common recipe's 50.
+    rounds : int, default=50
+        Number of single trials per method; medians are reported. Training is timed once.
+    threads : int, default=None
+        Number of threads; None keeps that of torch.
+    tell : callable, default=silent
+        Called with a description of what is being timed.
+    shape : TrialShape, default=BCI2A
+        Shape of the trials.
+    n_trials : int, default=288
+        Number of training trials.
+    epochs : int, default=None
+        Number of epochs of MAtt; None is the common recipe's 50.
+
+    Returns
+    -------
+    dict
+        Seconds to train, milliseconds to decode, and the ratios to TS+LR and MAtt.
     """
     X = inputs_for("raw", shape, n_trials).double().numpy()
     y = np.arange(n_trials) % shape.n_outputs
@@ -197,7 +200,7 @@ def bench_recommended(
             given = {k: v for k, v in options.items() if method.input != "raw" or k != "estimator"}
             model = with_seed(method.steps(given, settings), 42)
             if method.family == "classical":
-                clone(model).fit(X[:16], y[:16])  # imports pyRiemann, which is not to be timed
+                clone(model).fit(X[:16], y[:16])  # imports pyRiemann, which must not be timed
             start = time.perf_counter()
             model.fit(X, y)
             seconds[name] = time.perf_counter() - start
@@ -220,7 +223,7 @@ def thread_cases(
     large: tuple[int, int, int] = (1000, 64, 250),
     tokens: tuple[int, int] = (252, 253),
 ) -> dict[str, Way]:
-    """Calls that a user makes: for a session of BCI2a, many channels, tokens of 22 channels."""
+    """Typical calls: a session of BCI2a, many channels, tokens of 22 channels."""
     rng = np.random.default_rng(0)
     X, many, flat = (rng.standard_normal(shape) for shape in (session, large, tokens))
     y, labels = np.arange(len(X)) % 4, np.arange(len(flat)) % 4
@@ -244,46 +247,30 @@ def thread_cases(
     }
 
 
-def bench_threads(
-    rounds: int = 5,
-    threads: int = 2,
-    tell: Tell = silent,
-    cases: Mapping[str, Way] | None = None,
-) -> dict[str, Any]:
-    """Time each case with one thread and with several, in turn.
+def bench_threads(rounds: int = 5, threads: int = 2, tell: Tell = silent) -> dict[str, Any]:
+    """Time typical calls with one thread and with several.
 
     Parameters
     ----------
-    rounds : int
-        Medians are reported.
-    threads : int
-        For torch and every BLAS, against one.
-    tell : callable
-        Told what is being timed.
-    cases : dict of str to callable, optional
-        By default :func:`thread_cases`.
+    rounds : int, default=5
+        Number of rounds; medians are reported.
+    threads : int, default=2
+        Number of threads of torch and every BLAS.
+    tell : callable, default=silent
+        Called with a description of what is being timed.
 
     Returns
     -------
     dict
-        Milliseconds and ratio (time with several threads over time with one, median over rounds)
-        of each case, and the largest ratio.
+        Milliseconds and ratio (several threads divided by one, median over rounds) of each call,
+        and the largest ratio.
     """
     rows, ratios = [], []
-    for name, case in (thread_cases() if cases is None else cases).items():
+    for name, case in thread_cases().items():
         tell(name)
-        ways = {"one": thread_limited(case, 1), "several": thread_limited(case, threads)}
+        limited = {"one": timing.thread_count(1), "several": timing.thread_count(threads)}
+        ways = {count: limit(case) for count, limit in limited.items()}
         times = timing.take_turns(ways, rounds)
         ratios.append(timing.ratio(times, "several", "one"))
         rows.append({"case": name, "milliseconds": timing.medians(times), "ratio": ratios[-1]})
     return {"threads": threads, "rounds": rounds, "rows": rows, "worst_ratio": max(ratios)}
-
-
-def thread_limited(case: Way, threads: int) -> Way:
-    """The same with so many threads."""
-
-    def run() -> None:
-        with timing.thread_count(threads):
-            case()
-
-    return run

@@ -1,4 +1,4 @@
-"""What everybody would write first: the ways that ours are compared with."""
+"""Straightforward implementations that ours are compared with."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from spdtokens.preprocessing.filters import butterworth
 
 @cache
 def _triangle(d: int, of_tensors: bool) -> Any:
-    """Made once, for the peers too; and so that autograd may keep it, whoever asks first."""
+    """Cached indices of the upper triangle, as tensors that autograd can save."""
     with torch.inference_mode(False):
         return tuple(torch.triu_indices(d, d)) if of_tensors else np.triu_indices(d)
 
 
 def upper(M: Any) -> Any:
-    """Upper triangles (..., d (d + 1) / 2) of arrays or tensors (..., d, d)."""
+    """Upper triangle, shape (..., d (d + 1) / 2), of arrays or tensors (..., d, d)."""
     rows, columns = _triangle(M.shape[-1], isinstance(M, Tensor))
     return M[..., rows, columns]
 
@@ -57,7 +57,7 @@ TOKENS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def loop_tokens(X: NDArray[Any], sfreq: float) -> NDArray[np.float64]:
-    """Filter with MNE, covariance with NumPy, logarithm with SciPy; one trial after another."""
+    """Loop over trials: filter with MNE, covariance with NumPy, logarithm with SciPy."""
     bands = resolve_bands("paper3")
 
     def token(trial: NDArray[Any], band: Band) -> NDArray[np.float64]:
@@ -68,7 +68,7 @@ def loop_tokens(X: NDArray[Any], sfreq: float) -> NDArray[np.float64]:
 
 
 def vectorised_tokens(X: NDArray[Any], sfreq: float) -> NDArray[np.float64]:
-    """All trials at once: SciPy's zero-phase filter, pyRiemann's covariances and logarithm."""
+    """Vectorised over trials: filter with SciPy, covariance and logarithm with pyRiemann."""
     filtered = (
         scipy.signal.sosfiltfilt(butterworth(band, sfreq), X) for band in resolve_bands("paper3")
     )
@@ -76,13 +76,7 @@ def vectorised_tokens(X: NDArray[Any], sfreq: float) -> NDArray[np.float64]:
 
 
 class ObviousTransformer(nn.Module):
-    """Algorithm 1 of the paper, from torch's own layers.
-
-    Parameters
-    ----------
-    n_features, n_tokens, n_classes : int
-    config : TransformerConfig
-    """
+    """Algorithm 1 of the paper, built from the layers of torch."""
 
     def __init__(
         self, n_features: int, n_tokens: int, n_classes: int, config: TransformerConfig = STANDARD
@@ -99,7 +93,7 @@ class ObviousTransformer(nn.Module):
 
     @classmethod
     def like(cls, model: SPDTokenTransformer) -> Self:
-        """With the weights of one of our networks, which has BN-Embed."""
+        """Copy the weights of one of our networks, which has BN-Embed."""
         obvious = cls(model.n_features, model.n_tokens, model.n_classes, model.config)
         weights = {k: v for k, v in model.state_dict().items() if not k.startswith("blocks.")}
         for i, block in enumerate(model.blocks):
@@ -109,14 +103,14 @@ class ObviousTransformer(nn.Module):
         return obvious
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Class scores (n, classes) of tokens (n, tokens, features)."""
+        """Return class scores (n, classes) of tokens (n, tokens, features)."""
         x = self.project(tokens) + self.positions
         x = self.bn_embed(x.flatten(0, 1)).view_as(x)
         return self.head(self.encoder(x).mean(1))
 
 
 def _as_torch_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights of our encoder block under the names of ``nn.TransformerEncoderLayer``."""
+    """Rename the weights of our encoder block as in ``nn.TransformerEncoderLayer``."""
     renamed = {}
     for kind in ("weight", "bias"):
         packed = [weights[f"attention.{part}.{kind}"] for part in ("query_key", "value")]
@@ -132,16 +126,23 @@ def _as_torch_names(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def obvious_training(
     inputs: Tensor, labels: Tensor, embed: Callable[[Tensor], Tensor], batch_size: int
 ) -> Callable[[], None]:
-    """A function that trains one run for one epoch: DataLoader, forward, backward, Adam.
+    """Return a function that trains one run for one epoch: DataLoader, forward, backward, Adam.
 
     Parameters
     ----------
     inputs : Tensor, shape (n, ...)
-        Covariances, or tokens if ``embed`` does nothing.
+        Covariances, or tokens if ``embed`` is the identity.
     labels : Tensor, shape (n,)
+        Class of each trial.
     embed : callable
-        Applied to every batch inside the loop; gives tokens (batch, tokens, features).
+        Computes tokens (batch, tokens, features) of each batch inside the loop.
     batch_size : int
+        Number of trials per batch.
+
+    Returns
+    -------
+    callable
+        Trains for one epoch.
     """
     n_tokens, n_features = embed(inputs[:1]).shape[1:]
     model = ObviousTransformer(n_features, n_tokens, int(labels.max()) + 1)
@@ -160,9 +161,9 @@ def obvious_training(
 
 
 class LivePeer:
-    """SciPy's filter, pyRiemann's covariance and tangent space, LR: trained on a session.
+    """Filter with SciPy, tangent space with pyRiemann, logistic regression, fitted to a session.
 
-    The same band, the same part of the trial, the same estimator as ``recommended``.
+    Band, window and covariance estimator are those of ``recommended``.
     """
 
     recentring = None
@@ -184,9 +185,9 @@ class LivePeer:
         return np.asarray(scipy.signal.sosfiltfilt(self.filter, X))[..., self.part]
 
     def session(self) -> LivePeer:
-        """It has no memory."""
+        """Return itself, as it has no state."""
         return self
 
     def probabilities(self, window: NDArray[Any], learn: bool = True) -> NDArray[np.float64]:  # noqa: ARG002
-        """Of one window (channels, samples)."""
+        """Return the class probabilities of one window (channels, samples)."""
         return np.asarray(self.pipeline.predict_proba(self._filtered(window[None])))[0]

@@ -1,4 +1,4 @@
-"""Fair timing of several ways to do one thing."""
+"""Time several implementations of one computation alternately."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 OURS = "spdtokens"
-#: The thread pool of the way before goes on spinning for some 10 ms after its last task, and a
-#: processor that slept is slow to wake. So each way first runs untimed for this long.
+#: Seconds that each implementation first runs untimed: the thread pool of the previous one keeps
+#: spinning for about 10 ms, and a sleeping processor wakes up slowly.
 SETTLE_SECONDS = 0.04
 
 Way = Callable[[], object]
@@ -28,12 +28,12 @@ Tell = Callable[[str], None]
 
 
 def silent(text: str) -> None:
-    """Tell nobody what is being timed."""
+    """Ignore what is being timed."""
 
 
 @contextmanager
 def thread_count(threads: int | None) -> Iterator[int]:
-    """Give torch and every BLAS the same number of threads; torch's own for None."""
+    """Limit torch and every BLAS to a number of threads; None keeps that of torch."""
     before = torch.get_num_threads()
     threads = threads or before
     torch.set_num_threads(threads)
@@ -47,23 +47,25 @@ def thread_count(threads: int | None) -> Iterator[int]:
 def take_turns(
     ways: Mapping[str, Way], rounds: int, calls: int = 1, warm_up: int | None = None
 ) -> dict[str, NDArray[np.float64]]:
-    """Time all ways in every round, so that a busy moment of the machine hits all of them alike.
+    """Time all implementations in every round, so that other load affects all of them alike.
 
-    Each round begins with another way. Compare within rounds: :func:`ratio`.
+    Each round begins with another implementation. Compare times within rounds: :func:`ratio`.
 
     Parameters
     ----------
     ways : dict of str to callable
+        Implementations, by name.
     rounds : int
+        Number of rounds.
     calls : int, default=1
-        Timed calls of a way in a row.
-    warm_up : int, optional
-        Untimed calls before them; by default for ``SETTLE_SECONDS``.
+        Number of timed calls per implementation and round.
+    warm_up : int, default=None
+        Number of untimed calls before them; None calls for ``SETTLE_SECONDS``.
 
     Returns
     -------
     dict of str to ndarray, shape (rounds, calls)
-        Milliseconds.
+        Milliseconds of each call.
     """
     names = list(ways)
     times = {name: np.empty((rounds, calls)) for name in names}
@@ -86,44 +88,37 @@ def take_turns(
 
 
 def milliseconds(way: Way, calls: int, warm_up: int = 3) -> float:
-    """Median of some calls of one way."""
+    """Median time of some calls of one implementation."""
     return medians(take_turns({"": way}, 1, calls, warm_up))[""]
 
 
 def medians(times: Times) -> dict[str, float]:
-    """Of each way, over all rounds and calls."""
+    """Median time of each implementation over all rounds and calls."""
     return {name: float(np.median(found)) for name, found in times.items()}
 
 
 def ratio(times: Times, way: str, other: str) -> float:
-    """Time of a way over that of another within a round, the median of rounds."""
+    """Ratio of the times of two implementations within a round; median over rounds."""
     return float(np.median(np.median(times[way], -1) / np.median(times[other], -1)))
 
 
-def fastest_peer(times: Times, ours: str = OURS) -> tuple[str, float]:
-    """The peer that does best against us, and our time over its."""
-    ratios = {name: ratio(times, ours, name) for name in times if name != ours}
-    best = max(ratios, key=lambda name: ratios[name])
-    return best, ratios[best]
-
-
 def random_covariances(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-    """SPD matrices (..., d, d) for a shape (..., d)."""
+    """Random SPD matrices of shape (..., d, d) for a shape (..., d)."""
     generator = torch.Generator().manual_seed(0)
     X = torch.randn(*shape, 4 * shape[-1], generator=generator, dtype=torch.float64)
     return (X @ X.mT / X.shape[-1]).to(dtype)
 
 
 def in_fresh_process(function: Callable[..., Any], *args: Any) -> Any:
-    """What a function returns in a process of its own, whose memory is that of the function."""
+    """Call a function in a new process, so that the memory measured is its own."""
     with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
         return fresh.submit(function, *args).result()
 
 
 def peak_megabytes() -> float:
-    """Largest memory of this process so far."""
+    """Peak memory of this process in MB."""
     status = Path("/proc/self/status")
-    if status.exists():  # what getrusage reports there began with the parent's memory
+    if status.exists():  # on Linux, getrusage includes the memory of the parent
         (peak,) = (row.split()[1] for row in status.read_text().splitlines() if "VmHWM" in row)
         return int(peak) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

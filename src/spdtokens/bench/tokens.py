@@ -1,4 +1,4 @@
-"""Covariances to tokens, and trials to tokens, against pyRiemann, spd_learn and plain torch."""
+"""Tokens of covariances and of trials, compared with pyRiemann, spd_learn and torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from spdtokens.bench.timing import OURS, Tell, Way, silent
 from spdtokens.geometry import TokenEmbedding, get_embedding, token_dim
 from spdtokens.preprocessing import FilterBankCovariances
 
-#: Matrices and channels of the paper's three data sets.
+#: Number of matrices and channels of the paper's three data sets.
 SHAPES = ((288, 22), (340, 56), (500, 8))
 EMBEDDINGS = {"log": "log_euclidean", "sqrt": "bures_wasserstein"}
 PYRIEMANN = {"log": pyriemann_logm, "sqrt": pyriemann_sqrtm}
@@ -29,7 +29,7 @@ SFREQ = 250.0
 
 
 def torch_tokens(function: str) -> dict[str, Callable[[Tensor], Tensor]]:
-    """Ways to compute tokens from tensors, all differentiable, ours first."""
+    """Differentiable implementations of tokens for tensors, ours first."""
     ways = {
         OURS: get_embedding(EMBEDDINGS[function]).to_token,
         "torch eigh": peers.TOKENS[function],
@@ -44,21 +44,20 @@ def torch_tokens(function: str) -> dict[str, Callable[[Tensor], Tensor]]:
 
 
 def _ways(function: str, C: Tensor, backward: bool) -> dict[str, Way]:
-    ways = torch_tokens(function)
-    if backward:
-        leaf = C.clone().requires_grad_()
-        size, generator = (len(C), token_dim(C.shape[-1])), torch.Generator().manual_seed(1)
-        G = torch.randn(size, generator=generator).to(C.dtype)
+    leaf, array = C.clone().requires_grad_(), C.numpy()
+    G = torch.randn(len(C), token_dim(C.shape[-1]), generator=torch.Generator().manual_seed(1))
+    G = G.to(C.dtype)
 
-        def gradient(tokens: Callable[[Tensor], Tensor]) -> object:
-            return torch.autograd.grad(tokens(leaf), leaf, G)
+    def gradient(tokens: Callable[[Tensor], Tensor]) -> object:
+        return torch.autograd.grad(tokens(leaf), leaf, G)
 
-        return {name: partial(gradient, tokens) for name, tokens in ways.items()}
-    forward: dict[str, Way] = {
-        name: torch.no_grad()(partial(tokens, C)) for name, tokens in ways.items()
+    ways: dict[str, Way] = {
+        name: partial(gradient, tokens) if backward else torch.no_grad()(partial(tokens, C))
+        for name, tokens in torch_tokens(function).items()
     }
-    array = C.numpy()
-    return forward | {"pyRiemann (NumPy)": lambda: peers.upper(PYRIEMANN[function](array))}
+    if not backward:
+        ways["pyRiemann (NumPy)"] = lambda: peers.upper(PYRIEMANN[function](array))
+    return ways
 
 
 def bench_embed(
@@ -68,18 +67,18 @@ def bench_embed(
 
     Parameters
     ----------
-    repeats : int
-        Rounds; medians are reported.
-    threads : int, optional
-        For every library alike; by default as many as torch uses.
-    tell : callable
-        Told what is being timed.
+    repeats : int, default=15
+        Number of rounds; medians are reported.
+    threads : int, default=None
+        Number of threads of every library; None keeps that of torch.
+    tell : callable, default=silent
+        Called with a description of what is being timed.
 
     Returns
     -------
     dict
-        ``rows``, one for each shape, function, pass and dtype; ``ratio`` is our time over the
-        fastest peer's in the same round (median of rounds), so below 1 we are faster.
+        ``rows`` has one entry per shape, function, pass and dtype. ``ratio`` is our time divided
+        by that of the fastest other implementation (median over rounds); below 1 we are faster.
     """
     rows = []
     passes = ("forward", "forward+backward")
@@ -90,19 +89,11 @@ def bench_embed(
             tell(f"{function} of {n} matrices {d} x {d}, {pass_}, {dtype}")
             C = timing.random_covariances(n, d, dtype=getattr(torch, dtype))
             times = timing.take_turns(_ways(function, C, pass_ != "forward"), repeats)
-            peer, against = timing.fastest_peer(times)
-            rows.append(
-                {
-                    "n": n,
-                    "d": d,
-                    "function": function,
-                    "pass": pass_,
-                    "dtype": dtype,
-                    "milliseconds": timing.medians(times),
-                    "fastest_peer": peer,
-                    "ratio": against,
-                }
-            )
+            ratios = {name: timing.ratio(times, OURS, name) for name in times if name != OURS}
+            peer = max(ratios, key=lambda name: ratios[name])
+            row = {"n": n, "d": d, "function": function, "pass": pass_, "dtype": dtype}
+            found = {"milliseconds": timing.medians(times), "fastest_peer": peer}
+            rows.append(row | found | {"ratio": ratios[peer]})
     return {"threads": used, "repeats": repeats, "rows": rows}
 
 
@@ -112,12 +103,12 @@ def bench_tokenize(
     tell: Tell = silent,
     shape: tuple[int, int, int] = (288, 22, 1000),
 ) -> dict[str, Any]:
-    """Time three ways to turn raw trials into log tokens of the paper's three bands.
+    """Time raw trials to log tokens of the paper's three bands.
 
     Returns
     -------
     dict
-        Median milliseconds of each, and how many times faster we are, within rounds.
+        Median milliseconds of each implementation, and our speed-up within rounds.
     """
     X = np.random.default_rng(0).standard_normal(shape)
     tokenizer = make_pipeline(FilterBankCovariances(SFREQ, bands="paper3"), TokenEmbedding())

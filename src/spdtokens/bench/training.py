@@ -1,4 +1,4 @@
-"""Training many runs, and a whole study, against the obvious loop."""
+"""Training many runs, and a whole study, compared with a plain training loop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from spdtokens.classifiers.nn import (
     geometric_bias,
 )
 from spdtokens.classifiers.nn.recipe import SEEDS
-from spdtokens.datasets import Dataset, Recording
+from spdtokens.datasets import Dataset, Recording, from_arrays
 from spdtokens.evaluation.plan import Choice, Question, Source
 from spdtokens.experiments.config import Study
 from spdtokens.experiments.executors import InProcess
@@ -38,28 +38,28 @@ from spdtokens.geometry import get_embedding
 OBVIOUS, CACHED = "obvious", "cached"
 RECIPE = Recipe()
 CLASSES = 4
-#: What is varied, one at a time, to see how the cost grows.
+#: Values of each quantity, varied one at a time.
 GROWTH = {
     "runs": (1, 2, 5, 10, 20, 45),
     "trials": (126, 252, 504, 1008),
     "channels": (8, 22, 56),
     "tokens": (1, 2, 3, 9),
 }
-#: Methods of a study, and the same tokens in the obvious loop.
+#: Methods of the study, and their tokens in the plain loop.
 STUDY = {
     "token-log-euclidean": "log",
     "token-bures-wasserstein": "sqrt",
     "token-euclidean": "raw",
 }
-#: Epochs of the obvious loop that are timed, before and after the study, for each embedding.
+#: Timed epochs of the plain loop per embedding, before and after the study.
 TIMED_EPOCHS = 3
-#: Of the paper.
+#: Number of runs of the paper.
 PROJECTED_RUNS = 1500
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A data set and how many runs train on it; BCI2a by default."""
+    """Size of a data set, and number of runs that train on it; BCI2a by default."""
 
     runs: int = 45
     trials: int = 252
@@ -67,7 +67,7 @@ class Shape:
     tokens: int = 1
 
     def start(self, epochs: int = RECIPE.epochs, *, geometric: bool = False) -> Training:
-        """Runs about to train: tokens and attention bias computed, weights drawn."""
+        """Prepare the runs: compute tokens and attention bias, initialise weights."""
         C = timing.random_covariances(self.trials, self.tokens, self.channels)
         tokens = get_embedding("log_euclidean").to_token(C.double()).float()
         config = replace(STANDARD, attention="geometric" if geometric else "standard")
@@ -79,10 +79,10 @@ class Shape:
 
 
 def compare(shape: Shape, rounds: int) -> dict[str, Any]:
-    """Milliseconds for one epoch of one run, three ways, measured in turn.
+    """Time one epoch of one run in ms: plain loop, plain loop with cached tokens, ours.
 
-    Ours carries its share of the preparation (tokens, initial weights) of a training of 50 epochs;
-    the obvious loops are given theirs for nothing.
+    Ours includes its share of the preparation (tokens, initial weights) of 50 epochs; that of the
+    plain loops is not counted.
     """
     C = timing.random_covariances(shape.trials, shape.tokens, shape.channels)
     labels = torch.arange(shape.trials) % CLASSES
@@ -95,7 +95,7 @@ def compare(shape: Shape, rounds: int) -> dict[str, Any]:
         OURS: partial(training.advance, 1),
     }
     for way in ways.values():
-        way()  # the first epoch finds cold caches
+        way()  # the first epoch fills the caches
     times = timing.take_turns(ways, rounds, warm_up=0)
     times[OURS] = times[OURS] / shape.runs + preparation
     return {
@@ -109,7 +109,7 @@ def compare(shape: Shape, rounds: int) -> dict[str, Any]:
 
 
 def memory_per_run(shape: Shape) -> dict[str, float]:
-    """Megabytes: the state a run keeps, and how much a process grows for each run it trains."""
+    """Memory in MB: the state of a run, and the peak per additional run of a process."""
     one = replace(shape, runs=1)
     state = one.start().state.values()
     alone, together = (timing.in_fresh_process(_peak_of_training, each) for each in (one, shape))
@@ -125,7 +125,7 @@ def _peak_of_training(shape: Shape) -> float:
 
 
 def growth(rounds: int) -> Iterator[dict[str, Any]]:
-    """How the cost grows with runs, trials, channels and tokens, one at a time."""
+    """Time an epoch for varied numbers of runs, trials, channels and tokens."""
     for name, values in GROWTH.items():
         for value in values:
             shape = replace(Shape(runs=10), **{name: value})
@@ -141,7 +141,7 @@ def growth(rounds: int) -> Iterator[dict[str, Any]]:
 
 
 def attention_cost(channels: int, rounds: int) -> dict[str, Any]:
-    """What geometric attention adds to the whole training of one run, three tokens a trial."""
+    """Time the training of one run with standard and geometric attention, three tokens."""
     preparation, trainings = {}, {}
     for name in ("standard", "geometric"):
         begin = time.perf_counter()
@@ -163,25 +163,30 @@ def attention_cost(channels: int, rounds: int) -> dict[str, Any]:
 def bench_train(
     rounds: int = 7, threads: int | None = None, runs: int = 45, tell: Tell = silent
 ) -> dict[str, Any]:
-    """Time training against the obvious loop, and how it grows.
+    """Time training, compared with a plain loop, and its scaling.
 
     Parameters
     ----------
-    rounds : int
-        Medians over so many.
-    threads : int, optional
-        For every way alike; torch's by default.
-    runs : int
-        Trained together by our engine.
-    tell : callable
-        Told what is being timed.
+    rounds : int, default=7
+        Number of rounds; medians are reported.
+    threads : int, default=None
+        Number of threads; None keeps that of torch.
+    runs : int, default=45
+        Number of runs that our engine trains together.
+    tell : callable, default=silent
+        Called with a description of what is being timed.
+
+    Returns
+    -------
+    dict
+        Comparisons with the plain loop, cost of geometric attention, and scaling.
     """
     with timing.thread_count(threads) as used:
-        tell("against the obvious loop")
+        tell("plain loop")
         comparisons = [compare(Shape(runs=runs, tokens=tokens), rounds) for tokens in (1, 3)]
         tell("geometric attention")
         attention = [attention_cost(channels, rounds) for channels in (8, 22, 56)]
-        tell("how the cost grows")
+        tell("scaling")
         grown = list(growth(3))
     return {
         "threads": used,
@@ -194,27 +199,18 @@ def bench_train(
 
 
 def noise(subjects: int, shape: tuple[int, int, int]) -> Dataset:
-    """Noise, two sessions a subject, of so many trials, channels and samples."""
-    trials, channels, samples = shape
+    """White noise of shape (trials, channels, samples), two sessions per subject."""
+    y = np.arange(shape[0]) % CLASSES
+    one = from_arrays(np.zeros(shape), y, sfreq=125.0, name="noise")
+    first = one.load("1", "1")
 
     def read(subject: str, session: str) -> Recording:
         rng = np.random.default_rng([int(subject), int(session)])
         X = rng.standard_normal(shape, dtype=np.float32)
-        y = np.arange(trials) % CLASSES
-        return Recording(subject, session, X, y, np.full(trials, "1"), np.arange(trials))
+        return replace(first, subject=subject, session=session, X=X)
 
-    return Dataset(
-        name="noise",
-        description="",
-        paradigm="motor imagery",
-        classes=("a", "b", "c", "d"),
-        ch_names=tuple(f"E{i}" for i in range(channels)),
-        sfreq=125.0,
-        tmin=0.0,
-        window=(0.0, samples / 125.0),
-        index={str(i + 1): ("1", "2") for i in range(subjects)},
-        read=read,
-    )
+    index = {str(i + 1): ("1", "2") for i in range(subjects)}
+    return replace(one, paradigm="motor imagery", index=index, read=read)
 
 
 def bench_study(
@@ -227,10 +223,10 @@ def bench_study(
 ) -> dict[str, Any]:
     """Time a study of three embeddings, all subjects and seeds, from signals to stored scores.
 
-    The obvious loop is timed for some epochs of one run and extrapolated; covariances, scores and
-    storing it gets for nothing. Both in one fresh process, so that its memory is the study's.
+    The plain loop is timed for some epochs of one run and extrapolated, without covariances, scores
+    and storage. Both run in a new process, so that the memory measured is that of the study.
     """
-    tell("a study of noise in the shape of BCI2a")
+    tell("study of white noise in the shape of BCI2a")
     threads = threads or torch.get_num_threads()
     return timing.in_fresh_process(_measure_study, subjects, seeds, epochs, threads, shape)
 
@@ -242,7 +238,7 @@ def _measure_study(
     with timing.thread_count(threads):
         before = _obvious_epoch(shape)
         spent = _study_seconds(noise(subjects, shape), seeds, epochs, runs)
-        # Before the second measurement: the memory is to be the study's own.
+        # Before the second measurement, so that it is the memory of the study.
         memory = timing.peak_megabytes()
         after = _obvious_epoch(shape)
     obvious = (before + after) / 2 * epochs * runs
@@ -265,7 +261,7 @@ def _measure_study(
 
 
 def _obvious_epoch(shape: tuple[int, int, int]) -> float:
-    """Seconds of one epoch of one run, on average over the embeddings."""
+    """Seconds per epoch of one run, averaged over the embeddings."""
     trials, channels, _ = shape
     C, labels = timing.random_covariances(trials, 1, channels), torch.arange(trials) % CLASSES
     epochs = {name: obvious_training(C, labels, TOKENS[name], 64) for name in STUDY.values()}
@@ -274,7 +270,7 @@ def _obvious_epoch(shape: tuple[int, int, int]) -> float:
 
 
 def _study_seconds(dataset: Dataset, seeds: int, epochs: int, runs: int) -> float:
-    """Seconds from nothing to all runs in the store."""
+    """Seconds until all runs are stored."""
     settings = Settings(epochs=epochs, device="cpu")
     choices = tuple(Choice(name, settings) for name in STUDY)
     question = Question(dataset="noise", choices=choices, seeds=SEEDS[:seeds])
@@ -285,5 +281,5 @@ def _study_seconds(dataset: Dataset, seeds: int, epochs: int, runs: int) -> floa
         with RunStore(Path(folder) / "bench.sqlite") as store:
             progress = run_study(planned, store, InProcess(planned.source))
             if progress.failures or len(store) != runs:
-                raise RuntimeError(f"the study failed: {progress.failures[:1]}")
+                raise RuntimeError(f"The study failed: {progress.failures[:1]}")
     return time.perf_counter() - start

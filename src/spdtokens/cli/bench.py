@@ -1,10 +1,11 @@
-"""``spdtokens bench``: speed against peers in the same run."""
+"""``spdtokens bench``: speed compared with other libraries in the same run."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import nullcontext
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -12,56 +13,54 @@ from rich.console import Console
 from rich.table import Table
 
 from spdtokens._extras import PACKAGES, how_to_install, is_installed
-from spdtokens._tables import table
-from spdtokens.cli.app import AsJson, app, print_json
+from spdtokens._tables import number, table
+from spdtokens.cli.app import AsJson, app, command, show
 
 bench_app = typer.Typer(
-    help="Measure speed against the field's libraries, in one run.", no_args_is_help=True
+    help="Measure speed, compared with other libraries in the same run.", no_args_is_help=True
 )
 app.add_typer(bench_app, name="bench")
 
-Threads = Annotated[int | None, typer.Option(min=1, help="Threads for everyone; default: torch's.")]
-Rounds = Annotated[int, typer.Option(min=3, help="Rounds; medians are reported.")]
+Threads = Annotated[int | None, typer.Option(min=1)]
+Rounds = Annotated[int, typer.Option(min=3)]
+Count = Annotated[int, typer.Option(min=1)]
 
 
-def _bench(
-    run: Callable[..., dict[str, Any]],
-    as_json: bool,
-    extra: str | None = None,
-    **options: Any,
-) -> None:
-    """Run a case, telling what is timed; print JSON or a table, and what is left out of it."""
+def _bench(module: str, name: str, as_json: bool, extra: str | None = None, **options: Any) -> None:
+    """Run a benchmark, and print JSON or tables and the libraries left out."""
     from spdtokens.inference.lsl import liblsl_muted
 
+    run = getattr(import_module(f"spdtokens.bench.{module}"), name)
     with (
         liblsl_muted() if extra == "live" else nullcontext(sys.stderr) as errors,
         Console(file=errors).status("Preparing") as status,
     ):
         found = run(**options, tell=lambda text: status.update(f"Timing: {text}"))
-    if as_json:
-        print_json(found)
-    else:
-        Console().print(*_tables(found, (run.__doc__ or "").partition(".\n")[0]))
+    show(as_json, found, *_tables(found, (run.__doc__ or "").partition(".\n")[0]))
     if extra is not None and not is_installed(extra):
         names = " and ".join(PACKAGES[extra])
-        typer.echo(f"Left out, not installed: {names}: {how_to_install(extra)}", err=True)
+        typer.echo(
+            f"Left out because not installed: {names}. To install: {how_to_install(extra)}",
+            err=True,
+        )
 
 
 def _tables(found: dict[str, Any], title: str) -> Iterator[Table]:
-    """Show what was found: lists row by row, the ways side by side, all else below."""
+    """One table per list of rows, one of the ways side by side, one of all other values."""
+    import pandas as pd
+
     lists = {k: v for k, v in found.items() if isinstance(v, list) and isinstance(v[0], dict)}
     ways = {k: v for k, v in found.items() if isinstance(v, dict) and k != "shape"}
     rest = {k: v for k, v in found.items() if k not in {*lists, *ways}}
-    names = next(iter(ways.values()), ())
-    lists[""] = [{"": n} | {k: v[n] for k, v in ways.items() if n in v} for n in names]
+    if ways:
+        names = next(iter(ways.values()))
+        lists[""] = [{"": n} | {k: v[n] for k, v in ways.items() if n in v} for n in names]
     for name, rows in lists.items():
-        flat = [dict(_flat(row)) for row in rows]
-        columns = {column: value for row in flat for column, value in row.items()}
-        if columns:
-            headings = [c if isinstance(v, str) else f">{c}~" for c, v in columns.items()]
-            cells = [[_cell(row.get(column)) for column in columns] for row in flat]
-            part = "" if name in ("", "rows") else f": {_words(name)}"
-            yield table(headings, cells, title + part)
+        frame = pd.json_normalize(rows, sep=" ").rename(columns=_words)
+        numeric = set(frame.select_dtypes("number"))
+        headings = [f">{column}~" if column in numeric else column for column in frame]
+        part = "" if name in ("", "rows") else f": {_words(name)}"
+        yield table(headings, frame.map(_cell).to_numpy(), title + part)
     yield table(("", ""), [(_words(k), _cell(v)) for k, v in rest.items()], show_header=False)
 
 
@@ -69,114 +68,126 @@ def _words(key: str) -> str:
     return key.replace("_", " ").replace("milliseconds", "ms").replace("megabytes", "MB")
 
 
-def _flat(row: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in row.items():
-        name = prefix + _words(key)
-        yield from _flat(value, f"{name} ") if isinstance(value, dict) else [(name, value)]
-
-
 def _cell(value: Any) -> str:
     if not isinstance(value, float):
         return "-" if value is None else str(value)
-    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+    return number(value, ",.0f" if value >= 100 else ".3g")
 
 
-@bench_app.command()
+@command(bench_app)
 def embed(as_json: AsJson = False, repeats: Rounds = 15, threads: Threads = None) -> None:
-    """Time log and sqrt tokens against pyRiemann, spd_learn and plain torch."""
-    from spdtokens.bench.tokens import bench_embed
-
-    _bench(bench_embed, as_json, "baselines", repeats=repeats, threads=threads)
+    """Time log and sqrt tokens, compared with pyRiemann, spd_learn and plain torch."""
+    _bench("tokens", "bench_embed", as_json, "baselines", repeats=repeats, threads=threads)
 
 
-@bench_app.command()
+@command(bench_app)
 def tokenize(as_json: AsJson = False, repeats: Rounds = 5, threads: Threads = None) -> None:
-    """Time raw trials to log tokens against the obvious loop and pyRiemann + SciPy."""
-    from spdtokens.bench.tokens import bench_tokenize
-
-    _bench(bench_tokenize, as_json, repeats=repeats, threads=threads)
+    """Time raw trials to log tokens, compared with a plain loop and with pyRiemann + SciPy."""
+    _bench("tokens", "bench_tokenize", as_json, repeats=repeats, threads=threads)
 
 
-@bench_app.command()
+@command(bench_app)
 def train(
-    as_json: AsJson = False,
-    rounds: Rounds = 7,
-    runs: Annotated[int, typer.Option(min=1, help="Runs our engine trains together.")] = 45,
-    threads: Threads = None,
+    as_json: AsJson = False, rounds: Rounds = 7, runs: Count = 45, threads: Threads = None
 ) -> None:
-    """Time training against the obvious loop, with and without cached tokens."""
-    from spdtokens.bench.training import bench_train
+    """Time training, compared with a plain loop with and without cached tokens.
 
-    _bench(bench_train, as_json, rounds=rounds, runs=runs, threads=threads)
+    Parameters
+    ----------
+    runs : int
+        Number of runs trained together.
+    """
+    _bench("training", "bench_train", as_json, rounds=rounds, runs=runs, threads=threads)
 
 
-@bench_app.command()
+@command(bench_app)
 def latency(
-    as_json: AsJson = False,
-    repeats: Annotated[int, typer.Option(min=1000, help="Timed calls of each way.")] = 2000,
+    as_json: AsJson = False, repeats: Annotated[int, typer.Option(min=1000)] = 2000
 ) -> None:
-    """Time one trial from covariance to class probabilities against plain torch, one thread."""
-    from spdtokens.bench.latency import bench_latency
+    """Time one trial from covariance to probabilities on one thread, compared with torch.
 
-    _bench(bench_latency, as_json, "onnx", repeats=repeats)
+    Parameters
+    ----------
+    repeats : int
+        Number of timed calls per implementation.
+    """
+    _bench("latency", "bench_latency", as_json, "onnx", repeats=repeats)
 
 
-@bench_app.command()
+@command(bench_app)
 def methods(as_json: AsJson = False, rounds: Rounds = 7, threads: Threads = None) -> None:
-    """Cost of every method at the shape of BCI2a: size, operations, time, memory."""
-    from spdtokens.bench.methods import bench_methods
-
-    _bench(bench_methods, as_json, "baselines", rounds=rounds, threads=threads)
+    """Measure size, operations, time and memory of every method at the shape of BCI2a."""
+    _bench("methods", "bench_methods", as_json, "baselines", rounds=rounds, threads=threads)
 
 
-@bench_app.command()
+@command(bench_app)
 def study(
     as_json: AsJson = False,
-    subjects: Annotated[int, typer.Option(min=1, help="Simulated subjects.")] = 9,
-    seeds: Annotated[int, typer.Option(min=1, max=5, help="Seeds per subject.")] = 5,
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs per run.")] = 50,
+    subjects: Count = 9,
+    seeds: Annotated[int, typer.Option(min=1, max=5)] = 5,
+    epochs: Count = 50,
     threads: Threads = None,
 ) -> None:
-    """Time a whole study of three embeddings against the obvious loop run by run."""
-    from spdtokens.bench.training import bench_study
+    """Time a whole study of three embeddings, compared with a plain loop over runs.
 
+    Parameters
+    ----------
+    subjects : int
+        Number of simulated subjects.
+    seeds : int
+        Number of seeds per subject.
+    epochs : int
+        Number of epochs per run.
+    """
     sizes: Any = {"subjects": subjects, "seeds": seeds, "epochs": epochs, "threads": threads}
-    _bench(bench_study, as_json, **sizes)
+    _bench("training", "bench_study", as_json, **sizes)
 
 
-@bench_app.command()
+@command(bench_app)
 def recommended(
     as_json: AsJson = False,
-    rounds: Annotated[int, typer.Option(min=10, help="Single trials each; medians.")] = 50,
+    rounds: Annotated[int, typer.Option(min=10)] = 50,
     threads: Threads = None,
 ) -> None:
-    """Time the preset `recommended` against TS+LR and MAtt: training, and one trial."""
-    from spdtokens.bench.methods import bench_recommended
+    """Time training and single trials of `recommended`, compared with TS+LR and MAtt.
 
-    _bench(bench_recommended, as_json, rounds=rounds, threads=threads)
+    Parameters
+    ----------
+    rounds : int
+        Number of single trials per method; medians are reported.
+    """
+    _bench("methods", "bench_recommended", as_json, rounds=rounds, threads=threads)
 
 
-@bench_app.command()
+@command(bench_app)
 def threads(
     as_json: AsJson = False,
     rounds: Rounds = 5,
-    threads: Annotated[int, typer.Option(min=2, help="Threads to compare with one.")] = 2,
+    threads: Annotated[int, typer.Option(min=2)] = 2,
 ) -> None:
-    """Time the Python API with several threads against one thread."""
-    from spdtokens.bench.methods import bench_threads
+    """Time the Python API with several threads, compared with one thread.
 
-    _bench(bench_threads, as_json, rounds=rounds, threads=threads)
+    Parameters
+    ----------
+    threads : int
+        Number of threads to compare with one.
+    """
+    _bench("methods", "bench_threads", as_json, rounds=rounds, threads=threads)
 
 
-@bench_app.command()
+@command(bench_app)
 def live(
     as_json: AsJson = False,
-    seconds: Annotated[
-        float, typer.Option(min=0.5, help="Of decisions over LSL, each way in each of two turns.")
-    ] = 20.0,
-    calls: Annotated[int, typer.Option(min=50, help="Timed calls of the core, each way.")] = 1000,
+    seconds: Annotated[float, typer.Option(min=0.5)] = 20.0,
+    calls: Annotated[int, typer.Option(min=50)] = 1000,
 ) -> None:
-    """Time a live decision from the last sample of its window against SciPy + pyRiemann."""
-    from spdtokens.bench.latency import bench_live
+    """Time live decisions from the last sample on, compared with SciPy + pyRiemann.
 
-    _bench(bench_live, as_json, "live", seconds=seconds, calls=calls)
+    Parameters
+    ----------
+    seconds : float
+        Seconds of decisions over LSL, per implementation and turn (two turns).
+    calls : int
+        Number of timed calls without LSL, per implementation.
+    """
+    _bench("latency", "bench_live", as_json, "live", seconds=seconds, calls=calls)

@@ -8,116 +8,124 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.filesize import decimal
 from rich.progress import track
+from rich.text import Text
 
 from spdtokens._tables import counted
-from spdtokens.cli.app import (
-    AsJson,
-    Channels,
-    DataName,
-    OnlySubjects,
-    Resample,
-    app,
-    listed,
-    print_json,
-)
+from spdtokens.cli.app import AsJson, app, command, listed, show, written
 
-datasets_app = typer.Typer(help="Data sets: what there is, and what is in it.")
+datasets_app = typer.Typer(help="List and inspect data sets.")
 app.add_typer(datasets_app, name="datasets")
 
 
 @datasets_app.callback(invoke_without_command=True)
 def datasets(context: typer.Context, as_json: AsJson = False) -> None:
-    """List the data sets: what they hold, whether they are here, how to get them."""
+    """List the data sets: contents, whether they are available, how to obtain them."""
     if context.invoked_subcommand is not None:
         return
     from spdtokens.datasets.registry import datasets_table, list_datasets
 
     listings = list_datasets()
-    if as_json:
-        print_json({"datasets": [asdict(listing) for listing in listings]})
-    else:
-        Console().print(datasets_table(listings))
+    found = {"datasets": [asdict(listing) for listing in listings]}
+    show(as_json, found, datasets_table(listings))
 
 
-@datasets_app.command()
+@command(datasets_app)
 def check(
-    name: DataName,
-    subject: OnlySubjects = None,
-    channels: Channels = None,
-    resample: Resample = None,
+    name: str,
+    subject: list[str] | None = None,
+    channels: str | None = None,
+    resample: float | None = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look at a data set: shape, classes, bad channels, line noise, rank."""
+    """Check the recordings of a data set: classes, bad channels, line noise, rank."""
     from spdtokens.datasets import load_dataset
     from spdtokens.datasets.check import check_recording, check_table, describe
 
     dataset = load_dataset(name, channels=listed(channels), resample=resample)
     wanted = [(s, q) for s in subject or dataset.subjects for q in dataset.sessions(s)]
-    progress = track(wanted, "Reading", console=Console(stderr=True), transient=True)
+    progress = track(wanted, "Checking recordings", console=Console(stderr=True), transient=True)
     checks = [check_recording(dataset, dataset.load(who, session)) for who, session in progress]
-    if as_json:
-        about = {"name": dataset.name, "classes": dataset.classes, "sfreq": dataset.sfreq}
-        print_json(about | {"recordings": [asdict(check) for check in checks]})
-    else:
-        Console().print(describe(dataset), highlight=False, markup=False)
-        Console().print(check_table(checks, dataset.unit_in_volts))
+    about = {"name": dataset.name, "classes": dataset.classes, "sfreq": dataset.sfreq}
+    found = about | {"recordings": [asdict(check) for check in checks]}
+    show(as_json, found, Text(describe(dataset)), check_table(checks, dataset.unit_in_volts))
 
 
-@datasets_app.command()
-def picture(
-    name: Annotated[str, typer.Argument(help="A simulated data set: sim-mi, sim-erp, sim-ssvep.")],
-    out: Annotated[Path, typer.Option(help="PNG file to write.")] = Path("picture.png"),
-) -> None:
-    """Draw a simulated data set: topographies, spectra, time courses."""
+@command(datasets_app)
+def picture(name: str, out: Path = Path("picture.png")) -> None:
+    """Plot a simulated data set: topographies, spectra, time courses.
+
+    Parameters
+    ----------
+    name : str
+        Simulated data set: sim-mi, sim-erp or sim-ssvep.
+    out : path
+        PNG file to write.
+    """
     from spdtokens._files import output_file, written_whole
     from spdtokens.datasets.simulated import SIMULATED
     from spdtokens.datasets.simulated_figure import simulation_figure
 
     if name not in SIMULATED:
-        raise typer.BadParameter(f"{name!r} is not one of {', '.join(SIMULATED)}.")
+        raise typer.BadParameter(f"NAME must be one of {', '.join(SIMULATED)}, got {name!r}.")
     output_file(out)  # before the work
     with written_whole(out) as path:
         simulation_figure(name).savefig(path, dpi=120)
-    typer.echo(f"wrote {out}")
+    written(out)
 
 
-@app.command("tokenize")
+@command(name="tokenize")
 def tokenize_dataset(
-    name: DataName,
-    folder: Annotated[Path, typer.Option("--out", help="Folder for one .npz per recording.")],
-    embedding: Annotated[str, typer.Option(help="Which token.")] = "log_euclidean",
-    bands: Annotated[str, typer.Option(help="A preset of bands.")] = "broadband",
-    subject: OnlySubjects = None,
-    channels: Channels = None,
-    resample: Resample = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Compute anew.")] = False,
+    name: str,
+    out: Annotated[Path, typer.Option()],
+    embedding: str = "log_euclidean",
+    bands: str = "broadband",
+    subject: list[str] | None = None,
+    channels: str | None = None,
+    resample: float | None = None,
+    no_cache: bool = False,
 ) -> None:
-    """Write the tokens of a data set: arrays tokens, y, run, group, token_names."""
+    """Write the tokens of a data set: arrays tokens, y, run, group and token_names.
+
+    Parameters
+    ----------
+    out : path
+        Folder to write one .npz file per recording to.
+    embedding : str
+        Embedding of the covariance matrices, see docs/tokens.md.
+    bands : str
+        Frequency bands: the name of a preset, or pairs in Hz such as 8-13,13-30.
+    no_cache : bool
+        Do not read or write the token cache.
+    """
     from spdtokens._files import output_folder
     from spdtokens.datasets import load_dataset
     from spdtokens.datasets.cache import TokenCache, write_tokens
 
     dataset = load_dataset(name, channels=listed(channels), resample=resample)
-    output_folder(folder)
+    output_folder(out)
     wanted = tuple(subject or dataset.subjects)
     cache = TokenCache(enabled=not no_cache)
-    for path in write_tokens(dataset, wanted, folder, embedding, bands, cache):
-        typer.echo(f"wrote {path}")
+    for path in write_tokens(dataset, wanted, out, embedding, bands, cache):
+        written(path)
 
 
-@app.command()
-def cache(
-    clear: Annotated[bool, typer.Option("--clear", help="Remove all cached tokens.")] = False,
-) -> None:
-    """Show or clear the tokens kept on disk."""
+@command()
+def cache(clear: bool = False) -> None:
+    """Show the size of the token cache, or clear it.
+
+    Parameters
+    ----------
+    clear : bool
+        Delete all cached tokens.
+    """
     from spdtokens.datasets.cache import TokenCache
 
     store = TokenCache()
     if clear:
-        typer.echo(f"removed {counted(store.clear(), 'file')} from {store.path}")
+        typer.echo(f"Deleted {counted(store.clear(), 'file')} in {store.path}.")
         return
     entries = store.entries()
-    size = sum(size for _, size, _ in entries) / 1e6
-    files = counted(len(entries), "file")
-    typer.echo(f"{store.path}: {files}, {size:.1f} MB of {store.limit / 1e6:.0f} MB")
+    size = decimal(sum(size for _, size, _ in entries))
+    typer.echo(f"{store.path}: {counted(len(entries), 'file')}, {size} of {decimal(store.limit)}.")

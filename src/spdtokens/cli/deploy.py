@@ -1,4 +1,4 @@
-"""``spdtokens train``, ``predict``, ``export``: recordings to a model, and what it is for."""
+"""``spdtokens train``, ``predict`` and ``export``."""
 
 from __future__ import annotations
 
@@ -10,84 +10,75 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
 from spdtokens._files import output_file
-from spdtokens._tables import counted, table
-from spdtokens.cli.app import AsJson, Channels, Resample, app, print_json
-from spdtokens.cli.evaluate import listed, numbers
+from spdtokens._tables import counted
+from spdtokens.cli.app import (
+    NO_MODEL,
+    AsJson,
+    command,
+    existing,
+    listed,
+    numbers,
+    print_json,
+    written,
+)
+from spdtokens.cli.evaluate import verdict
 from spdtokens.errors import DeployError
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from spdtokens.datasets import Dataset
     from spdtokens.evaluation.trials import Trials
-    from spdtokens.inference import Trained
-
-Events = Annotated[
-    str | None,
-    typer.Option(
-        help="Classes and the events that mark their trials: left=769,right=770. By default every "
-        "kind of event that occurs often."
-    ),
-]
-LabelFrom = Annotated[
-    str | None,
-    typer.Option(
-        help="Where labels are: annotations or a trigger channel of a recording, a column of the "
-        "metadata of epochs, an array of an .npz file."
-    ),
-]
 
 
-@app.command()
+@command()
 def train(
-    data: Annotated[
-        Path,
-        typer.Argument(
-            help="A recording (.edf, .bdf, .gdf, .vhdr, .set, .fif), -epo.fif, .npz, a folder of "
-            "them, or the name of a data set."
-        ),
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The model file to write, .spdt.")],
-    events: Events = None,
-    tmin: Annotated[
-        float | None, typer.Option(help="Trials begin so many seconds after the event.")
-    ] = None,
-    tmax: Annotated[
-        float | None, typer.Option(help="Trials end so many seconds after the event.")
-    ] = None,
-    label_from: LabelFrom = None,
-    channels: Channels = None,
-    resample: Resample = None,
-    paradigm: Annotated[
-        str | None, typer.Option(help="mi, erp, ssvep or other. Rhythms by default.")
-    ] = None,
-    stimulus_hz: Annotated[
-        str | None, typer.Option(help="Flicker frequencies of ssvep: 13,17,21.")
-    ] = None,
-    subjects: Annotated[str | None, typer.Option(help="Only these: 1,2,3.")] = None,
-    recentre: Annotated[
-        bool,
-        typer.Option(
-            "--recentre",
-            help="Bring sessions together by their means, and follow the mean of a new session.",
-        ),
-    ] = False,
-    preset: Annotated[str, typer.Option(help="recommended, or paper.")] = "recommended",
-    filtering: Annotated[
-        str, typer.Option(help="Of each trial by itself: zero-phase or causal.")
-    ] = "zero-phase",
-    report: Annotated[
-        Path | None, typer.Option(help="An HTML file to write: scores, errors, what decides.")
-    ] = None,
+    data: Path,
+    out: Annotated[Path, typer.Option("--out", "-o")],
+    events: str | None = None,
+    tmin: float | None = None,
+    tmax: float | None = None,
+    label_from: str | None = None,
+    channels: str | None = None,
+    resample: float | None = None,
+    paradigm: str | None = None,
+    stimulus_hz: str | None = None,
+    subjects: str | None = None,
+    recentre: bool = False,
+    preset: str = "recommended",
+    filtering: str = "zero-phase",
+    report: Path | None = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model on own recordings, after measuring honestly how well that works."""
+    """Train a model on recordings, after evaluating it on held-out trials.
+
+    The model is saved even if it does not beat chance; a warning is printed.
+
+    Parameters
+    ----------
+    data : path
+        Recording (.edf, .bdf, .gdf, .vhdr, .set, .fif), epochs (-epo.fif), .npz file, folder of
+        such files, or name of a data set.
+    out : path
+        Model file to write (.spdt).
+    tmin : float, default=start of the trials in the file
+        Start of a trial in seconds relative to its event. Required for continuous recordings.
+    tmax : float, default=end of the trials in the file
+        End of a trial in seconds relative to its event. Required for continuous recordings.
+    recentre : bool
+        Recentre every session at its Riemannian mean; a new session is recentred online.
+    preset : str
+        Decoder: recommended or paper.
+    filtering : str
+        Filter: zero-phase or causal.
+    report : path
+        HTML file to write: scores, confusion matrix, channels and bands that matter.
+    """
     console = Console(stderr=as_json)
-    frequencies = numbers(stimulus_hz or "", "--stimulus-hz: frequencies")
+    frequencies = numbers(stimulus_hz, "--stimulus-hz")
     _check_outputs({".spdt": out, ".html": report})
-    # After the checks: they take seconds to import.
+    # Imported after the checks: this takes seconds.
     from spdtokens.classifiers.nn.recipe import TrainingBars
     from spdtokens.evaluation.summary import summary_table
     from spdtokens.inference import train as trained_on
@@ -101,8 +92,8 @@ def train(
             preset=preset,
             recentre=recentre,
             filtering=filtering,
-            bar=bars.add,
-            tell=lambda *given: console.print(_found_table(*given)),
+            bar=lambda name, total: bars.add(f"Evaluating {name}", total),
+            tell=lambda *given: console.print(_found(*given)),
             events=events,
             tmin=tmin,
             tmax=tmax,
@@ -117,81 +108,63 @@ def train(
     if as_json:
         print_json({"model": str(out), "above_chance": found.above_chance, **about})
         return
+    console.print(verdict(found.evaluation, found.row.method))
+    if not found.above_chance:
+        console.print(
+            "[bold red]Warning:[/] the saved model does not beat chance. Check the events, the "
+            "times and the channels, or record more trials."
+        )
     console.print(summary_table(found.evaluation.rows, found.evaluation.question, data.name))
-    console.print(_verdict(found))
     trials = counted(sum(about["trials"].values()), "trial")
-    typer.echo(f"Written: {out} ({out.stat().st_size / 1e3:.0f} kB), trained on all {trials}.")
+    written(out, f", trained on all {trials}")
     if report is not None:
-        typer.echo(f"Written: {report}")
+        written(report)
 
 
 def _check_outputs(files: dict[str, Path | None]) -> None:
-    """Refuse, before any work, files of another suffix or that cannot be written."""
+    """Refuse, before any work, files that have the wrong suffix or cannot be written."""
     for suffix, path in files.items():
         if path is not None:
             if path.suffix != suffix:
-                raise DeployError(f"{path} must end in {suffix}.")
+                raise DeployError(f"The name must end in {suffix}, got {path}.")
             output_file(path)
 
 
-def _found_table(dataset: Dataset, trials: Trials) -> Table:
-    """What there is in the files."""
-    names = ", ".join(dataset.ch_names[:12]) + (", ..." if len(dataset.ch_names) > 12 else "")
+def _found(dataset: Dataset, trials: Trials) -> Text:
+    """The data set, and its trials per class."""
+    from spdtokens.datasets.check import describe
+
     counts = Counter(trials.table.y.tolist())
-    classes = (f"{c} ({counted(counts[i], 'trial')})" for i, c in enumerate(dataset.classes))
-    sessions = sum(len(dataset.sessions(subject)) for subject in dataset.subjects)
-    runs = len(set(zip(trials.table.recording, trials.table.run, strict=True)))
-    nouns = {"subject": len(dataset.subjects), "session": sessions, "run": runs}
-    rows = {
-        "from": dataset.description,
-        "channels": f"{len(dataset.ch_names)}: {names}",
-        "classes": ", ".join(classes),
-        "recordings": ", ".join(counted(n, noun) for noun, n in nouns.items()),
-    }
-    if dataset.sfreq is not None:
-        begin, end = dataset.window
-        rows["rate"] = f"{dataset.sfreq:g} Hz"
-        rows["decoded"] = f"{begin:g} to {end:g} s after the event, as {dataset.paradigm}"
-    title = f"Found in {dataset.name}"
-    return table(("", "~"), rows.items(), title, show_header=False, box=None)
+    classes = ", ".join(f"{name} {counts[i]}" for i, name in enumerate(dataset.classes))
+    return Text(f"{describe(dataset)}\ntrials per class: {classes}")
 
 
-def _verdict(found: Trained) -> str:
-    """Whether it is better than guessing, in words."""
-    from spdtokens.evaluation.metrics import METRICS
-    from spdtokens.evaluation.summary import chance_said, score_said
-
-    row, protocol = found.row, found.evaluation.question.protocol
-    name = METRICS[row.metric].title
-    how = f"{name} {score_said(row.score, row.metric)} on trials not trained on ({protocol})"
-    if found.above_chance:
-        return f"[bold]Above chance[/]: {how}. {chance_said(row)}"
-    return (
-        f"[bold red]Not above chance[/]: {how}. {chance_said(row)} The model is saved, but nothing "
-        "shows that it decodes anything: look at the events, the times and the channels, or record "
-        "more trials."
-    )
-
-
-@app.command()
+@command()
 def predict(
-    model: Annotated[Path, typer.Argument(help="A model file, .spdt.")],
-    data: Annotated[Path, typer.Argument(help="A file as for train, or a folder of them.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A .csv file to write; else it is printed.")
-    ] = None,
-    events: Events = None,
-    every: Annotated[
-        float | None, typer.Option(help="Decode every so many seconds instead of at events.")
-    ] = None,
-    label_from: LabelFrom = None,
-    unit: Annotated[
-        str | None, typer.Option(help="Of an .npz file, if it does not tell: V, mV or uV.")
-    ] = None,
+    model: Path,
+    data: Path,
+    out: Annotated[Path | None, typer.Option("--out", "-o")] = None,
+    events: str | None = None,
+    every: float | None = None,
+    label_from: str | None = None,
+    unit: str | None = None,
 ) -> None:
-    """Write a table of decisions and class probabilities, a line a trial."""
+    """Decode recordings with a model: one row per trial, with the probability of each class.
+
+    Parameters
+    ----------
+    data : path
+        File as for `spdtokens train`, or folder of such files.
+    out : path, default=standard output
+        CSV file to write.
+    every : float
+        Decode a window every EVERY seconds instead of at events.
+    unit : str, default=as stated by the file
+        Unit of .npz files: V, mV or uV.
+    """
     if out is not None:
         output_file(out)
+    existing(model, NO_MODEL)
     from spdtokens.inference import predict as predicted
 
     found = predicted(model, data, events=events, every=every, label_from=label_from, unit=unit)
@@ -203,26 +176,31 @@ def predict(
         typer.echo(note, err=True)
     typer.echo(found.summary(), err=True)
     if out is not None:
-        typer.echo(f"Written: {out}", err=True)
+        written(out, err=True)
 
 
-@app.command()
+@command()
 def export(
-    model: Annotated[Path, typer.Argument(help="A model file, .spdt.")],
-    onnx: Annotated[
-        Path | None, typer.Argument(help="The .onnx to write: tokens in, probabilities out.")
-    ] = None,
-    runtime: Annotated[
-        Path | None,
-        typer.Option(help="New folder with the model and all it needs beside Python and NumPy."),
-    ] = None,
+    model: Path,
+    onnx: Annotated[Path | None, typer.Argument()] = None,
+    runtime: Path | None = None,
 ) -> None:
-    """Write a model's network as ONNX, or the model with a runtime for a small device, or both."""
+    """Export a model to ONNX, or with a NumPy runtime for a small device, or both.
+
+    Parameters
+    ----------
+    onnx : path
+        ONNX file to write: from tokens to class probabilities.
+    runtime : path
+        New folder for the model and a runtime that needs only Python and NumPy.
+    """
     if onnx is None and runtime is None:
         raise DeployError(
-            f"Say what to write: spdtokens export {model} MODEL.onnx or --runtime FOLDER."
+            f"Nothing to write. Use spdtokens export {model} {model.with_suffix('.onnx')} or "
+            f"spdtokens export {model} --runtime {model.with_suffix('')}"
         )
     _check_outputs({".onnx": onnx})
+    existing(model, NO_MODEL)
     from spdtokens.inference.export import check_device_folder, write_device_folder, write_onnx
     from spdtokens.runtime import load_model
 
@@ -232,6 +210,6 @@ def export(
     if runtime is not None:
         write_device_folder(runtime, decoder, model, onnx)
     if onnx is not None:
-        typer.echo(f"Written: {onnx} ({onnx.stat().st_size / 1e6:.1f} MB)")
+        written(onnx)
     if runtime is not None:
-        typer.echo(f"Written: {runtime}; there, with NumPy alone: python decode.py TRIALS.npy")
+        written(runtime, "; to decode there: python decode.py TRIALS.npy")

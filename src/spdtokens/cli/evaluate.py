@@ -4,102 +4,102 @@ from __future__ import annotations
 
 from dataclasses import replace
 from enum import Enum
+from math import isnan
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.text import Text
 
-from spdtokens.cli.app import (
-    AsJson,
-    Channels,
-    Paradigm,
-    Resample,
-    StimulusHz,
-    Subjects,
-    app,
-    listed,
-    numbers,
-    print_json,
-)
+from spdtokens.cli.app import AsJson, command, listed, numbers, show
 
 if TYPE_CHECKING:
     from spdtokens.datasets import Selection
+    from spdtokens.evaluation.answer import Evaluation
 
 DEFAULT_METHODS = "token-log-euclidean,token-bures-wasserstein,token-euclidean,ts-lr"
 
 
 class Recipes(Enum):
-    """Recipes of the networks we compare with."""
+    """Training recipes of the networks other than the token transformer."""
 
     PUBLISHED = "published"
     COMMON = "common"
 
 
-def _option(help: str, *names: str, **limits: Any) -> Any:
-    return typer.Option(*names, help=help, **limits)
-
-
-Dataset = Annotated[
-    str, _option("A name (see `spdtokens datasets`), a folder of .npz files, or -epo.fif.")
-]
-Protocol = Annotated[str, _option("Who is tested: see `spdtokens protocols`.")]
-Method = Annotated[str, _option("Comma-separated names: see `spdtokens methods`.")]
-Window = Annotated[str | None, _option("Part of a trial to decode, in s after the cue: 0.5,4.")]
-Classes = Annotated[str | None, _option("Only these classes, comma-separated.")]
-Where = Annotated[
-    list[str] | None,
-    _option("Only trials whose metadata match NAME=VALUE: imagined=1. May be repeated."),
-]
-Seeds = Annotated[int, _option("How many of the paper's seeds.", min=1, max=10)]
-TargetAccess = Annotated[
-    str, _option("What may be seen of the target: train, unlabeled_full, online, ...")
-]
-Alignment = Annotated[str, _option("none, euclidean, recentre, rescale or rotate.")]
-Domain = Annotated[str, _option("What is aligned as one: session or subject.")]
-Folds = Annotated[int | None, _option("Number of folds (blocks, k-fold).")]
-Ungrouped = Annotated[
-    bool, _option("split-70-15-15 as in the paper; scores are marked leaky.", "--ungrouped")
-]
-Metric = Annotated[
-    str | None, _option("accuracy, roc_auc, ... Default: what suits paradigm and classes.")
-]
-Preset = Annotated[str, _option("Network and recipe: paper, paper-small.")]
-Recipe = Annotated[Recipes, _option("Of other networks: their own, or the paper's for all.")]
-Epochs = Annotated[int | None, _option("Instead of the recipe's.", min=1)]
-Bands = Annotated[str, _option("auto, a preset of bands, or pairs in Hz: 8-13,13-30.")]
-Estimator = Annotated[str, _option("Of covariances: auto, sample, oas, lwf, ..., erp or xdawn.")]
-Device = Annotated[str, _option("For networks: auto, cpu or cuda. Other methods use the CPU.")]
-
-
-@app.command()
+@command()
 def evaluate(
-    dataset: Dataset,
-    protocol: Protocol = "session-transfer",
-    method: Method = DEFAULT_METHODS,
-    paradigm: Paradigm = None,
-    stimulus_hz: StimulusHz = None,
-    window: Window = None,
-    classes: Classes = None,
-    where: Where = None,
-    channels: Channels = None,
-    resample: Resample = None,
-    subjects: Subjects = None,
-    seeds: Seeds = 5,
-    target_access: TargetAccess = "train",
-    alignment: Alignment = "none",
-    domain: Domain = "session",
-    folds: Folds = None,
-    ungrouped: Ungrouped = False,
-    metric: Metric = None,
-    preset: Preset = "paper",
-    recipe: Recipe = Recipes.PUBLISHED,
-    epochs: Epochs = None,
-    bands: Bands = "auto",
-    estimator: Estimator = "auto",
-    device: Device = "auto",
+    dataset: Annotated[str, typer.Option()],
+    protocol: str = "session-transfer",
+    method: str = DEFAULT_METHODS,
+    paradigm: str | None = None,
+    stimulus_hz: str | None = None,
+    window: str | None = None,
+    classes: str | None = None,
+    where: list[str] | None = None,
+    channels: str | None = None,
+    resample: float | None = None,
+    subjects: str | None = None,
+    seeds: Annotated[int, typer.Option(min=1, max=10)] = 5,
+    target_access: str = "train",
+    alignment: str = "none",
+    domain: str = "session",
+    folds: int | None = None,
+    ungrouped: bool = False,
+    metric: str | None = None,
+    preset: str = "paper",
+    recipe: Recipes = Recipes.PUBLISHED,
+    epochs: Annotated[int | None, typer.Option(min=1)] = None,
+    bands: str = "auto",
+    estimator: str = "auto",
+    device: str = "auto",
     as_json: AsJson = False,
 ) -> None:
-    """Compare methods on a data set: test beside train, chance, and whether they differ."""
+    """Evaluate methods on a data set: train and test scores, chance level, and p-values.
+
+    Parameters
+    ----------
+    dataset : str
+        Name of a data set (see `spdtokens datasets`), folder of .npz files, or -epo.fif file.
+    protocol : str
+        Train/test split, see `spdtokens protocols`.
+    method : str, default=token-log-euclidean, token-bures-wasserstein, token-euclidean, ts-lr
+        Comma-separated method names, see `spdtokens methods`.
+    window : str, default=as stated by the data set
+        Part of the trial to decode: start and end in seconds after the cue, such as 0.5,4.
+    classes : str, default=all
+        Comma-separated classes to keep.
+    where : str, default=all trials
+        Keep only trials whose metadata match NAME=VALUE, such as imagined=1. Can be repeated.
+    seeds : int
+        Number of random seeds per network and fold.
+    target_access : str
+        Target data available before testing: train (none), unlabeled_20p, unlabeled_50p,
+        unlabeled_full, labeled_20p, labeled_50p or online. See `spdtokens protocols`.
+    alignment : str
+        Domain alignment: none, euclidean, recentre, rescale or rotate.
+    domain : str
+        Unit that is aligned: session or subject.
+    folds : int, default=5
+        Number of folds of the protocols blocks and k-fold.
+    ungrouped : bool
+        Ignore groups of dependent trials in split-70-15-15, as the paper does. Scores are marked
+        as leaky.
+    metric : str, default=roc_auc for ERP, balanced_accuracy for unequal classes, else accuracy
+        Metric: accuracy, balanced_accuracy, kappa, roc_auc, f1 or itr.
+    preset : str
+        Size of the token transformers: paper or paper-small.
+    recipe : str
+        Training recipe of the other networks: as published, or the paper's for all (common).
+    epochs : int, default=that of the recipe
+        Number of training epochs of networks.
+    bands : str
+        Frequency bands: auto, the name of a preset, or pairs in Hz such as 8-13,13-30.
+    estimator : str
+        Covariance estimator: auto, sample, oas, lwf, ..., or erp and xdawn for ERP.
+    device : str
+        Device for networks: auto, cpu or cuda. Other methods run on the CPU.
+    """
     chosen = selection(paradigm, stimulus_hz, window, classes, where, channels, resample)
     from spdtokens.classifiers.methods import Settings, get_method
     from spdtokens.classifiers.nn import STABILITY_SEEDS
@@ -110,9 +110,9 @@ def evaluate(
     from spdtokens.preprocessing.bands import resolve_bands
 
     if bands[:1].isdigit():
-        resolve_bands(bands)  # a data set of matrices would not look at them
+        resolve_bands(bands)  # data sets of covariance matrices do not use them
     settings = Settings(bands, estimator, preset, recipe=recipe.value, epochs=epochs, device=device)
-    # One --device for all: of several methods it is meant for those that use one.
+    # --device applies to the networks among the methods.
     names = listed(method)
     networks = [name for name in names if get_method(name).has_seed] or names
     elsewhere = replace(settings, device="auto")
@@ -131,12 +131,51 @@ def evaluate(
     )
     source = Source()
     with TrainingBars() as bars:
-        found = answer(question, source, metric=metric, bar=bars.add)
-    if as_json:
-        print_json({"results": [row.values() for row in found.rows]})
-    else:
-        name = source.dataset(question.dataset, question.selection).name
-        Console().print(summary_table(found.rows, question, name))
+        found = answer(
+            question,
+            source,
+            metric=metric,
+            bar=lambda name, total: bars.add(f"Evaluating {name}", total),
+        )
+    name = source.dataset(question.dataset, question.selection).name
+    results = {"results": [row.values() for row in found.rows]}
+    show(as_json, results, verdict(found), summary_table(found.rows, question, name))
+
+
+def verdict(found: Evaluation, method: str | None = None) -> Text:
+    """Say whether a method, the best by default, beats chance and differs from the next best."""
+    from spdtokens._tables import p_value
+    from spdtokens.evaluation.metrics import METRICS
+    from spdtokens.evaluation.summary import compare_methods, score_said
+
+    rows = sorted(found.rows, key=lambda row: (row.method == method, row.score), reverse=True)
+    if not rows:
+        return Text("No runs.")
+    best, *others = rows
+    above = "above" if best.score > best.chance_bound else "not significantly above"
+    if isnan(best.chance_bound):
+        above = "not tested against"
+    text = Text(
+        f"{'Best method: ' if others and method is None else ''}{best.method}, "
+        f"{METRICS[best.metric].title} {score_said(best.score, best.metric)}, {above} chance "
+        f"({score_said(best.chance, best.metric)}).",
+        style="bold",
+    )
+    if best.leaky:
+        text.append(f" The score is leaky: {best.leaky}.", style="red")
+    for other in others[:1]:
+        pairs = [pair.values() for pair in compare_methods(found.results, best.metric, best.method)]
+        (pair,) = (pair for pair in pairs if pair["method"] == other.method)
+        p, shown = pair["p_holm"], p_value(pair["p_holm"])
+        shown = shown.replace("<", "< ") if "<" in shown else f"= {shown}"
+        text.append(f" Next best: {other.method}, {score_said(other.score, best.metric)}, ")
+        if p is None:
+            text.append(f"not compared ({pair['no_p_because']}).")
+        else:
+            differs = "significantly worse" if other.score < best.score else "significantly better"
+            text.append(differs if p < 0.05 else "no significant difference")
+            text.append(f" (p {shown}, Holm-corrected).")
+    return text
 
 
 def selection(
@@ -148,7 +187,7 @@ def selection(
     channels: str | None,
     resample: float | None,
 ) -> Selection:
-    """What the user says of the data."""
+    """Parse the options that select trials."""
     edges = numbers(window, "--window")
     if window is not None and len(edges) != 2:
         raise typer.BadParameter(f"--window must be two numbers such as 0.5,4, got {window!r}.")
@@ -169,33 +208,23 @@ def selection(
     )
 
 
-@app.command()
+@command()
 def protocols(as_json: AsJson = False) -> None:
-    """List the protocols: who is trained on, who is tested; and what may be seen of the target."""
+    """List the protocols (train/test splits) and the levels of target access."""
     from spdtokens.evaluation.protocols import ACCESS, PROTOCOLS, access_table, protocols_table
 
-    if as_json:
-        print_json(
-            {
-                "protocols": [
-                    {"name": p.name, "train": p.train, "test": p.test, "options": dict(p.options)}
-                    for p in PROTOCOLS.values()
-                ],
-                "access": [{"name": a.name, "description": a.description} for a in ACCESS.values()],
-            }
-        )
-    else:
-        Console().print(protocols_table(), access_table())
+    rows = [
+        {"name": p.name, "train": p.train, "test": p.test, "options": dict(p.options)}
+        for p in PROTOCOLS.values()
+    ]
+    access = [{"name": a.name, "description": a.description} for a in ACCESS.values()]
+    show(as_json, {"protocols": rows, "access": access}, protocols_table(), access_table())
 
 
-@app.command()
+@command()
 def methods(as_json: AsJson = False) -> None:
-    """List the methods: what they take, their size on the paper's data sets, their source."""
+    """List the methods: input, number of parameters, reference."""
     from spdtokens.classifiers.methods import methods_rows, methods_table
 
     rows = methods_rows()
-    if as_json:
-        print_json({"methods": rows})
-    else:
-        console = Console()
-        console.print(methods_table(rows, console.width))
+    show(as_json, {"methods": rows}, methods_table(rows, Console().width))

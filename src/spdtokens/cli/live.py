@@ -1,4 +1,4 @@
-"""``spdtokens stream`` and ``spdtokens replay``: live decoding over Lab Streaming Layer."""
+"""``spdtokens stream`` and ``spdtokens replay``: live decoding over the Lab Streaming Layer."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from spdtokens.cli.app import app
+from spdtokens.cli.app import NO_MODEL, command, existing
 
 
 @contextmanager
 def _ends_on_signals() -> Iterator[None]:
-    """Ctrl-C and a polite kill end what is inside, and are no error."""
+    """End the block without an error on Ctrl-C or SIGTERM."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -26,51 +26,51 @@ def _ends_on_signals() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-@app.command()
+@command()
 def stream(
-    model: Annotated[Path, typer.Argument(help="A model file (.spdt).")],
-    stream_name: Annotated[
-        str | None,
-        typer.Option(
-            "--stream",
-            help="Name or source id of the LSL stream; default: the only one of type EEG.",
-        ),
-    ] = None,
-    step: Annotated[float, typer.Option(help="Seconds from one decision to the next.")] = 0.1,
-    out_stream: Annotated[
-        str | None,
-        typer.Option(
-            help="Name of the LSL stream of probabilities; '' for none.",
-            show_default="spdtokens-STREAM",
-        ),
-    ] = None,
-    seconds: Annotated[
-        float | None, typer.Option("--for", min=0, help="Seconds to run; default: until Ctrl-C.")
-    ] = None,
-    decisions: Annotated[
-        int | None, typer.Option(min=1, help="Stop after so many decisions.")
-    ] = None,
-    json_lines: Annotated[
-        Path | None, typer.Option(help="Append decisions and events to this file.")
-    ] = None,
-    channels: Annotated[
-        str | None,
-        typer.Option(help="Names of the stream's channels in its order: C3,C4,-; '-' for others."),
-    ] = None,
-    unit: Annotated[
-        str | None, typer.Option(help="Of the stream, if it does not tell: V, mV, uV or nV.")
-    ] = None,
-    gap: Annotated[
-        float | None,
-        typer.Option(help="Seconds that count as lost samples; default: learnt from the stream."),
-    ] = None,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait for the stream.")] = 10.0,
+    model: Path,
+    stream_name: Annotated[str | None, typer.Option("--stream")] = None,
+    step: float = 0.1,
+    out_stream: str | None = None,
+    seconds: Annotated[float | None, typer.Option("--for", min=0)] = None,
+    decisions: Annotated[int | None, typer.Option(min=1)] = None,
+    json_lines: Path | None = None,
+    channels: str | None = None,
+    unit: str | None = None,
+    gap: float | None = None,
+    timeout: Annotated[float, typer.Option(min=0)] = 10.0,
 ) -> None:
-    """Decode a live LSL stream, show it, and publish the probabilities as a stream."""
+    """Decode a live LSL stream: show the decisions and publish the probabilities over LSL.
+
+    Parameters
+    ----------
+    stream_name : str, default=the only stream of type EEG
+        Name or source ID of the LSL stream.
+    step : float
+        Seconds between decisions.
+    out_stream : str, default=spdtokens-STREAM
+        Name of the LSL stream to publish the probabilities to; '' publishes none.
+    seconds : float, default=until Ctrl-C
+        Seconds to run.
+    decisions : int
+        Stop after this number of decisions.
+    json_lines : path
+        File to append decisions and events to, as JSON lines.
+    channels : str, default=as stated by the stream
+        Comma-separated names of the stream's channels in its order, such as C3,C4,-. '-' marks a
+        channel that the model does not use.
+    unit : str, default=as stated by the stream
+        Unit of the stream: V, mV, uV or nV.
+    gap : float, default=estimated from the stream
+        Seconds between time stamps that count as lost samples.
+    timeout : float
+        Seconds to wait for the stream.
+    """
     from spdtokens.inference import load_model
     from spdtokens.inference.lsl import liblsl_muted
     from spdtokens.inference.streaming import Lines, LiveRun, View
 
+    existing(model, NO_MODEL)
     with liblsl_muted() as errors:
         console = Console()
         display = View(console) if console.is_terminal else Lines(console, Console(file=errors))
@@ -92,26 +92,38 @@ def stream(
         typer.echo(line, err=True)
 
 
-@app.command()
+@command()
 def replay(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE",
-            help="A recording that MNE reads, -epo.fif, .npz, or a data set such as sim-mi.",
-        ),
-    ],
-    speed: Annotated[float, typer.Option(help="Times the speed of the recording.")] = 1.0,
-    name: Annotated[str, typer.Option(help="Name of the LSL stream.")] = "spdtokens-replay",
-    loop: Annotated[bool, typer.Option("--loop", help="Again and again.")] = False,
-    subject: Annotated[str | None, typer.Option(help="Of a data set; default: the first.")] = None,
-    session: Annotated[str | None, typer.Option(help="Of a data set; default: the first.")] = None,
-    wait: Annotated[
-        float, typer.Option(min=0, help="Seconds to wait for a listener before the first sample.")
-    ] = 0.0,
-    chunk: Annotated[float, typer.Option(help="Seconds of signal sent at once.")] = 0.02,
+    source: Annotated[str, typer.Argument(metavar="FILE")],
+    speed: float = 1.0,
+    name: str = "spdtokens-replay",
+    loop: bool = False,
+    subject: str | None = None,
+    session: str | None = None,
+    wait: Annotated[float, typer.Option(min=0)] = 0.0,
+    chunk: float = 0.02,
 ) -> None:
-    """Play a recording as a live LSL stream, with its markers as a second one."""
+    """Play a recording as a live LSL stream, with its markers as a second stream.
+
+    Parameters
+    ----------
+    source : str
+        Recording that MNE reads, -epo.fif or .npz file, or name of a data set such as sim-mi.
+    speed : float
+        Speed relative to the recording.
+    name : str
+        Name of the LSL stream.
+    loop : bool
+        Repeat until Ctrl-C.
+    subject : str, default=the first
+        Subject of the data set.
+    session : str, default=the first
+        Session of the subject.
+    wait : float
+        Seconds to wait for a receiver before the first sample.
+    chunk : float
+        Seconds of signal per chunk.
+    """
     from rich.progress import Progress, TextColumn
 
     from spdtokens.inference.lsl import liblsl_muted, need_lsl

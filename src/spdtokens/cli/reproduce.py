@@ -10,46 +10,47 @@ import typer
 from rich.console import Console
 
 from spdtokens._tables import counted, table
-from spdtokens.cli.app import AsJson, app, print_json
+from spdtokens.cli.app import AsJson, command, show
 
 if TYPE_CHECKING:
     from spdtokens.paper.reproduce import Extent
 
 
 class DataKind(Enum):
-    """Where trials come from."""
+    """Origin of the trials."""
 
     SIM = "sim"
     REAL = "real"
 
 
-@app.command()
+@command()
 def reproduce(
-    names: Annotated[
-        list[str] | None, typer.Argument(help="Tables and figures, or all; see --list.")
-    ] = None,
-    list_: Annotated[bool, typer.Option("--list", help="Show what there is.")] = False,
-    data: Annotated[
-        DataKind, typer.Option(help="Simulated, or the paper's data sets where you have them.")
-    ] = DataKind.SIM,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A subset: 3 subjects, 1 or 2 seeds, few epochs.")
-    ] = False,
-    workers: Annotated[
-        int, typer.Option(min=0, help="Processes; 0 to train in this one, runs batched together.")
-    ] = 0,
-    out: Annotated[Path, typer.Option(help="Folder for tables, figures and runs.")] = Path(
-        "reproduced"
-    ),
-    any_code: Annotated[
-        bool, typer.Option("--any-code", help="Count runs made by other code as done.")
-    ] = False,
+    names: Annotated[list[str] | None, typer.Argument()] = None,
+    list_: Annotated[bool, typer.Option("--list")] = False,
+    data: DataKind = DataKind.SIM,
+    quick: bool = False,
+    workers: Annotated[int, typer.Option(min=0)] = 0,
+    out: Path = Path("reproduced"),
+    any_code: bool = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run the paper's tables and figures again: our train, our test, what the paper reports.
+    """Reproduce tables and figures of the paper: our train and test scores next to the paper's.
 
-    Runs are kept in OUT/runs.sqlite; the same command goes on after an interruption. All that is in
-    OUT is shown in OUT/report.html.
+    Runs are stored in OUT/runs.sqlite, so that the same command continues after an interruption.
+    OUT/report.html shows everything in OUT.
+
+    Parameters
+    ----------
+    names : str
+        Names of tables and figures (see --list), or all.
+    list_ : bool
+        List the tables and figures.
+    data : str
+        Simulated data (sim), or the paper's data sets where available (real).
+    quick : bool
+        Use a subset: 3 subjects, 1 or 2 seeds, few epochs.
+    out : path
+        Folder to write tables, figures and runs to.
     """
     from spdtokens._files import output_folder
     from spdtokens.errors import StudyError
@@ -66,7 +67,7 @@ def reproduce(
     wanted = list(tables.NAMES) if names == ["all"] else list(dict.fromkeys(names))
     if unknown := [name for name in wanted if name not in tables.NAMES]:
         known = ", ".join(tables.NAMES)
-        raise StudyError(f"There is no {unknown[0]!r}. There are: all, {known}.")
+        raise StudyError(f"NAMES must be all or any of {known}, got {unknown[0]!r}.")
     folder = output_folder(out)
     tables.check_folder(folder, wanted)
     extent = Extent.quick(data.value) if quick else Extent(data.value)
@@ -82,7 +83,7 @@ def reproduce(
                 with StudyBar("accuracy") as bar:
                     progress = reproduction.run(store, executor, bar.tell, bar.listen)
             except KeyboardInterrupt:
-                typer.echo(f"Stopped. Runs are in {store.path}; the same command goes on.")
+                typer.echo(f"Interrupted; run the same command to continue. Store: {store.path}")
                 raise typer.Exit(130) from None
             scores = reproduction.tables(store)
             for failure in progress.failures:
@@ -99,15 +100,13 @@ def reproduce(
     written += [_drawn(name, extent, folder, console) for name in wanted if name in FIGURES]
     report = folder / "report.html"
     write_paper_report(make_paper_report(folder), report)
-    if as_json:
-        print_json({"tables": [found.to_dict() for found in scores], **measured})
-        return
     shown = [tables.score_table(found, tables.IN_TERMINAL) for found in scores]
     for content in measured.values():
         shown += tables.measured_tables(content)
-    for each in shown:
-        Console().print(tables.in_terminal(each))
-    typer.echo(f"{counted(len(written), 'file')} in {folder}; all of it is shown in {report}.")
+    results = {"tables": [found.to_dict() for found in scores], **measured}
+    show(as_json, results, *map(tables.in_terminal, shown))
+    files = counted(len(written), "file")
+    typer.echo(f"Written: {folder} ({files}); everything is shown in {report}.", err=as_json)
 
 
 def _print_list(as_json: bool) -> None:
@@ -119,23 +118,21 @@ def _print_list(as_json: bool) -> None:
     rows = [(each.name, "table", each.title, each.label) for each in EXPERIMENTS.values()]
     rows += [(name, "table", title, paper_table(name).label) for name, title in MEASURED.items()]
     rows += [(each.name, "figure", each.title, each.label) for each in FIGURES.values()]
-    if as_json:
-        keys = ("name", "kind", "title", "label")
-        print_json({"names": [dict(zip(keys, row, strict=True)) for row in rows]})
-        return
-    headers = ("name", "kind~", "what~", "label in the paper~")
+    keys = ("name", "kind", "title", "label")
+    data = {"names": [dict(zip(keys, row, strict=True)) for row in rows]}
+    headers = ("name", "kind", "content~", "label in the paper~")
     shown = [(*first, label or "-") for *first, label in rows]
-    Console().print(table(headers, shown, "The paper's tables and figures", box=None))
+    show(as_json, data, table(headers, shown, "The paper's tables and figures", box=None))
 
 
 def _drawn(name: str, extent: Extent, folder: Path, console: Console) -> Path:
-    """A figure's file; drawn unless the same code has drawn the same before."""
+    """Draw a figure unless its file is up to date."""
     from spdtokens.evaluation.plan import Source
     from spdtokens.paper.reproduce.figures import FIGURES, is_drawn, write_drawn
 
     path = folder / f"{name}.png"
     if is_drawn(path, extent):
-        console.print(f"{path} is there already, drawn by the same code")
+        console.print(f"{path} is up to date")
         return path
     console.print(f"Drawing {name}")
     return write_drawn(FIGURES[name].draw(extent, Source()), FIGURES[name], extent, folder)
@@ -146,8 +143,8 @@ def _measured(name: str, console: Console) -> dict[str, Any]:
     from spdtokens.paper.theory import check_claims
 
     if name == "efficiency":
-        console.print("Measuring what methods cost")
+        console.print("Measuring the cost of the methods")
         found = bench_methods(rounds=3)
         return {"batch": found["batch"], "methods": found["rows"]}
-    console.print("Testing the theory")
+    console.print("Testing the theoretical claims")
     return {"claims": list(check_claims(0))}

@@ -1,120 +1,128 @@
-"""``spdtokens study``: an experiment as a file, and the store of its runs."""
+"""``spdtokens study``: experiments described in files, and the stores of their runs."""
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 
 from spdtokens._tables import counted
-from spdtokens.cli.app import AnyCode, AsJson, Store, StudyFile, Workers, app, print_json
+from spdtokens.cli.app import AsJson, app, command, existing, show, written
+from spdtokens.cli.evaluate import verdict
+from spdtokens.errors import StudyError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from rich.console import RenderableType
 
     from spdtokens.evaluation.answer import Evaluation
     from spdtokens.evaluation.runs import RunResult
     from spdtokens.experiments.run import Plan
     from spdtokens.experiments.store import RunStore
 
-study = typer.Typer(help="Run an experiment that is described in a file.", no_args_is_help=True)
+study = typer.Typer(help="Run experiments described in study files.", no_args_is_help=True)
 app.add_typer(study, name="study")
 
-Metric = Annotated[str | None, typer.Option(help="Instead of the study's.")]
+
+NO_STUDY = "Check the path; study files are described in docs/studies.md."
 
 
 class Kind(Enum):
-    """What the rows of an exported table are."""
+    """Unit of the rows of an exported table."""
 
     RUNS = "runs"
     TRIALS = "trials"
 
 
-def plan_file(file: Path, any_code: bool) -> Plan:
-    """Read and plan a study."""
+@contextmanager
+def opened(file: Path, store: Path | None, any_code: bool) -> Iterator[tuple[Plan, RunStore]]:
+    """Open the plan of a study and the store of its runs, which must exist."""
     from spdtokens.experiments.config import read_study
     from spdtokens.experiments.run import plan_study
-
-    return plan_study(read_study(file), any_code=any_code)
-
-
-def open_store(file: Path, store: Path | None, *, must_exist: bool = True) -> RunStore:
-    """Open the store of a study's runs."""
-    from spdtokens.errors import StudyError
     from spdtokens.experiments.store import RunStore
 
+    existing(file, NO_STUDY)
     path = store or file.with_suffix(".sqlite")
-    if must_exist and not path.exists():
-        raise StudyError(f"There is no store {path} yet: {_run_command(file, path)}")
-    return RunStore(path)
+    existing(path, f"It stores the runs of the study: {run_command(file, store)}")
+    with RunStore(path) as runs:
+        yield plan_study(read_study(file), any_code=any_code), runs
 
 
-def _run_command(file: Path, store: Path) -> str:
-    """What to type to do the runs of a study."""
-    own = store == file.with_suffix(".sqlite")
-    return f"spdtokens study run {file}" + ("" if own else f" --store {store}")
+def run_command(file: Path, store: Path | None) -> str:
+    """The command that performs the runs of a study."""
+    return f"spdtokens study run {file}" + (f" --store {store}" if store else "")
 
 
-def _tell_mixed(results: Iterable[RunResult]) -> None:
-    """Tell if runs that are shown side by side were not made alike."""
+def _warn_if_mixed(results: Iterable[RunResult]) -> None:
+    """Warn about runs of one table that other code or other libraries made."""
     from spdtokens.evaluation.runs import differing
 
     if found := differing(result.origin for result in results):
         typer.echo(
-            f"Not all runs were made alike (number of runs in brackets): {found}. Differences "
-            "between methods may come from that.",
+            f"Warning: the runs differ in code, libraries or hardware (number of runs in "
+            f"brackets): {found}. Differences between methods may be due to that.",
             err=True,
         )
 
 
 def _answers(
     file: Path, store: Path | None, metric: str | None, any_code: bool
-) -> tuple[Plan, list[Evaluation], Path]:
-    """A study's plan, what its runs answer, and their store; tell what is missing or mixed."""
+) -> tuple[Plan, list[Evaluation]]:
+    """Evaluate the stored runs of a study; warn if some are missing or mixed."""
     from spdtokens.evaluation.metrics import get_metric
 
-    planned = plan_file(file, any_code)
     if metric is not None:
-        get_metric(metric)
-        planned = replace(planned, study=replace(planned.study, metric=metric))
-    with open_store(file, store) as runs:
+        get_metric(metric)  # an unknown one is refused before the data sets are opened
+    with opened(file, store, any_code) as (planned, runs):
+        if metric is not None:
+            planned = replace(planned, study=replace(planned.study, metric=metric))
         found = planned.evaluations(runs)
         left, total = len(planned.missing(runs)), counted(len(planned.once()), "run")
     if left:
-        typer.echo(f"Not done yet: {left} of {total}: {_run_command(file, runs.path)}", err=True)
-    _tell_mixed(run for answer in found for mine in answer.results.values() for run in mine)
-    return planned, found, runs.path
+        typer.echo(
+            f"Incomplete: {left} of {total} missing. To run them: {run_command(file, store)}",
+            err=True,
+        )
+    _warn_if_mixed(run for answer in found for mine in answer.results.values() for run in mine)
+    return planned, found
 
 
-@study.command()
+@command(study)
 def run(
-    file: StudyFile,
-    store: Store = None,
-    workers: Workers = 0,
-    cluster: Annotated[str | None, typer.Option(help="A Dask scheduler: tcp://host:8786.")] = None,
-    any_code: AnyCode = False,
+    file: Path,
+    store: Path | None = None,
+    workers: Annotated[int, typer.Option(min=0)] = 0,
+    cluster: str | None = None,
+    any_code: bool = False,
 ) -> None:
-    """Do the runs of a study that are not in its store yet."""
+    """Run a study. Runs that are stored already are skipped.
+
+    Parameters
+    ----------
+    cluster : str
+        Address of a Dask scheduler, such as tcp://host:8786.
+    """
+    existing(file, NO_STUDY)
     if workers and cluster:
-        raise typer.BadParameter("--workers and --cluster exclude each other.")
+        raise typer.BadParameter("--workers and --cluster are mutually exclusive.")
+    from spdtokens.experiments.config import read_study
     from spdtokens.experiments.executors import Cluster, Executor, InProcess, Processes
-    from spdtokens.experiments.run import StudyBar, run_study
+    from spdtokens.experiments.run import StudyBar, plan_study, run_study
+    from spdtokens.experiments.store import RunStore
 
     with ExitStack() as stack:
-        # Before the data sets are opened, which may take long: a wrong address is told at once.
+        # Before the data sets are opened, which can take long: a wrong address fails at once.
         many = stack.enter_context(Cluster(cluster)) if cluster else None
-        planned = plan_file(file, any_code)
-        runs = stack.enter_context(open_store(file, store, must_exist=False))
+        planned = plan_study(read_study(file), any_code=any_code)
+        runs = stack.enter_context(RunStore(store or file.with_suffix(".sqlite")))
         executor: Executor = many or (Processes(workers) if workers else InProcess(planned.source))
         if many is not None and many.n_workers == 0:
             typer.echo(
-                f"No worker has joined yet; waiting. Start some: dask worker {many.address} "
-                "--nthreads 1",
+                f"Waiting for workers. To start one: dask worker {many.address} --nthreads 1",
                 err=True,
             )
         try:
@@ -124,122 +132,127 @@ def run(
             left = len(planned.missing(runs))
             there = counted(len(planned.once()) - left, "run")
             typer.echo(
-                f"Stopped with {there} in {runs.path}, {left} left; the same command goes on.",
+                f"Interrupted: {there} stored, {left} left; run the same command to continue. "
+                f"Store: {runs.path}",
                 err=True,
             )
             raise typer.Exit(130) from None
     for failure in progress.failures:
         typer.echo(f"Failed: {failure}", err=True)
-    others = f"{progress.elsewhere} by another process, " if progress.elsewhere else ""
+    others = f"{progress.elsewhere} done by other processes, " if progress.elsewhere else ""
     typer.echo(
-        f"{counted(progress.total, 'run')}: {progress.before} were there, {progress.done} done "
+        f"{counted(progress.total, 'run')}: {progress.before} stored before, {progress.done} done "
         f"now, {others}{len(progress.failures)} failed. Store: {runs.path}"
     )
     if progress.failures:
         raise typer.Exit(1)
 
 
-@study.command()
+@command(study)
 def status(
-    file: StudyFile, store: Store = None, any_code: AnyCode = False, as_json: AsJson = False
+    file: Path, store: Path | None = None, any_code: bool = False, as_json: AsJson = False
 ) -> None:
-    """How much of a study is done."""
+    """Show how many runs of a study are done, per method."""
     from spdtokens.experiments.run import status_table
 
-    planned = plan_file(file, any_code)
-    with open_store(file, store) as runs:
+    with opened(file, store, any_code) as (planned, runs):
         left = {spec.key for spec in planned.missing(runs)}
         codes = runs.codes()
     titled = planned.by_title()
     total = {title: len(specs) for title, specs in titled.items()}
     missing = {title: sum(s.key in left for s in specs) for title, specs in titled.items()}
-    if as_json:
-        rows = [{"method": m, "done": n - missing[m], "total": n} for m, n in total.items()]
-        done = sum(total.values()) - len(left)
-        print_json({"done": done, "total": sum(total.values()), "methods": rows, "codes": codes})
-    else:
-        Console().print(status_table(total, missing, codes, planned.code))
+    rows = [{"method": m, "done": n - missing[m], "total": n} for m, n in total.items()]
+    whole = sum(total.values())
+    found = {"done": whole - len(left), "total": whole, "methods": rows, "codes": codes}
+    show(as_json, found, status_table(total, missing, codes, planned.code))
 
 
-@study.command()
-def show(
-    file: StudyFile,
-    store: Store = None,
-    metric: Metric = None,
-    any_code: AnyCode = False,
+@command(study, "show")
+def show_tables(
+    file: Path,
+    store: Path | None = None,
+    metric: str | None = None,
+    any_code: bool = False,
     as_json: AsJson = False,
 ) -> None:
-    """The tables of a study, as far as it is done."""
+    """Show the result tables of a study from the runs done so far."""
     from spdtokens.evaluation.summary import summary_table
 
-    planned, found, _ = _answers(file, store, metric, any_code)
-    if as_json:
-        keys = ("dataset", "protocol", "protocol_options", "access", "alignment")
-        tables = []
-        for answer in found:
-            about = {key: getattr(answer.question, key) for key in keys}
-            about["protocol_options"] = dict(about["protocol_options"])
-            tables.append(about | {"results": [row.values() for row in answer.rows]})
-        print_json({"tables": tables})
-        return
+    planned, found = _answers(file, store, metric, any_code)
+    keys = ("dataset", "protocol", "protocol_options", "access", "alignment")
+    data = []
+    tables: list[RenderableType] = []
     for answer in found:
         question = answer.question
+        about = {key: getattr(question, key) for key in keys}
+        about["protocol_options"] = dict(about["protocol_options"])
+        data.append(about | {"results": [row.values() for row in answer.rows]})
         name = planned.source.dataset(question.dataset, question.selection).name
-        Console().print(summary_table(answer.rows, question, name))
+        tables += [verdict(answer), summary_table(answer.rows, question, name)]
+    show(as_json, {"tables": data}, *tables)
 
 
-@study.command()
+@command(study)
 def export(
-    file: StudyFile,
-    out: Annotated[Path, typer.Option(help="A .csv or .parquet file.")],
-    rows: Annotated[Kind, typer.Option(help="One row per run, or per test trial.")] = Kind.RUNS,
-    store: Store = None,
-    any_code: AnyCode = False,
+    file: Path,
+    out: Annotated[Path, typer.Option()],
+    rows: Kind = Kind.RUNS,
+    store: Path | None = None,
+    any_code: bool = False,
 ) -> None:
-    """Write a study's runs, or every test trial with its probabilities, as a table."""
+    """Write the runs of a study, or its test trials with their probabilities, to a table.
+
+    Parameters
+    ----------
+    out : path
+        File to write: .csv or .parquet.
+    rows : str
+        One row per run, or one row per test trial.
+    """
     if out.suffix not in (".csv", ".parquet"):
-        raise typer.BadParameter(f"{out} ends neither in .csv nor in .parquet.")
+        raise typer.BadParameter(f"--out must end in .csv or .parquet, got {out}.")
     from spdtokens._files import output_file
     from spdtokens.experiments.export import to_csv, to_parquet
 
     output_file(out)
-    planned = plan_file(file, any_code)
-    with open_store(file, store) as runs:
+    with opened(file, store, any_code) as (planned, runs):
         found = planned.results(runs)
-    _tell_mixed(found)
+    _warn_if_mixed(found)
     write = to_csv if out.suffix == ".csv" else to_parquet
     write(found, out, predictions=rows is Kind.TRIALS)
-    what = "Trials of " if rows is Kind.TRIALS else ""
-    typer.echo(f"{what}{counted(len(found), 'run')} written to {out}.")
+    what = "the test trials of " if rows is Kind.TRIALS else ""
+    written(out, f", {what}{counted(len(found), 'run')}")
 
 
-@study.command()
+@command(study)
 def compare(
-    file: StudyFile,
-    reference: Annotated[
-        str | None, typer.Option(help="Label or name of a method; the first by default.")
-    ] = None,
-    metric: Metric = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for the figures of differences.")] = None,
-    store: Store = None,
-    any_code: AnyCode = False,
+    file: Path,
+    reference: str | None = None,
+    metric: str | None = None,
+    out: Path | None = None,
+    store: Path | None = None,
+    any_code: bool = False,
     as_json: AsJson = False,
 ) -> None:
-    """Whether methods differ: several tests over subjects or folds, effect sizes, figures."""
+    """Compare the methods of a study: tests over subjects or folds, effect sizes, figures.
+
+    Parameters
+    ----------
+    reference : str, default=the first of the study
+        Label or name of the method to compare with.
+    out : path
+        Folder to write figures to.
+    """
     from spdtokens._files import output_folder
-    from spdtokens.errors import StudyError
     from spdtokens.experiments.comparison import comparison_table, comparisons, write_figures
 
     folder = None if out is None else output_folder(out)
-    _, found, path = _answers(file, store, metric, any_code)
+    _, found = _answers(file, store, metric, any_code)
     tables = [comparisons(answer, reference) for answer in found if answer.rows]
     if not tables:
-        raise StudyError(f"No run is done yet: {_run_command(file, path)}")
-    written = [] if folder is None else write_figures(tables, folder)
-    if as_json:
-        print_json({"comparisons": [table.values() for table in tables]})
-        return
-    for table in tables:
-        Console().print(comparison_table(table))
-    for figure in written:
-        typer.echo(f"Written: {figure}")
+        raise StudyError(f"{file} has no stored runs yet: {run_command(file, store)}")
+    figures = [] if folder is None else write_figures(tables, folder)
+    data = {"comparisons": [table.values() for table in tables]}
+    show(as_json, data, *map(comparison_table, tables))
+    for figure in figures:
+        written(figure, err=as_json)
