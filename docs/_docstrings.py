@@ -73,11 +73,12 @@ def findings(name: str) -> Iterator[str]:
 def own_findings(value: Any) -> Iterator[str]:
     """Optional parameters without their default, and references without a DOI or an address."""
     text = NumpyDocString(inspect.getdoc(value) or "")
-    optional = {
-        parameter.name
-        for parameter in inspect.signature(value).parameters.values()
-        if parameter.default is not parameter.empty
-    }
+    try:
+        signature = inspect.signature(value)
+    except ValueError:  # an exception class without parameters of its own
+        return
+    given = signature.parameters.values()
+    optional = {part.name for part in given if part.default is not part.empty}
     for parameter in text["Parameters"]:
         names = set(parameter.name.replace(",", " ").split())
         if names & optional and not re.search("default|optional", parameter.type):

@@ -31,7 +31,7 @@ PHRASES = {
     r"\bonce in \d+ times\b": "95th percentile",
     r"\banew\b": "again, from scratch",
     r"(?<!here[\s])\b(?:is|are) no (?!longer|more)[a-z]+": "is not a ..., has no ...",
-    r"\b(?:is|are) none\b": "there is none, has none",
+    r"(?<!here[\s])\b(?:is|are) none\b": "there is none, has none",
     r"\b(?:is|are|was|were) (?:told|said)\b": "is reported, is printed",
     r"\btold (?:what|that|of|in|to|with)\b": "called with, reported",
     r"\btouch(?:es)? otherwise\b": "electrode impedance changes",

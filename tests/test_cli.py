@@ -106,7 +106,9 @@ class TestTheory:
 
     def test_table_and_files(self, tmp_path: Path) -> None:
         folder = tmp_path / "new" / "folder"
-        assert "1 holds, 1 corrected" in run("theory", "--out", folder).stdout
+        said = run("theory", "--out", folder).stdout
+        assert said.startswith("2 claims: 1 holds, 1 corrected")
+        assert "1 holds: vech-norm" in said  # in full with --all only
         files = ["bilipschitz.png", "conditioning.png", "theory.json"]
         assert sorted(path.name for path in folder.iterdir()) == files
         assert len(json.loads((folder / "theory.json").read_text())["claims"]) == 2

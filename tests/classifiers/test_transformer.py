@@ -324,7 +324,7 @@ def test_bad_tokens_are_refused() -> None:
         model.predict(holes)
     with pytest.raises(ValueError, match=r"1 features, but TokenTransformerClassifier is exp"):
         model.predict(X[:, :1])
-    with pytest.raises(ModelError, match=r"\(2, 6\), got \(2, 5\)"):
+    with pytest.raises(ModelError, match=r"\(2, 6\).*\(2, 5\)"):
         model.predict(X[:, :, :5])
     with pytest.raises(ModelError, match=r"shape \(60, 1, 2, 6\)"):
         model.fit(X[:, None], y)
@@ -334,7 +334,7 @@ def test_bad_tokens_are_refused() -> None:
 def test_bad_matrices_are_refused(make: type) -> None:
     C, y = matrices(m=2)
     model = make(epochs=1, random_state=0)
-    with pytest.raises(ModelError, match="48 labels"):
+    with pytest.raises(ModelError, match=r"48,.*47"):
         model.fit(C, y[:-1])
     with pytest.raises(NotSPDError):
         model.fit(-C, y)

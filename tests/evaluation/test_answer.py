@@ -172,7 +172,7 @@ def test_an_error_names_the_session_and_counts_all_trials() -> None:
     ("data", "more", "culprit"),
     [
         (lambda X, y: (X, y), {}, "sfreq"),
-        (lambda X, y: (X, y[:3]), {"sfreq": 100.0}, "24 trials but 3"),
+        (lambda X, y: (X, y[:3]), {"sfreq": 100.0}, "24, got 3"),
         (lambda X, _y: (X,), {"sfreq": 100.0}, "tuple"),
         (lambda X, _y: X, {"sfreq": 100.0}, "ndarray"),
         (lambda _X, _y: "sim-mi", {"sfreq": 100.0}, "sfreq"),

@@ -196,7 +196,7 @@ def test_the_command_on_the_paper(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         for more in ([], ["--all"])
     )
     for text in (short, whole):
-        assert text.startswith("3 checks: 1 holds, 1 cannot be both")
+        assert text.startswith("3 checks: 1 holds, 1 contradiction")
         assert max(map(len, text.splitlines())) <= 100
         assert "98.81" in text
     assert ("differences" in short, "differences" in whole) == (False, True)

@@ -28,7 +28,7 @@ def test_the_opening_says_what_was_decoded_and_who_won() -> None:
     facts = replace(made_facts(by_subject(first=LOW, second=HIGH)), ch_names=CHANNELS)
     text = opening(facts)
     assert text.startswith("2 classes (left and right) were decoded from 6 channels of 8 subjects")
-    assert "the last session, 320 trials" in text
+    assert "320 trials" in text
     assert "second has the highest test accuracy of 2 methods: 87.5 %" in text
     assert "Both methods are above chance. Chance level 50.0 % (95th percentile" in text
 

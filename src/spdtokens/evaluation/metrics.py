@@ -60,7 +60,8 @@ def calibration_error(y: ArrayLike, probabilities: ArrayLike, *, bins: int = 10)
 
     References
     ----------
-    Guo, Pleiss, Sun and Weinberger, On calibration of modern neural networks, ICML (2017).
+    Guo, Pleiss, Sun and Weinberger, On calibration of modern neural networks, ICML
+    (2017). arXiv:1706.04599
 
     Examples
     --------

@@ -261,7 +261,7 @@ def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     References
     ----------
     Holm, A simple sequentially rejective multiple test procedure, Scandinavian Journal of
-    Statistics 6 (1979).
+    Statistics 6 (1979). https://www.jstor.org/stable/4615733
 
     Examples
     --------

@@ -26,7 +26,7 @@ from spdtokens.errors import EvaluationError, UserError
 # channel or rounded again are not found. A stretch of 25 to 50 samples is needed; up to 200 for a
 # single channel with few quantisation steps.
 #
-# 1. A fixed random mixture turns all channels into one signal, of which the differences from sample
+# 1. A fixed random mixture turns all channels into one signal; its differences from sample
 #    to sample are compared.
 # 2. Anchors are samples with the largest difference of their neighbourhood. The neighbourhood,
 #    relative to the difference at the anchor, is rounded and hashed. Two trials with an equal hash

@@ -423,7 +423,7 @@ class _SpelledOut(_Table):
         if given or not steps or not tables:
             raise ValueError(
                 "[[methods.steps]] must be tables, each with a class and its parameters"
-                + (f"; remove {', '.join(given)} beside them." if given else ".")
+                + (f"; remove {', '.join(given)}." if given else ".")
             )
         *made, last = (build(step) for step in steps)
         names: list[str] = []
@@ -510,7 +510,7 @@ def _problems(error: ValidationError, values: Mapping[str, Any]) -> list[str]:
             line = f"{place} {_unknown_key(name, model.model_fields)}"
         elif one["type"] == "missing" and len(where) == 1:
             line = f"{place}: {name} is missing."
-            if any(told.endswith(f"Did you mean {name!r}?") for told in lines.values()):
+            if any(line.endswith(f"Did you mean {name!r}?") for line in lines.values()):
                 continue
         elif "error" in one.get("ctx", {}):
             line = f"{place}: {one['ctx']['error']}"

@@ -22,13 +22,13 @@ VERDICT_STYLES = {
     "corrected": ("yellow", "corrected"),
     "fails": ("red", "fail"),
     "does not hold": ("red", "do not hold"),
-    "cannot be both": ("red", "contradict each other"),
+    "contradiction": ("red", "contradict each other"),
     "fits training size": ("magenta", "fit the training size only"),
     "is something else": ("yellow", "are something else than stated"),
     "undecided": ("dim", "undecided"),
 }
 #: Verdicts with evidence in the short view.
-FAILURES = ("corrected", "fails", "cannot be both")
+FAILURES = ("corrected", "fails", "contradiction")
 
 
 class Outcome:

@@ -87,7 +87,7 @@ def fit_prototype(
         full = Prototype(np.asarray(ERPCovariances(estimator="oas").fit(Z, y).P_), None, scale)
         return full, full.covariances(X)
     # Covariance of all trials, concatenated as in Xdawn, for every fold. Shrinkage is negligible
-    # for so many samples, but keeps it invertible if channels are linearly dependent.
+    # for that many samples, but keeps it invertible if channels are linearly dependent.
     noise = np.asarray(covariances(np.concatenate(Z, axis=1)[None], estimator="oas")[0])
 
     def xdawn(part: Any) -> Prototype:

@@ -156,5 +156,5 @@ def _access(facts: Facts) -> str:
         seen = f"Used of the target: {access.description}"
     if question.alignment != "none":
         seen += f"; aligned by {question.alignment}, one reference per {question.domain}"
-    honest = "" if any(r.leaky for r in facts.rows) else " No score is marked leaky."
-    return f"{seen}.{honest}"
+    clean = "" if any(r.leaky for r in facts.rows) else " No score is marked leaky."
+    return f"{seen}.{clean}"

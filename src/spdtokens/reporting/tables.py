@@ -123,9 +123,9 @@ def listed(names: Sequence[str], most: int = 6) -> str:
 
 
 def winner(rows: Sequence[Row]) -> Row:
-    """Return the row with the highest test score; honest scores come before leaky ones."""
-    honest = [row for row in rows if not row.leaky] or rows
-    return max(honest, key=lambda row: row.score if np.isfinite(row.score) else -np.inf)
+    """Return the row with the highest test score; a leaky score never wins."""
+    clean = [row for row in rows if not row.leaky] or rows
+    return max(clean, key=lambda row: row.score if np.isfinite(row.score) else -np.inf)
 
 
 def _method(row: Row) -> Cell:

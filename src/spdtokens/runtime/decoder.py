@@ -41,7 +41,7 @@ class Decoder:
         Computation of probabilities from tokens.
     shape : tuple of int
         Shape of the covariances of a trial, (matrices, d, d).
-    recentring : ndarray, shape (matrices, d, d), or None
+    recentring : ndarray, shape (matrices, d, d), or None, default=None
         For a model trained on recentred sessions: their mean, where the reference of a new session
         starts.
     about : mapping, default={}

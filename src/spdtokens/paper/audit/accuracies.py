@@ -91,7 +91,7 @@ def single_token_twice(paper: Paper) -> Outcome:
             text += f" (largest difference {s}: {pairs[s][0]} and {pairs[s][1]})"
         shown.append(text)
     same = not any(row["differ"] for row in rows.values())
-    return Outcome(judge(same, "cannot be both"), rows, shown="; ".join(shown))
+    return Outcome(judge(same, "contradiction"), rows, shown="; ".join(shown))
 
 
 def count_right(n: int, wrong: Sequence[str], key: str = "values") -> Outcome:
@@ -149,7 +149,7 @@ def gain_caption(paper: Paper) -> Outcome:
     caption = paper.text("gain-bcicha-caption").number
     printed = paper.cell("multiband-bcicha", "Overall", "Improvement").number
     one, three = (_mean(paper.table("multiband-bcicha").column(k)) for k in BANDS)
-    verdict = judge(caption == printed, "cannot be both")
+    verdict = judge(caption == printed, "contradiction")
     numbers = {"difference_of_means": float(three - one)}
     return Outcome(verdict, numbers, caption=caption, printed=printed, one=one, three=three)
 
@@ -171,7 +171,7 @@ def abstract_gain(paper: Paper) -> Outcome:
         said,
         found,
         ("{} {:+}", "{} {:+}"),
-        otherwise="cannot be both",
+        otherwise="contradiction",
         one=told("{} {}", one),
         three=told("{} {}", three),
     )
@@ -243,7 +243,7 @@ def seed_42(paper: Paper, subject: str) -> Outcome:
     within = low <= value <= high
     numbers = {"min": float(low), "value": float(value), "max": float(high)}
     answer = "yes" if within else "no"
-    return Outcome(judge(within, "cannot be both"), numbers, subject=subject, answer=answer)
+    return Outcome(judge(within, "contradiction"), numbers, subject=subject, answer=answer)
 
 
 for name in ("S2", "S4"):
@@ -351,7 +351,7 @@ def seed_spread(paper: Paper, split: Split) -> Outcome:
         for where, row in counts.items()
     )
     usual = [{name for name in ("n - 1", "n") if r[name] == r["rows"]} for r in counts.values()]
-    otherwise: Verdict = "cannot be both" if all(usual) else "does not hold"
+    otherwise: Verdict = "contradiction" if all(usual) else "does not hold"
     verdict = judge(bool(set.intersection(*usual)), otherwise)
     return Outcome(verdict, counts, train=split.train, shown=shown)
 
@@ -446,7 +446,7 @@ def spread_reduction_twice(paper: Paper, data: str, place: str) -> Outcome:
     """
     a, b = (paper.text(f"spread-{data.lower()}{more}").number for more in (f"-{place}", ""))
     one, three = _summary_spreads(paper, data)
-    verdict, numbers = judge(a == b, "cannot be both"), {"reduction": 1 - three / one}
+    verdict, numbers = judge(a == b, "contradiction"), {"reduction": 1 - three / one}
     return Outcome(verdict, numbers, data=data, a=a, b=b, one=one, three=three)
 
 
@@ -591,7 +591,7 @@ def bn_embed_level(paper: Paper) -> Outcome:
     """
     p, level = (float(paper.text(key).number) for key in ("bn-bci2a-p", "alpha"))
     answer = "yes" if p < level else "no"
-    return Outcome(judge(p < level, "cannot be both"), {"p": p, "level": level}, answer=answer)
+    return Outcome(judge(p < level, "contradiction"), {"p": p, "level": level}, answer=answer)
 
 
 # Across subjects
@@ -704,7 +704,7 @@ def alignment_baseline(paper: Paper) -> Outcome:
         "{}: {} before alignment, {} in the table; gain {:+} from the former, {:+} from the latter"
     )
     return Outcome(
-        judge(sums and all(row[0] == row[1] for row in rows.values()), "cannot be both"),
+        judge(sums and all(row[0] == row[1] for row in rows.values()), "contradiction"),
         {"gains_add_up": sums},
         gains=told("{5}", rows, " and "),
         shown=told(form, rows, "; "),

@@ -11,22 +11,21 @@ from typing import Any, Literal, get_args
 from spdtokens.paper.findings import Outcome, docstring_parts, told
 from spdtokens.paper.tables import Cell, PaperTable, paper_table
 
-#: ``holds``: the printed numbers meet the requirement. ``does not hold``: they do not. ``cannot be
-#: both``: two printed statements contradict each other. ``fits training size``: the values are
+#: ``holds``: the printed numbers meet the requirement. ``does not hold``: they do not. ``contradiction``: two printed statements contradict each other. ``fits training size``: the values are
 #: possible for the number of training trials, but not for the number of test trials. ``is something
 #: else``: the number is right, but measures something else than stated. ``undecided``: the printed
 #: numbers do not suffice.
 Verdict = Literal[
     "holds",
     "does not hold",
-    "cannot be both",
+    "contradiction",
     "fits training size",
     "is something else",
     "undecided",
 ]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 #: What a verdict says of the requirement; "Not met" for all others.
-OF_REQUIREMENT = {"holds": "Met", "cannot be both": "Contradicted", "undecided": "Undecided"}
+OF_REQUIREMENT = {"holds": "Met", "contradiction": "Contradicted", "undecided": "Undecided"}
 #: Number of seeds of every mean in the paper.
 SEEDS = 5
 

@@ -126,7 +126,7 @@ def parameters_one_size(paper: Paper) -> Outcome:
     """
     printed, sizes = paper.cell("baselines", "Log-Euc", "Params").number, _sizes(paper)
     same = sum(size == printed for size in sizes.values())
-    verdict = judge(same == len(sizes), "cannot be both")
+    verdict = judge(same == len(sizes), "contradiction")
     return Outcome(verdict, {"parameters": sizes}, printed=printed, same=same)
 
 
@@ -176,7 +176,7 @@ def geometric_attention(paper: Paper) -> Outcome:
         gains.append(float(gain))
         times.append(float(geometric / standard))
     with_bias = float(torch.softmax(torch.tensor([[0.3]]) - 0.5 * torch.tensor([[7.0]]), -1))
-    verdict = judge(not any(gains) or with_bias != 1.0, "cannot be both")
+    verdict = judge(not any(gains) or with_bias != 1.0, "contradiction")
     numbers = {"gains": gains, "time_ratio": times}
     return Outcome(verdict, numbers, softmax=with_bias, other=sum(map(bool, gains)))
 
@@ -428,7 +428,7 @@ def runs_within_subjects(paper: Paper) -> Outcome:
     )
     needed, bands = subjects * 5 * 3, in_bands * 5
     said = int(paper.text("runs-subject").number)
-    verdict = judge(said >= needed + bands, "cannot be both")
+    verdict = judge(said >= needed + bands, "contradiction")
     numbers = {"main_table": needed, "three_bands": bands}
     return Outcome(verdict, numbers, said=said, subjects=subjects)
 
@@ -512,7 +512,7 @@ def raw_gain(paper: Paper) -> Outcome:
     low, high = paper.text("raw-range").numbers
     numbers = {"least": float(spd - high), "most": float(spd - low)}
     words = {"first": first, "second": second, "spd": spd, "low": low, "high": high}
-    return Outcome(judge(first == second, "cannot be both"), numbers, **words)
+    return Outcome(judge(first == second, "contradiction"), numbers, **words)
 
 
 def standard_network(paper: Paper, epochs: int, *places: tuple[str, str]) -> Outcome:
@@ -535,7 +535,7 @@ def standard_network(paper: Paper, epochs: int, *places: tuple[str, str]) -> Out
         differ |= len(set(values.values())) > 1
         if len(values) > 1:
             shown.append(f"{split.subject}: {told('{1} ({0})', values)}")
-    return Outcome(judge(not differ, "cannot be both"), {}, epochs=epochs, shown="; ".join(shown))
+    return Outcome(judge(not differ, "contradiction"), {}, epochs=epochs, shown="; ".join(shown))
 
 
 check(
@@ -564,7 +564,7 @@ def legacy_configuration(paper: Paper) -> Outcome:
         for split in SPLITS
         for ours, theirs in names.items()
     ]
-    verdict = judge(not any(same), "cannot be both")
+    verdict = judge(not any(same), "contradiction")
     return Outcome(verdict, {"same": sum(same), "of": len(same)})
 
 
@@ -579,7 +579,7 @@ def official_split(paper: Paper) -> Outcome:
     """
     trained = int(paper.cell("datasets", "BCI2a", "Training trials").number)
     official = SPLITS[0].test[0]  # both sessions have the same number of trials
-    verdict = judge(trained == official, "cannot be both")
+    verdict = judge(trained == official, "contradiction")
     numbers = {"official": official, "stated": trained}
     return Outcome(verdict, numbers, share=trained / official)
 
