@@ -11,10 +11,11 @@ from typing import Any, Literal, get_args
 from spdtokens.paper.findings import Outcome, docstring_parts, told
 from spdtokens.paper.tables import Cell, PaperTable, paper_table
 
-#: ``holds``: the printed numbers meet the requirement. ``does not hold``: they do not. ``contradiction``: two printed statements contradict each other. ``fits training size``: the values are
-#: possible for the number of training trials, but not for the number of test trials. ``is something
-#: else``: the number is right, but measures something else than stated. ``undecided``: the printed
-#: numbers do not suffice.
+#: ``holds``: the printed numbers meet the requirement. ``does not hold``: they do not.
+#: ``contradiction``: two printed statements contradict each other. ``fits training size``: the
+#: values are possible for the number of training trials, but not for the number of test trials.
+#: ``is something else``: the number is right, but measures something else than stated.
+#: ``undecided``: the printed numbers do not suffice.
 Verdict = Literal[
     "holds",
     "does not hold",
