@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import tempfile
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -28,7 +30,6 @@ from spdtokens.geometry import get_embedding, token_dim
 from spdtokens.inference.convert import as_decoder
 from spdtokens.inference.export import write_onnx
 from spdtokens.inference.lsl import need_lsl
-from spdtokens.inference.replay import Replay, open_playable
 from spdtokens.inference.streaming import LiveRun
 from spdtokens.runtime import Decoder, load_model, model_bytes
 from spdtokens.runtime.networks import Transformers
@@ -241,6 +242,18 @@ def _lsl_times(
 
 
 def _send(name: str) -> None:
-    """Play the second session in a loop, sample by sample."""
-    session = load_dataset("sim-mi").sessions("1")[1]
-    Replay(open_playable("sim-mi", "1", session), name, chunk=1e-9).play(loop=True)
+    """Play the second session in a loop; each sample is stamped when it is pushed."""
+    from mne_lsl.lsl import StreamInfo, StreamOutlet, local_clock
+
+    dataset = load_dataset("sim-mi")
+    assert dataset.sfreq is not None
+    X = dataset.load("1", dataset.sessions("1")[1]).X[:30]
+    samples = np.ascontiguousarray(np.concatenate(list(X), axis=1).T, dtype=np.float32)
+    info = StreamInfo(name, "EEG", samples.shape[1], dataset.sfreq, "float32", f"{name}-sender")
+    info.set_channel_names(list(dataset.ch_names))
+    info.set_channel_units("none")
+    outlet, begin = StreamOutlet(info), local_clock()
+    for i in itertools.count():
+        # A time stamp of the past would count the sleep of the sender as latency.
+        time.sleep(max(0.0, begin + i / dataset.sfreq - local_clock()))
+        outlet.push_sample(samples[i % len(samples)], local_clock())
