@@ -55,7 +55,7 @@ def spd(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-c", "from spdtokens.cli import app; app()", *shlex.split(line)[1:]],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": path, "SPDTOKENS_CACHE": str(folder / "cache")},
+        env=os.environ | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
     )

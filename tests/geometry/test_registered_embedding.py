@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,13 +10,11 @@ import pytest
 import torch
 from numpy.typing import ArrayLike
 from scipy.linalg import fractional_matrix_power
-from sklearn.pipeline import make_pipeline
 from torch import Tensor
 
 from spdtokens import TokenDiscriminantClassifier, TokenEmbedding, TokenTransformerClassifier
 from spdtokens.classifiers.methods import METHODS, get_method
 from spdtokens.datasets import load_dataset
-from spdtokens.datasets.cache import TokenCache
 from spdtokens.errors import DeployError, MethodError
 from spdtokens.geometry import EMBEDDINGS, Embedding, powm, vech
 from spdtokens.inference import as_decoder
@@ -76,15 +73,6 @@ def test_classifiers_take_it_and_model_files_refuse_it(classifier: Any) -> None:
     assert np.isfinite(classifier.predict_proba(C)).all()
     with pytest.raises(DeployError, match="fourth_root"):
         as_decoder(classifier, ch_names=("a", "b", "c"))
-
-
-def test_cache_knows_what_was_learnt(tmp_path: Path) -> None:
-    cache = TokenCache(tmp_path)
-    for training in (C, C[::-1]):
-        steps = make_pipeline(TokenEmbedding("fourth_root")).fit(training)
-        for _ in range(2):
-            np.testing.assert_array_equal(cache.transform(steps, C), steps.transform(C))
-    assert len(cache.entries()) == 2
 
 
 def test_its_method_comes_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:

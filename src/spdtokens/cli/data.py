@@ -1,4 +1,4 @@
-"""``spdtokens datasets``, ``tokenize``, ``cache``."""
+"""``spdtokens datasets`` and ``tokenize``."""
 
 from __future__ import annotations
 
@@ -8,11 +8,9 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.filesize import decimal
 from rich.progress import track
 from rich.text import Text
 
-from spdtokens._tables import counted
 from spdtokens.cli.app import AsJson, app, command, listed, show, written
 
 datasets_app = typer.Typer(help="List and inspect data sets.")
@@ -84,7 +82,7 @@ def tokenize_dataset(
     subject: list[str] | None = None,
     channels: str | None = None,
     resample: float | None = None,
-    no_cache: bool = False,
+    no_cache: Annotated[bool, typer.Option(hidden=True)] = False,  # noqa: ARG001
 ) -> None:
     """Write the tokens of a data set: arrays tokens, y, run, group and token_names.
 
@@ -97,35 +95,14 @@ def tokenize_dataset(
     bands : str
         Frequency bands: the name of a preset, or pairs in Hz such as 8-13,13-30.
     no_cache : bool
-        Do not read or write the token cache.
+        Accepted for version 0.1, which had a cache.
     """
     from spdtokens._files import output_folder
     from spdtokens.datasets import load_dataset
-    from spdtokens.datasets.cache import TokenCache, write_tokens
+    from spdtokens.datasets.tokenize import write_tokens
 
     dataset = load_dataset(name, channels=listed(channels), resample=resample)
     output_folder(out)
     wanted = tuple(subject or dataset.subjects)
-    cache = TokenCache(enabled=not no_cache)
-    for path in write_tokens(dataset, wanted, out, embedding, bands, cache):
+    for path in write_tokens(dataset, wanted, out, embedding, bands):
         written(path)
-
-
-@command()
-def cache(clear: bool = False) -> None:
-    """Show the size of the token cache, or clear it.
-
-    Parameters
-    ----------
-    clear : bool
-        Delete all cached tokens.
-    """
-    from spdtokens.datasets.cache import TokenCache
-
-    store = TokenCache()
-    if clear:
-        typer.echo(f"Deleted {counted(store.clear(), 'file')} in {store.path}.")
-        return
-    entries = store.entries()
-    size = decimal(sum(size for _, size, _ in entries))
-    typer.echo(f"{store.path}: {counted(len(entries), 'file')}, {size} of {decimal(store.limit)}.")

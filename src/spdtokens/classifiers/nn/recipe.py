@@ -229,7 +229,8 @@ class TrainingBars:
             columns = (
                 progress.TextColumn("{task.description}"),
                 progress.BarColumn(),
-                progress.MofNCompleteColumn(),
+                # Steps may be fractions, which MofNCompleteColumn would round down.
+                progress.TextColumn("{task.completed:.0f}/{task.total:.0f}"),
                 progress.TimeElapsedColumn(),
                 progress.TextColumn("left"),
                 progress.TimeRemainingColumn(),
