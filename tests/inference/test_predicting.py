@@ -14,8 +14,8 @@ from scipy.signal import resample
 from spdtokens import train
 from spdtokens.datasets import from_arrays
 from spdtokens.errors import DeployError, UserError
-from spdtokens.inference import Decoder, predict, save_model
-from spdtokens.runtime import DecoderError, signals
+from spdtokens.inference import predict, save_model
+from spdtokens.runtime import Decoder, DecoderError, signals
 from tests.helpers.recordings import simulated, write_edf
 from tests.inference.helpers import NAMES, SAMPLES, SFREQ, trials
 

@@ -16,8 +16,8 @@ from spdtokens import TokenTransformerClassifier, evaluate, load_dataset, make_d
 from spdtokens.classifiers.methods import get_method
 from spdtokens.datasets import Dataset, Recording, from_arrays
 from spdtokens.errors import DeployError
-from spdtokens.inference import load_model, predict
-from spdtokens.runtime import DecoderError
+from spdtokens.inference import predict
+from spdtokens.runtime import DecoderError, load_model
 from tests.helpers.recordings import simulated, write_edf
 from tests.inference.helpers import NAMES, SFREQ, trials
 

@@ -66,9 +66,9 @@ def stream(
     timeout : float
         Seconds to wait for the stream.
     """
-    from spdtokens.inference import load_model
     from spdtokens.inference.lsl import liblsl_muted
     from spdtokens.inference.streaming import Lines, LiveRun, View
+    from spdtokens.runtime import load_model
 
     existing(model, NO_MODEL)
     with liblsl_muted() as errors:

@@ -1,0 +1,43 @@
+from ._deprecated import SPDTokenClassifier, Tokenizer
+from .classifiers import (
+    DecodingPipeline,
+    NetworkClassifier,
+    Recentring,
+    TokenDiscriminantClassifier,
+    TokenMLPClassifier,
+    TokenTransformerClassifier,
+    fit_together,
+    make_decoder,
+)
+from .classifiers.nn import SPDTokenTransformer
+from .datasets import load_dataset
+from .evaluation import evaluate
+from .geometry import TokenEmbedding
+from .inference import load_pipeline, predict, save_model, train
+from .preprocessing import FilterBankCovariances, StandardTrials
+from .runtime import load_model
+
+__version__: str
+__all__ = [
+    "DecodingPipeline",
+    "FilterBankCovariances",
+    "NetworkClassifier",
+    "Recentring",
+    "SPDTokenClassifier",
+    "SPDTokenTransformer",
+    "StandardTrials",
+    "TokenDiscriminantClassifier",
+    "TokenEmbedding",
+    "TokenMLPClassifier",
+    "TokenTransformerClassifier",
+    "Tokenizer",
+    "evaluate",
+    "fit_together",
+    "load_dataset",
+    "load_model",
+    "load_pipeline",
+    "make_decoder",
+    "predict",
+    "save_model",
+    "train",
+]

@@ -1,0 +1,15 @@
+from .decoder import DecodingPipeline, Recentring, make_decoder
+from .discriminant import TokenDiscriminantClassifier
+from .networks import NetworkClassifier
+from .transformer import TokenMLPClassifier, TokenTransformerClassifier, fit_together
+
+__all__ = [
+    "DecodingPipeline",
+    "NetworkClassifier",
+    "Recentring",
+    "TokenDiscriminantClassifier",
+    "TokenMLPClassifier",
+    "TokenTransformerClassifier",
+    "fit_together",
+    "make_decoder",
+]

@@ -1,0 +1,17 @@
+from .convert import as_decoder, load_pipeline, save_model
+from .export import onnx_model, write_device_folder, write_onnx
+from .predicting import Predictions, predict
+from .training import Trained, train
+
+__all__ = [
+    "Predictions",
+    "Trained",
+    "as_decoder",
+    "load_pipeline",
+    "onnx_model",
+    "predict",
+    "save_model",
+    "train",
+    "write_device_folder",
+    "write_onnx",
+]
