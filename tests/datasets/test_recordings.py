@@ -91,6 +91,15 @@ def test_how_long_a_trial_lasts_may_be_told_by_the_file(tmp_path: Path) -> None:
     raw = recording()
     raw.annotations.set_durations(1.5)
     assert load(raw, tmp_path, tmin=None, tmax=None).window == (0.0, 1.5)
+    raw.annotations.append(0.0, 0.3, "BAD_start")  # other annotations do not matter
+    assert load(raw, tmp_path, tmin=None, tmax=None).window == (0.0, 1.5)
+
+
+def test_events_as_text(tmp_path: Path) -> None:
+    text = ",".join(f"{name}={event}" for name, event in EVENTS.items())
+    assert load(recording(), tmp_path, events=text).classes == tuple(EVENTS)
+    with pytest.raises(DataError, match="769"):
+        load(recording(), tmp_path, events=["769"])
 
 
 def test_a_trigger_channel(tmp_path: Path) -> None:

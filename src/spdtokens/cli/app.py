@@ -108,7 +108,8 @@ def shared() -> None:
     model : path
         Model file (.spdt) written by `spdtokens train`.
     name : str
-        Name of a data set (see `spdtokens datasets`), folder of .npz files, or -epo.fif file.
+        Name of a data set (see `spdtokens datasets`), recording (.edf, .bdf, .gdf, .vhdr, .set,
+        .fif), -epo.fif, .npz, or folder of them.
     paradigm : str, default=as stated by the data set
         Paradigm: mi, erp, ssvep or other.
     resample : float, default=as recorded
@@ -125,6 +126,12 @@ def shared() -> None:
         Comma-separated subjects, such as 1,2,3.
     threads : int, default=that of torch
         Number of threads of every library.
+    tmin : float, default=start of the trials in the file
+        Start of a trial in seconds relative to its event. Required for recordings whose
+        annotations have no duration.
+    tmax : float, default=end of the trials in the file
+        End of a trial in seconds relative to its event. Required for recordings whose
+        annotations have no duration.
     workers : int
         Number of worker processes. 0 trains in this process, with runs batched together.
     """

@@ -32,6 +32,9 @@ def datasets(context: typer.Context, as_json: AsJson = False) -> None:
 @command(datasets_app)
 def check(
     name: str,
+    events: str | None = None,
+    tmin: float | None = None,
+    tmax: float | None = None,
     subject: list[str] | None = None,
     channels: str | None = None,
     resample: float | None = None,
@@ -41,7 +44,9 @@ def check(
     from spdtokens.datasets import load_dataset
     from spdtokens.datasets.check import check_recording, check_table, describe
 
-    dataset = load_dataset(name, channels=listed(channels), resample=resample)
+    cut = {"events": events, "tmin": tmin, "tmax": tmax}
+    cut = {key: value for key, value in cut.items() if value is not None}
+    dataset = load_dataset(name, channels=listed(channels), resample=resample, **cut)
     wanted = [(s, q) for s in subject or dataset.subjects for q in dataset.sessions(s)]
     progress = track(wanted, "Checking recordings", console=Console(stderr=True), transient=True)
     checks = [check_recording(dataset, dataset.load(who, session)) for who, session in progress]

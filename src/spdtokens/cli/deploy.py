@@ -62,10 +62,6 @@ def train(
         such files, or name of a data set.
     out : path
         Model file to write (.spdt).
-    tmin : float, default=start of the trials in the file
-        Start of a trial in seconds relative to its event. Required for continuous recordings.
-    tmax : float, default=end of the trials in the file
-        End of a trial in seconds relative to its event. Required for continuous recordings.
     recentre : bool
         Recentre every session at its Riemannian mean; a new session is recentred online.
     preset : str
@@ -157,6 +153,8 @@ def predict(
         File as for `spdtokens train`, or folder of such files.
     out : path, default=standard output
         CSV file to write.
+    events : str, default=those of the training data
+        Classes and the events at which to decode, such as left=769,right=770.
     every : float
         Decode a window every EVERY seconds instead of at events.
     unit : str, default=as stated by the file

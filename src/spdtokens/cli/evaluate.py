@@ -168,7 +168,8 @@ def verdict(found: Evaluation, method: str | None = None) -> Text:
         (pair,) = (pair for pair in pairs if pair["method"] == other.method)
         p, shown = pair["p_holm"], p_value(pair["p_holm"])
         shown = shown.replace("<", "< ") if "<" in shown else f"= {shown}"
-        text.append(f" Next best: {other.method}, {score_said(other.score, best.metric)}, ")
+        relation = "Next best" if method is None else "For comparison"
+        text.append(f" {relation}: {other.method}, {score_said(other.score, best.metric)}, ")
         if p is None:
             text.append(f"not compared ({pair['no_p_because']}).")
         else:

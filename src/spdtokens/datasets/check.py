@@ -127,6 +127,8 @@ def describe(dataset: Dataset) -> str:
     fewest, most = (f(len(s) for s in dataset.index.values()) for f in (min, max))
     each = ("" if fewest == most else f"{fewest}-") + counted(most, "session")
     (left, right), (low, high) = dataset.window, dataset.filtered
+    high = np.inf if high is None else high
+    filtered = low or high < (dataset.sfreq or 0) / 2
     signals = (
         f"sampling rate {dataset.sfreq or 0:g} Hz, trials from {dataset.tmin:g} s, window "
         f"{left:g} to {right:g} s after the cue"
@@ -134,12 +136,12 @@ def describe(dataset: Dataset) -> str:
     stimuli = ", ".join(f"{hertz:g}" for hertz in dataset.stimulus_hz)
     lines = [
         f"{dataset.name}: {dataset.description}",
-        f"{counted(len(dataset.subjects), 'subject')}, {each} each, {dataset.paradigm}",
+        f"{counted(len(dataset.subjects), 'subject')}, {each} each, paradigm {dataset.paradigm}",
         f"classes: {', '.join(dataset.classes)}",
         f"{counted(len(dataset.ch_names), 'channel')}: {', '.join(dataset.ch_names)}",
         "covariance matrices, no signals" if dataset.is_covariance else signals,
         f"stimuli at {stimuli} Hz" if stimuli else "",
-        f"filtered from {low or 0:g} to {high or np.inf:g} Hz" if low or high else "",
+        f"filtered from {low or 0:g} to {high:g} Hz" if filtered else "",
     ]
     return "\n".join(filter(None, lines))
 
@@ -166,5 +168,5 @@ def check_table(checks: Sequence[RecordingCheck], unit_in_volts: float | None) -
             for check in checks
         ],
         "Recordings",
-        f"{sum(not check.problems for check in checks)} of {len(checks)} without remarks",
+        f"{sum(bool(check.problems) for check in checks)} of {len(checks)} recordings have remarks",
     )

@@ -60,9 +60,10 @@ class Cutting:
 
     Parameters
     ----------
-    events : mapping of str to str or None, default=None
-        Event of each class: the text of an annotation, or the number of a trigger. If None, every
-        event that occurs at least five times is a class.
+    events : mapping of str to str, str or None, default=None
+        Event of each class: the text of an annotation, or the number of a trigger; as a mapping or
+        as text, ``'left=769,right=770'``. If None, every event that occurs at least five times is a
+        class.
     tmin, tmax : float or None, default=None
         Begin and end of a trial, in seconds after the event. If None, the whole epoch, or the
         duration of the annotations.
@@ -78,7 +79,7 @@ class Cutting:
         in all recordings.
     """
 
-    events: Mapping[str, str] | None = None
+    events: Any = None  # a mapping after __post_init__
     tmin: float | None = None
     tmax: float | None = None
     label_from: str | None = None
@@ -87,8 +88,13 @@ class Cutting:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "channels", channel_names(self.channels))
-        if self.events is not None and not self.events:
-            raise DataError("events must be like {'left': '769', 'right': '770'}, got {}.")
+        if isinstance(self.events, str):
+            object.__setattr__(self, "events", parse_events(self.events))
+        if self.events is not None and not (isinstance(self.events, Mapping) and self.events):
+            raise DataError(
+                "events must be like {'left': '769', 'right': '770'} or 'left=769,right=770', got "
+                f"{self.events!r}."
+            )
         if self.tmin is not None and self.tmax is not None and not self.tmin < self.tmax:
             raise DataError(f"tmin must be less than tmax, got {self.tmin:g} and {self.tmax:g} s.")
 

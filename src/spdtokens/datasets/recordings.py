@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spdtokens._tables import counted
 from spdtokens.datasets.base import Dataset, Paradigm, Recording, join, reading, take
 from spdtokens.datasets.files import LAYOUT, Cutting, Piece, read_npz_trials
 from spdtokens.datasets.select import (
@@ -123,7 +124,9 @@ def from_files(path: Path, cutting: Cutting) -> Dataset:
         return join(parts)
 
     dropped = sum(piece.dropped for piece in pieces.values())
-    note = f"; {dropped} events left out, at the ends or marked as bad" if dropped else ""
+    note = (
+        f"; {counted(dropped, 'event')} left out, at the ends or marked as bad" if dropped else ""
+    )
     hertz = [re.fullmatch(r"(\d{1,5}(?:\.\d+)?) ?Hz", name) for name in classes]
     frequencies = tuple(float(match[1]) for match in hertz if match)
     paradigm: Paradigm = "ssvep" if len(frequencies) > 1 else "other"
@@ -133,7 +136,7 @@ def from_files(path: Path, cutting: Cutting) -> Dataset:
         if cutting.tmin is None and cutting.tmax is None:
             window = later_window(window, to.tmin, paradigm)
     return Dataset(
-        name=path.name if path.is_dir() else _stem(path),
+        name=path.resolve().name if path.is_dir() else _stem(path),
         description=f"{path}{note}",
         paradigm=paradigm,
         classes=classes,
@@ -257,7 +260,7 @@ def _from_recording(raw: Any, names: list[str], cutting: Cutting, path: Path) ->
 
     events, codes = _events(raw, cutting, path)
     tmin = 0.0 if cutting.tmin is None else cutting.tmin
-    tmax = _duration(raw, codes, path) if cutting.tmax is None else cutting.tmax
+    tmax = _duration(raw, events, codes, path) if cutting.tmax is None else cutting.tmax
     sfreq = float(raw.info["sfreq"])
     n = round((tmax - tmin) * sfreq)
     onset = events[:, 0] - raw.first_samp + round(tmin * sfreq)
@@ -308,13 +311,16 @@ def _events(raw: Any, cutting: Cutting, path: Path) -> tuple[NDArray[Any], dict[
     return events[np.isin(events[:, 2], list(codes.values()))], codes
 
 
-def _duration(raw: Any, codes: dict[str, int], path: Path) -> float:
-    """Return the duration of the annotations, if it is about the same for all."""
-    lasting = raw.annotations.duration[raw.annotations.duration > 0]
+def _duration(raw: Any, events: NDArray[Any], codes: dict[str, int], path: Path) -> float:
+    """Return the duration of the annotations of the trials, if it is about the same for all."""
+    marks = raw.annotations
+    first = np.round((marks.onset - raw.first_time) * raw.info["sfreq"]) + raw.first_samp
+    of_trials = np.isin(first, events[:, 0]) & (marks.duration > 0)
+    lasting = marks.duration[of_trials]
     if len(lasting) < 2 or np.ptp(lasting) > 0.1 * lasting.mean() or lasting.mean() < 0.2:
         raise DataError(
             f"{path}: the file does not state the duration of trials of {', '.join(codes)}. Pass "
-            "begin and end in seconds after the event: spdtokens train --tmin 0.5 --tmax 3.5, or "
+            "begin and end in seconds after the event, such as --tmin 0.5 --tmax 3.5, or "
             "in Python load_dataset(path, tmin=0.5, tmax=3.5)."
         )
     return float(np.round(lasting.min(), 6))

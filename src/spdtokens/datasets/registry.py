@@ -169,6 +169,8 @@ def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
             f"{path} must be .npz, MNE epochs (-epo.fif) or a recording ({', '.join(RAW)}), or a "
             "folder of them."
         )
+    if path.suffix:
+        raise DataError(f"There is no file {name}. Check the path.")
     raise DataError(
         f"There is no data set {name!r}, and no file or folder of that name. Data sets: "
         f"{', '.join(loaders)}, moabb:NAME."

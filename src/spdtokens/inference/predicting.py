@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from spdtokens._files import written_whole
 from spdtokens._tables import counted
-from spdtokens.datasets.files import Cutting, Piece, parse_events, read_npz_trials
+from spdtokens.datasets.files import Cutting, Piece, read_npz_trials
 from spdtokens.datasets.recordings import holds_epochs, is_mne_file, mne_files, open_mne, read_piece
 from spdtokens.datasets.select import LONGER, SAME_RATE, Head, conformed, pick_channels
 from spdtokens.errors import DeployError
@@ -209,8 +209,6 @@ def predict(
     unit_in_volts = volts_of(unit)
     if every is not None and not every > 0:
         raise DeployError(f"every must be > 0 seconds, got {every!r}.")
-    if isinstance(events, str):
-        events = parse_events(events)
     cutting = Cutting(events=events, label_from=label_from or decoder.about.get("label_from"))
     notes: list[str] = []
     rows = []

@@ -262,7 +262,7 @@ class LiveRun(AbstractContextManager["LiveRun"]):
         self._inlet, self._silent, self._missed = inlet, False, 0
         away = self._clock() - self._heard
         self._heard, self._ask_clock_at = self._clock(), -np.inf
-        self._since = (self._heard, self.live.taken)
+        self._since = (np.inf, 0)
         self.live.restart()
         used = f"{len(self.wanted.ch_names)} of {inlet.n_channels} channels used"
         after = f", after {away:.1f} s without samples" if np.isfinite(away) else ""
@@ -284,9 +284,10 @@ class LiveRun(AbstractContextManager["LiveRun"]):
                     self._connection("silent", text)
                 self._look_for_it()
             return
+        if self._silent or self._since[0] == np.inf:  # what waited in the buffer has no rate
+            self._since = (now, self.live.taken + len(stamps))
         if self._silent:
             self._silent = False
-            self._since = (now, self.live.taken + len(stamps))
             self._connection("samples again", f"{inlet.title}; samples again after {away:.1f} s")
         self._heard = now
         for start in range(0, len(stamps), self.live.step):

@@ -38,7 +38,7 @@ BLOCKS = 5
 SCORES = ("metric", "score", "std", "std_over", "train_score", "chance", "chance_bound", "n_test")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Trained:
     """A model fitted on all trials, and its cross-validated evaluation.
 
@@ -81,6 +81,11 @@ class Trained:
     dataset: Dataset
     source: Source
     pipeline: DecodingPipeline
+
+    def __repr__(self) -> str:
+        row = self.row
+        score = f"{row.metric} {row.score:.3f} (chance {row.chance:.3f})"
+        return f"<Trained on {self.dataset.name}: {score}>"
 
     @property
     def row(self) -> Row:

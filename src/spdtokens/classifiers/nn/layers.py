@@ -126,6 +126,28 @@ def _weigh(weights: Tensor, x: Tensor) -> Tensor:
     return (weights.unsqueeze(2) * x.unsqueeze(3)).sum(4)
 
 
+def _attention_backward(
+    d_mixed: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    weights: Tensor,
+    dropped: Tensor,
+    mask: Tensor | None,
+) -> tuple[Tensor, Tensor]:
+    """Return the gradients of queries and keys, stacked (runs, 2, ...), and of values.
+
+    This is a function so that its tensors are freed before the linear layers run.
+    """
+    d_value = _weigh(dropped.transpose(2, 3), d_mixed)
+    d_weights = multiplied(_contract_width(d_mixed, value), mask).mul_(weights)
+    d_scores = d_weights.sub_(weights * d_weights.sum(3, keepdim=True))
+    d_scores.mul_(1 / math.sqrt(query.shape[2]))
+    d_query = _weigh(d_scores, key)
+    d_key = _weigh(d_scores.transpose(2, 3), query)
+    return torch.stack([d_query, d_key], 1), d_value
+
+
 class Layer:
     """Layer of a batched network.
 
@@ -294,15 +316,7 @@ class SelfAttention(Layer):
         if tokens == 1:
             multiplied(d_mixed.view(by_head), *step.saved())
             return self.value.backward(step, d_mixed)
-        query, key, value, weights, dropped, mask = step.saved()
-        d_mixed = d_mixed.view(by_head)
-        d_value = _weigh(dropped.transpose(2, 3), d_mixed)
-        d_weights = multiplied(_contract_width(d_mixed, value), mask).mul_(weights)
-        d_scores = d_weights.sub_(weights * d_weights.sum(3, keepdim=True))
-        d_scores.mul_(1 / math.sqrt(query.shape[2]))
-        d_query = _weigh(d_scores, key)
-        d_key = _weigh(d_scores.transpose(2, 3), query)
-        d_query_key = torch.stack([d_query, d_key], 1)
+        d_query_key, d_value = _attention_backward(d_mixed.view(by_head), *step.saved())
         dx = self.query_key.backward(step, d_query_key.flatten(-2).flatten(1, -2))
         return dx.add_(self.value.backward(step, d_value.view_as(dy)))
 
