@@ -65,7 +65,7 @@ def test_a_model_that_guesses_is_called_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("args", "culprit"),
     [
-        ("nothing.edf --out m.spdt", "'nothing.edf'"),
+        ("nothing.edf --out m.spdt", "nothing.edf"),
         ("day1.edf --out m.pkl", "m.pkl"),
         ("day1.edf --out nowhere/m.spdt", "nowhere"),
         ("day1.edf --out m.spdt", "--tmin 0.5 --tmax 3.5"),

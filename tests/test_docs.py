@@ -98,12 +98,18 @@ def test_tutorials_are_listed() -> None:
     assert scripts == set(linked)
 
 
+def test_numbers_of_the_pages_are_those_stored(capsys: pytest.CaptureFixture[str]) -> None:
+    main = runpy.run_path(str(ROOT / "docs" / "_results.py"))["main"]
+    assert main("check") == 0, capsys.readouterr().out
+
+
 def test_every_page_is_in_the_table_of_contents() -> None:
     listed = {"index"}
-    for page in (ROOT / "docs").glob("*.md"):
+    for page in (ROOT / "docs").rglob("*.md"):
         for block in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text(), re.DOTALL):
-            listed |= set(re.findall(r"^([\w-]+)$", block, re.MULTILINE))
-    assert {page.stem for page in (ROOT / "docs").glob("*.md")} <= listed
+            listed |= set(re.findall(r"^(?:\w+/)?([\w-]+)$", block, re.MULTILINE))
+    pages = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs" / "research").glob("*.md")]
+    assert {page.stem for page in pages} <= listed
 
 
 def test_prose_that_reads_as_translated_is_found(tmp_path: Path) -> None:

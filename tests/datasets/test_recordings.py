@@ -81,7 +81,7 @@ def test_trials_marked_as_bad_are_left_out(tmp_path: Path) -> None:
     raw.annotations.append(3.2, 0.5, "BAD_muscle")
     dataset = load(raw, tmp_path, events=EVENTS)
     assert len(dataset.load("1", "1")) == 11
-    assert "1 events" in dataset.description
+    assert "1 event left out" in dataset.description
     raw.annotations.append(0.0, 99.0, "BAD_all")
     with pytest.raises(DataError, match="any of 12 events"):
         load(raw, tmp_path, events=EVENTS)
@@ -95,7 +95,7 @@ def test_how_long_a_trial_lasts_may_be_told_by_the_file(tmp_path: Path) -> None:
     assert load(raw, tmp_path, tmin=None, tmax=None).window == (0.0, 1.5)
 
 
-def test_events_as_text(tmp_path: Path) -> None:
+def test_events_of_a_recording_as_text(tmp_path: Path) -> None:
     text = ",".join(f"{name}={event}" for name, event in EVENTS.items())
     assert load(recording(), tmp_path, events=text).classes == tuple(EVENTS)
     with pytest.raises(DataError, match="769"):
