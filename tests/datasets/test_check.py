@@ -59,6 +59,6 @@ def test_problems_are_named(change: Any, y: Any, said: str) -> None:
 
 def test_descriptions() -> None:
     text = describe(load_dataset("sim-ssvep"))
-    for words in ("11 subjects, 5 sessions each, paradigm ssvep", "8 channels: PO7", "256", "6.66, 7.5"):
+    for words in ("11 subjects, 5 sessions each", "8 channels: PO7", "256", "6.66, 7.5"):
         assert words in text
     assert "covariance matrices" in describe(from_arrays(np.stack([np.eye(2)] * 4), [0, 1, 0, 1]))
