@@ -113,8 +113,8 @@ def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
 
         For files:
 
-        - ``events``: mapping of class names to events, such as ``{"left": "769", "right": "770"}``.
-          Default: every event that occurs at least five times is a class.
+        - ``events``: classes and their events, such as ``{"left": "769", "right": "770"}`` or
+          ``"left=769,right=770"``. Default: every event that occurs at least five times is a class.
         - ``tmin``, ``tmax``: begin and end of a trial, in seconds after the event. Default: the
           whole epoch, or the duration of the annotations.
         - ``label_from``: source of the labels: ``'annotations'`` or a trigger channel of a
