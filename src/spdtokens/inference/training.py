@@ -117,7 +117,7 @@ class Trained:
         command : str, default='spdtokens.train(...)'
             Command that trained the model, to be shown in the report.
         """
-        name = self.dataset.name
+        name = f"{self.row.method}, trained on {self.dataset.name}"
         page = report_of(self.evaluation, self.source, name=name, commands=[command])
         write_page(page, Path(path))
 

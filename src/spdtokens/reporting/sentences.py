@@ -18,12 +18,15 @@ def opening(facts: Facts) -> str:
     """Say what was decoded, from whom, how it was tested, which method won, and against chance."""
     if not facts.rows:
         return "No runs yet."
-    row, protocol = facts.rows[0], PROTOCOLS[facts.answer.question.protocol]
+    row, question = facts.rows[0], facts.answer.question
+    protocol = PROTOCOLS[question.protocol]
+    folds = protocol.checked(question.protocol_options).get("folds", "k")
+    tested = protocol.test.replace(" k ", f" {folds} ")
     channels = f"{counted(len(facts.ch_names), 'channel')} of " if facts.ch_names else ""
     decoded = (
         f"{len(facts.classes)} classes ({listed(facts.classes, 8)}) were decoded from {channels}"
         f"{counted(row.n_subjects, 'subject')} of {facts.dataset}. Training data: "
-        f"{protocol.train}. Test data: {protocol.test}, {counted(row.n_test, 'trial')} in total."
+        f"{protocol.train}. Test data: {tested}, {counted(row.n_test, 'trial')} in total."
     )
     if not np.isfinite([row.score for row in facts.rows]).any():
         name = METRICS[facts.metric].title
