@@ -204,13 +204,24 @@ def test_evaluate(covariance_folder: Path) -> None:
         assert word in shown.stdout
 
 
+def test_evaluate_takes_options_of_the_loader(covariance_folder: Path) -> None:
+    for path in covariance_folder.iterdir():
+        with np.load(path) as opened:
+            arrays = dict(opened)
+        np.savez(path, **arrays, coin=np.arange(40) // 2 % 2)
+    command = ("evaluate", "--dataset", covariance_folder, "--method", "ts-lr")
+    own = run_json(*command, "--dataset-option", "unit=uV")["results"][0]["score"]
+    other = run_json(*command, "--dataset-option", "label_from=coin")["results"][0]["score"]
+    assert own > 0.8 > 0.7 > other
+
+
 def test_a_leaky_score_is_called_so(covariance_folder: Path) -> None:
     for path in covariance_folder.iterdir():
         with np.load(path) as opened:
             arrays = dict(opened)
         np.savez(path, **arrays, group=np.arange(40) // 2)
-    command = ("evaluate", "--dataset", covariance_folder, "--method", "mdm", "--ungrouped")
-    shown = run(*command, "--protocol", "split-70-15-15").stdout
+    command = ("evaluate", "--dataset", covariance_folder, "--method", "mdm")
+    shown = run(*command, "--protocol", "paper-shuffled").stdout
     assert shown.startswith("mdm, accuracy ")
     assert "The score is leaky: " in unboxed(shown)
 
@@ -252,6 +263,11 @@ def test_old_options_are_taken_and_not_shown(words: list[str]) -> None:
         (["--window", "1"], "--window must be"),
         (["--stimulus-hz", "a,b"], "--stimulus-hz must be"),
         (["--where", "imagined"], "--where must be"),
+        (["--dataset-option", "segments=4"], "'segments'"),
+        (["--dataset-option", "unit=furlong"], "'furlong'"),
+        (["--dataset-option", "channels=C3"], "channels"),
+        (["--dataset-option", "unit"], "--dataset-option must be"),
+        (["--dataset-option", "unit=V", "--dataset-option", "unit=uV"], "--dataset-option must be"),
     ],
     ids=lambda words: " ".join(words) if isinstance(words, list) else "",
 )

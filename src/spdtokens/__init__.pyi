@@ -1,5 +1,6 @@
 from ._deprecated import SPDTokenClassifier, Tokenizer
 from .classifiers import (
+    AdversarialTokenClassifier,
     DecodingPipeline,
     NetworkClassifier,
     Recentring,
@@ -19,6 +20,7 @@ from .runtime import load_model
 
 __version__: str
 __all__ = [
+    "AdversarialTokenClassifier",
     "DecodingPipeline",
     "FilterBankCovariances",
     "NetworkClassifier",

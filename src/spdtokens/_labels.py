@@ -60,11 +60,11 @@ def as_labels(
 
 
 def as_groups(
-    groups: ArrayLike | None, n: int, error: type[UserError] = UserError
+    groups: ArrayLike | None, n: int, error: type[UserError] = UserError, name: str = "groups"
 ) -> NDArray[Any] | None:
-    """Validate groups, one per trial; None is returned as is."""
+    """Validate groups or domains, one per trial; None is returned as is."""
     if groups is None:
         return None
     if np.shape(groups) != (n,):
-        raise error(f"groups must have one entry per trial, shape ({n},), got {np.shape(groups)}.")
+        raise error(f"{name} must have one entry per trial, shape ({n},), got {np.shape(groups)}.")
     return np.asarray(groups)

@@ -261,10 +261,10 @@ def test_domains_go_to_recentring() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["groups", "sample_weight", "domains", "validation"])
+@pytest.mark.parametrize("name", ["groups", "sample_weight", "domains", "validation", "unlabeled"])
 def test_what_no_step_takes_is_refused(name: str) -> None:
     X, y = rhythms(20)
-    value = (X, y) if name == "validation" else np.ones(20)
+    value = (X, y) if name in ("validation", "unlabeled") else np.ones(20)
     first = FunctionTransformer(lambda X: X.reshape(len(X), -1))
     theirs = DecodingPipeline([("flat", first), ("between", "passthrough"), ("net", _Plain())])
     with pytest.raises(ModelError, match=f"takes {name}"):

@@ -15,6 +15,7 @@ from sklearn.utils.estimator_checks import check_estimator
 
 import spdtokens
 from spdtokens import (
+    AdversarialTokenClassifier,
     DecodingPipeline,
     FilterBankCovariances,
     NetworkClassifier,
@@ -119,6 +120,7 @@ CASES = [
         ROWS,
         learning={"epochs": 60, "learning_rate": 3e-3},
     ),
+    trained("adversarial", lambda: AdversarialTokenClassifier(**TINY), MATRICES),
     trained("mlp", lambda: TokenMLPClassifier(width=8, **SHORT), SEVERAL),
     *map(network, NETWORKS),
     Case("recentring", lambda: Recentring(), MATRICES, in_time=True, own_training_output=True),
@@ -255,6 +257,7 @@ def test_an_exemption_that_is_not_needed_fails(exempt: str) -> None:
 TABLES = [
     TokenDiscriminantClassifier(None),
     TokenTransformerClassifier(None, **TINY | {"epochs": 20, "learning_rate": 1e-2}),
+    AdversarialTokenClassifier(None, **TINY | {"epochs": 20, "learning_rate": 1e-2}),
     TokenMLPClassifier(None, width=16, **SHORT | {"epochs": 20, "learning_rate": 1e-2}),
 ]
 #: As scikit-learn says of its own CalibratedClassifierCV.

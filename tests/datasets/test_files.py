@@ -170,3 +170,33 @@ def test_one_npz_file(tmp_path: Path) -> None:
     for wrong in ("label", "ch_names"):
         with pytest.raises(DataError, match=f"'{wrong}'"):
             load_dataset(path, label_from=wrong)
+
+
+@pytest.mark.parametrize("covariances", [False, True])
+def test_the_unit_of_files_that_do_not_state_it(tmp_path: Path, covariances: bool) -> None:
+    changes = {"X": None, "C": np.stack([np.eye(3)] * 6)} if covariances else {}
+    write(tmp_path, **changes)
+    assert load_dataset(tmp_path).unit_in_volts is None
+    assert load_dataset(tmp_path, unit="uV").unit_in_volts == 1e-6
+    assert load_dataset(tmp_path, unit="mv").unit_in_volts == 1e-3
+    write(tmp_path, unit_in_volts=1e-6, **changes)
+    assert load_dataset(tmp_path, unit="uV").unit_in_volts == 1e-6
+    with pytest.raises(DataError, match=r"sub-01_ses-1\.npz.*1e-06 V.*unit is 1 V"):
+        load_dataset(tmp_path, unit="V")
+    with pytest.raises(DataError, match="furlong"):
+        load_dataset(tmp_path, unit="furlong")
+
+
+def test_the_unit_of_named_data_sets() -> None:
+    assert load_dataset("sim-ssvep", unit="V").unit_in_volts == 1.0
+    with pytest.raises(DataError, match=r"sim-ssvep.*unit is 1e-06 V"):
+        load_dataset("sim-ssvep", unit="uV")
+
+
+def test_unknown_options_are_named(tmp_path: Path) -> None:
+    write(tmp_path)
+    for name, own in (("sim-mi", "channels"), ("mamem", "segments"), (str(tmp_path), "tmin")):
+        with pytest.raises(DataError) as caught:
+            load_dataset(name, segment=4)
+        for word in (name, "'segment'", own, "unit"):
+            assert word in str(caught.value)

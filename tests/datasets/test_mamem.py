@@ -70,6 +70,46 @@ def test_whole_trials(official: Path) -> None:
     assert dataset.unit_in_volts == 1e-6
 
 
+def toolbox_trials(eeg: np.ndarray, din: np.ndarray) -> np.ndarray:
+    """MAMEM's Session.m, split, line by line; samples count from one."""
+    times, samples = din[1], din[3]
+    first, ranges = samples[0], []
+    for i in range(1, din.shape[1]):
+        if times[i] - times[i - 1] > 2000:
+            if samples[i - 1] - first > 382:
+                ranges.append((first, first + 1249))
+            first = samples[i]
+    ranges.append((first, first + 1249))
+    return np.array([eeg[:, a - 1 : b] for a, b in ranges])
+
+
+def broken_off() -> np.ndarray:
+    """The flashes of the last trial are recorded for one second only."""
+    whole = flashes()
+    return whole[:, : -(1250 - 250) // 25]
+
+
+@pytest.mark.parametrize("din", [flashes(), broken_off()], ids=["whole", "broken off"])
+def test_trials_are_those_of_the_toolbox(tmp_path: Path, din: np.ndarray) -> None:
+    save(tmp_path, DIN_1=din)
+    recording = load_mamem(tmp_path).load("1", "1")
+    np.testing.assert_array_equal(
+        recording.X[..., 125:1375], toolbox_trials(signal(), din)[:, ROWS]
+    )
+    np.testing.assert_array_equal(recording.y, LABELS - 1)
+
+
+@pytest.mark.parametrize("din", [flashes(), broken_off()], ids=["whole", "broken off"])
+def test_moabb_is_one_sample_late(tmp_path: Path, din: np.ndarray) -> None:
+    moabb = pytest.importorskip("moabb.datasets.ssvep_mamem")
+    save(tmp_path, DIN_1=din)
+    recording = load_mamem(tmp_path).load("1", "1")
+    stimulus = moabb.mamem_event(np.zeros((257, LENGTH)), din, labels=LABELS)[-1]
+    theirs = np.flatnonzero(stimulus)
+    np.testing.assert_array_equal(theirs, recording.about["onset"] + 125 + 1)
+    np.testing.assert_array_equal(stimulus[theirs], recording.y + 1)
+
+
 def test_segments_of_a_trial_share_a_group(official: Path) -> None:
     dataset = load_mamem(official, segments=4, channels=["E126", "E97"])
     assert dataset.window == (0.0, 1.0)

@@ -202,3 +202,28 @@ def test_events_as_text() -> None:
     for wrong in ("left=", "=769", "", "a=1,a=2", "left=769,,"):
         with pytest.raises(DataError, match="left=769"):
             parse_events(wrong)
+
+
+@pytest.mark.parametrize(("name", "unit"), [("own.edf", "uV"), ("own_raw.fif", "V")])
+def test_the_unit_that_a_recording_states(tmp_path: Path, name: str, unit: str) -> None:
+    save(recording(), tmp_path / name)
+    options: dict[str, Any] = {"events": EVENTS, "tmin": 0.0, "tmax": 1.0}
+    # MNE converts to volts.
+    assert load_dataset(tmp_path / name, unit=unit, **options).unit_in_volts == 1.0
+    with pytest.raises(DataError, match=name):
+        load_dataset(tmp_path / name, unit="mV", **options)
+
+
+def test_the_unit_of_a_recording_that_does_not_state_it(tmp_path: Path) -> None:
+    path = tmp_path / "own.edf"
+    save(recording(), path)
+    content = bytearray(path.read_bytes())
+    n = int(content[252:256])
+    units = 256 + n * (16 + 80)  # eight characters per channel
+    for i in range(len(NAMES)):
+        content[units + 8 * i : units + 8 * i + 8] = b" " * 8
+    path.write_bytes(content)
+    options: dict[str, Any] = {"events": EVENTS, "tmin": 0.0, "tmax": 1.0}
+    dataset = load_dataset(path, unit="uV", **options)
+    assert dataset.unit_in_volts == 1e-6
+    assert 5 < dataset.load("1", "1").X.std() < 20

@@ -155,7 +155,7 @@ def people(*names: str) -> Dataset:
     return replace(dataset(), index=dict.fromkeys(names, ("1",)))
 
 
-@pytest.mark.parametrize("subjects", [1, [1], "001", ["001"], np.int64(1), ("001", 1)])
+@pytest.mark.parametrize("subjects", [1, "1", "01", "001", ["001"], np.int64(1), ("001", 1)])
 def test_a_number_is_the_subject_whose_name_is_that_number(subjects) -> None:
     assert people("001", "002", "s1", "010").chosen(subjects) == ("001",)
 
@@ -172,11 +172,21 @@ def test_chosen_subjects_come_in_the_order_of_the_data_set() -> None:
 
 @pytest.mark.parametrize(
     ("subjects", "culprit"),
-    [("1", "'1'"), (7, "7"), (["001", "x"], "'x'"), (2, "'2' or '02'")],
+    [
+        ("3", r"no subject '3'. It has: 001, 2, 02"),
+        (7, "7"),
+        (["001", "x"], "'x'"),
+        (2, "'2' or '02'"),
+        ("002", "'2' or '02'"),
+    ],
 )
 def test_subjects_that_are_not_there_or_may_be_two_are_refused(subjects, culprit: str) -> None:
     with pytest.raises(DataError, match=culprit):
         people("001", "2", "02").chosen(subjects)
+
+
+def test_an_exact_name_comes_before_a_number() -> None:
+    assert people("001", "2", "02").chosen(["02"]) == ("02",)
 
 
 def test_arrays_are_no_name_of_a_data_set() -> None:

@@ -94,8 +94,7 @@ def test_a_leak_that_is_asked_for_is_marked() -> None:
     def segments(recording: Recording) -> Recording:
         return replace(recording, group=np.arange(24) // 4)
 
-    question: dict[str, Any] = {"protocol": "split-70-15-15", "subjects": ("1",)}
-    question["protocol_options"] = {"ungrouped": True}
+    question: dict[str, Any] = {"protocol": "paper-shuffled", "subjects": ("1",)}
     (leaky,) = evaluated(signals(change=segments), "mdm", **question).rows
     (honest,) = evaluated(signals(), "mdm", **question).rows
     assert leaky.leaky == leaky.values()["leaky"] != ""
@@ -406,3 +405,24 @@ def test_without_runs_frames_are_empty(session: Evaluation) -> None:
     assert not len(empty.to_frame()) + len(empty.predictions()) + len(empty.compare())
     assert repr(empty).endswith("No runs.")
     assert "No runs." in empty._repr_html_()
+
+
+def test_options_of_the_loader(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((20, 3, 50))
+    coin = np.array(["heads", "tails", "tails", "heads"] * 5)
+    np.savez(tmp_path / "own.npz", C=X @ X.swapaxes(1, 2), y=np.arange(20) % 2, coin=coin)
+    options = {"label_from": "coin", "unit": "uV"}
+    result = evaluate(tmp_path, "mdm", "k-fold", dataset_options=options)
+    assert result.classes == ("heads", "tails")
+    assert result.question.dataset_options == options
+    with pytest.raises(DataError, match=r"'labels'.*label_from"):
+        evaluate(tmp_path, "mdm", "k-fold", dataset_options={"labels": "coin"})
+    with pytest.raises(EvaluationError, match="label_from"):
+        evaluate(load_dataset(tmp_path), "mdm", "k-fold", dataset_options=options)
+    with pytest.raises(EvaluationError, match="dataset_options"):
+        evaluate(tmp_path, "mdm", "k-fold", dataset_options={"events": object()})
+    # One source keeps data sets that are loaded in different ways apart.
+    source = Source()
+    for given, classes in (({}, ("0", "1")), (options, ("heads", "tails"))):
+        question = Question(str(tmp_path), (), dataset_options=given)
+        assert source.dataset_of(question).classes == classes

@@ -17,15 +17,20 @@ from spdtokens import (
     NetworkClassifier,
     StandardTrials,
 )
+from spdtokens.classifiers.methods import get_method
 from spdtokens.datasets import Dataset, Recording
 from spdtokens.errors import EvaluationError
+from spdtokens.evaluation.estimators import with_seed
 from spdtokens.evaluation.execute import class_probabilities, execute
 from spdtokens.evaluation.metrics import all_scores
 from spdtokens.evaluation.plan import Source
 from spdtokens.evaluation.runs import RunResult
 from tests.evaluation.recordings import SETTINGS, planned, same, signals
 
-KINDS = ("ts-lr", "eegnet", "spdnet", "token-affine-invariant", "spd-token-mlp")
+KINDS = (
+    *("ts-lr", "eegnet", "spdnet", "token-affine-invariant", "spd-token-mlp"),
+    "token-adversarial",
+)
 
 
 WINDOWS: dict[str, Any] = {"sfreq": 100.0, "windows": [(0.0, 1.2)]}
@@ -248,3 +253,78 @@ def test_other_subjects_are_trained_on_and_the_target_is_not() -> None:
     assert tested.train == tested_other.train
     np.testing.assert_array_equal(tested.probabilities[24:], tested_other.probabilities[24:])
     assert not np.array_equal(trained.probabilities, trained_other.probabilities)
+
+
+# Adversarial training, the only one that may learn from trials of the target without labels.
+
+THREE = {"1": ("a",), "2": ("a",), "3": ("a",)}
+
+
+def turned(numbers: np.ndarray) -> Callable[[Recording], Recording]:
+    """Turn the labels of some trials of subject 1 round."""
+
+    def change(recording: Recording) -> Recording:
+        y = recording.y.copy()
+        y[numbers] = 1 - y[numbers]
+        return replace(recording, y=y) if recording.subject == "1" else recording
+
+    return change
+
+
+def adversarial(access: str, change: Callable[[Recording], Recording] = same) -> RunResult:
+    dataset = signals(THREE, change=change)
+    specs, source = planned(
+        dataset, "token-adversarial", protocol="leave-one-subject-out", access=access
+    )
+    (result,) = execute([spec for spec in specs if spec.subject == "1"], source)
+    return result
+
+
+@pytest.mark.parametrize("access", ["train", "online", "unlabeled_20p", "unlabeled_full"])
+def test_an_adversary_does_not_know_the_labels_of_the_target(access: str) -> None:
+    before, after = (adversarial(access, change) for change in (same, turned(np.arange(24))))
+    assert not np.array_equal(before.y, after.y)
+    assert_trained_the_same(before, after)
+    np.testing.assert_array_equal(before.probabilities, after.probabilities)
+
+
+@pytest.mark.parametrize(
+    ("access", "numbers", "known"),
+    [
+        ("train", np.arange(PROBE, 24), False),
+        ("online", np.arange(PROBE, 24), False),
+        ("unlabeled_20p", np.arange(8, 24), False),  # the first four are for calibration
+        ("unlabeled_20p", np.arange(2), True),
+        ("unlabeled_full", np.arange(PROBE, 24), True),
+    ],
+)
+def test_an_adversary_knows_the_trials_that_the_access_provides(
+    access: str, numbers: np.ndarray, known: bool
+) -> None:
+    before, after = (adversarial(access, change) for change in (same, replaced(numbers, "a")))
+    same_curves = [np.array_equal(before.curves[k], after.curves[k]) for k in before.curves]
+    assert all(same_curves) != known
+    assert np.array_equal(before.probabilities[:PROBE], after.probabilities[:PROBE]) != known
+
+
+def test_an_adversary_learns_from_labels_of_the_target_where_it_may() -> None:
+    before, after = (adversarial("labeled_20p", change) for change in (same, turned(np.arange(2))))
+    assert not np.array_equal(before.probabilities, after.probabilities)
+
+
+def test_a_run_with_an_adversary_is_fit_by_hand() -> None:
+    dataset = signals(THREE)
+    result = adversarial("unlabeled_full")
+    steps = get_method("token-adversarial").make(dataset, SETTINGS)
+    others = [whole_of(dataset, subject) for subject in "23"]
+    X, y = (np.concatenate(parts) for parts in zip(*others, strict=True))
+    target = whole_of(dataset, "1")[0]
+    fitted = with_seed(steps, 1).fit(
+        X, y, domains=np.repeat(["2", "3"], 24), unlabeled=(target, np.repeat("1", 24))
+    )
+    np.testing.assert_allclose(fitted.predict_proba(target), result.probabilities, atol=1e-9)
+
+
+def whole_of(dataset: Dataset, subject: str) -> tuple[np.ndarray, np.ndarray]:
+    recording = dataset.load(subject, "a")
+    return recording.X, recording.y

@@ -237,6 +237,8 @@ def test_what_every_protocol_promises(name: str, data: st.DataObject) -> None:
         assert len(np.unique(fold.rows)) == len(fold.rows)  # disjoint
         for rows in (fold.test, fold.validation):
             assert (np.diff(rows) > 0).all()  # in the order of time, which online access needs
+        if name.startswith("paper-"):  # may separate a group, and is marked as leaky then
+            continue
         if name != "leave-one-run-out":  # a group that spans runs is refused by check_fold
             groups = [set(t.group[rows].tolist()) for rows in parts.values()]
             assert sum(map(len, groups)) == len(set.union(*groups))
@@ -299,11 +301,11 @@ def test_blocks_keep_away_from_what_overlaps(data: st.DataObject) -> None:
         assert len(t.overlapping(left_out, fold.test)) == len(left_out)  # and from nothing else
 
 
-@given(st.integers(1, 4), st.integers(2, 3), st.booleans())
-def test_70_15_15(per_part: int, classes: int, ungrouped: bool) -> None:
+@given(st.integers(1, 4), st.integers(2, 3))
+def test_70_15_15(per_part: int, classes: int) -> None:
     n = 20 * per_part * classes
     t = table([("1", "a")], [n], y=(np.arange(n) % classes).tolist())
-    (fold,) = folds("split-70-15-15", t, "1", ungrouped=ungrouped)
+    (fold,) = folds("split-70-15-15", t, "1")
     sizes = [len(part) for part in (fold.train, fold.validation, fold.test)]
     assert sizes == [n * 14 // 20, n * 3 // 20, n * 3 // 20]
     for part in (fold.train, fold.validation, fold.test):  # classes evenly
@@ -314,12 +316,28 @@ def test_70_15_15(per_part: int, classes: int, ungrouped: bool) -> None:
 
 @settings(max_examples=20)
 @given(tables(least=10))
-def test_ungrouped_is_marked_leaky_exactly_if_a_group_is_split(t: TrialTable) -> None:
-    (fold,) = folds("split-70-15-15", t, t.subject[0], ungrouped=True)
+def test_the_papers_split_is_marked_leaky_exactly_if_a_group_is_split(t: TrialTable) -> None:
+    (fold,) = folds("paper-shuffled", t, t.subject[0])
     groups = [set(t.group[rows].tolist()) for rows in fold.parts().values()]
     assert bool(fold.leaky) == (sum(map(len, groups)) > len(set.union(*groups)))
     if not len(np.setdiff1d(np.unique(t.y), t.y[fold.train])):
         check_fold(fold, trials(t))  # marked, so let through
+
+
+@pytest.mark.parametrize(
+    ("protocol", "trials_of", "sizes"),
+    [
+        ("paper-sessions", [288, 288], (252, 36, 288)),  # BCI2a
+        ("paper-shuffled", [60, 60, 60, 60, 100], (237, 51, 52)),  # BCIcha
+        ("paper-shuffled", [100] * 5, (350, 75, 75)),  # MAMEM
+    ],
+)
+def test_the_papers_sizes(protocol: str, trials_of: list[int], sizes: tuple[int, int, int]) -> None:
+    t = table([("1", str(i)) for i in range(len(trials_of))], trials_of)
+    (fold,) = folds(protocol, t, "1")
+    assert (len(fold.train), len(fold.validation), len(fold.test)) == sizes
+    if protocol == "paper-sessions":
+        assert set(t.session[fold.test]) == {"1"}
 
 
 @given(tables())
@@ -353,7 +371,6 @@ ONE = table([("1", "a")], [12])
         (lambda: PROTOCOLS["k-fold"].folds(ONE, "1", k=3), "k-fold 'k'.*folds"),
         (lambda: PROTOCOLS["session-split"].folds(ONE, "1", k=3), "session-split 'k'.*none"),
         (lambda: PROTOCOLS["k-fold"].folds(ONE, "1", folds=1), "folds.*got 1"),
-        (lambda: PROTOCOLS["split-70-15-15"].folds(ONE, "1", ungrouped=1), "ungrouped.*got 1"),
         (lambda: PROTOCOLS["split-70-15-15"].folds(ONE, "1"), "Subject 1.* 20 trials.*got 12"),
         (lambda: PROTOCOLS["blocks"].folds(ONE, "1", folds=13), "Subject 1.* 13 trials.*got 12"),
         (lambda: PROTOCOLS["session-transfer"].folds(ONE, "1"), "Subject 1.* 2 sessions.*got 1"),

@@ -47,6 +47,14 @@ def test_specs_survive_json() -> None:
         assert describe(Source().estimator(again)) == spec.estimator
 
 
+def test_specs_of_older_stores_have_no_dataset_options() -> None:
+    (spec, *_), _ = planned(signals(), "ts-lr")
+    values = spec.values()
+    assert values.pop("dataset_options") == {}
+    assert RunSpec.of(values).key == spec.key
+    assert replace(spec, dataset_options={"segments": 4}).key == spec.key
+
+
 def test_a_family_is_what_can_be_trained_together() -> None:
     specs, _ = planned(signals(), "token-euclidean", seeds=(1, 2))
     assert len({spec.family for spec in specs}) == 1
@@ -56,6 +64,7 @@ def test_a_family_is_what_can_be_trained_together() -> None:
         ("alignment", "recentre"),
         ("protocol_options", {"folds": 3}),
         ("dataset", "elsewhere"),
+        ("dataset_options", {"segments": 4}),
         ("estimator", {**specs[0].estimator, "verbose": True}),
     ):
         assert replace(specs[0], **{name: value}).family != specs[0].family, name

@@ -127,6 +127,16 @@ def test_the_common_channels(tmp_path: Path) -> None:
     assert Selection(**question.selection.values()) == question.selection
 
 
+def test_options_of_the_loader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "files").mkdir()
+    monkeypatch.chdir("/")
+    text = SHORT.replace("sim-mi", "mamem").replace('"mamem"', OPTIONS)
+    (question,) = read(tmp_path, text).questions
+    folder = str(tmp_path / "files")
+    assert question.dataset_options == {"segments": 4, "folder": folder}
+
+
+OPTIONS = '{name = "mamem", dataset_options = {segments = 4, folder = "files"}}'
 HEAD = 'datasets = ["sim-mi"]\nprotocols = ["session-transfer"]\n'
 
 
@@ -234,6 +244,9 @@ MISTAKES: list[tuple[str, str, str]] = [
     (long(datasets="stimulus_hz = [0]"), "[[datasets]]", "stimulus_hz 0."),
     (long(datasets="where = 'run'"), "[[datasets]]", "where 'run'."),
     (long(datasets="channels = 'C3'"), "[[datasets]]", "channels 'C3'."),
+    (long(datasets="dataset_options = 4"), "[[datasets]]", "dataset_options 4."),
+    (long(datasets="dataset_options = {resample = 4}"), "[[datasets]]", "resample"),
+    (long(datasets="dataset_options = {tmin = nan}"), "[[datasets]]", "dataset_options"),
     (long(datasets="subjects = [1, '1']"), "[[datasets]]", "'1' twice."),
     (long(changes="dropout = 'much'"), "[methods.changes]", "dropout 'much'."),
     (long(changes="bn_embed = 1"), "[methods.changes]", "bn_embed 1."),
@@ -284,6 +297,8 @@ MISTAKES: list[tuple[str, str, str]] = [
     (long(datasets="window = [4, 1]"), "sim-mi", "4 1"),
     (long(datasets="classes = ['left hand']"), "sim-mi", "left"),
     (long(datasets="resample = 999"), "sim-mi", "999"),
+    (long(datasets="dataset_options = {segments = 4}"), "sim-mi", "'segments' channels,"),
+    (long(datasets="dataset_options = {unit = 'uV'}"), "sim-mi", "1 1e-06"),
     (long(datasets="subjects = ['1', 'nobody']"), "sim-mi", "'nobody'"),
     (SHORT.replace('"ts-lr", "mdm"', '"mdm", "xdawn-ts-lr"'), "xdawn-ts-lr", "erp"),
     (SHORT.replace('"ts-lr", ', '{name = "ts-lr", bands = "stimulus"}, '), "ts-lr", "'stimulus'"),

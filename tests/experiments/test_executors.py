@@ -75,6 +75,25 @@ def test_spelled_out_estimators_in_two_processes(tmp_path: Path) -> None:
     assert_done(file, run_with(file, Processes(2)))
 
 
+def test_workers_load_the_data_with_its_options(tmp_path: Path) -> None:
+    text = """
+    datasets = [{name = "data", dataset_options = {label_from = "coin"}}]
+    methods = ["mdm"]
+    protocols = ["session-transfer"]
+    """
+    file = write_study(tmp_path / "study", text)
+    for path in (tmp_path / "study" / "data").iterdir():
+        with np.load(path) as opened:
+            arrays = dict(opened)
+        np.savez(path, **arrays, coin=np.array(["heads", "tails", "tails"] * 8))
+    assert run_with(file, Processes(1)).failures == []
+    results = stored(file)
+    assert results
+    for result in results:
+        assert result.spec.dataset_options == {"label_from": "coin"}
+        assert result.y.tolist() == [0, 1, 1] * 8
+
+
 @pytest.mark.slow  # half a minute of starting processes
 def test_a_worker_process_that_dies(tmp_path: Path) -> None:
     file = write_study(tmp_path / "study")

@@ -1,9 +1,11 @@
+from .adversarial import AdversarialTokenClassifier
 from .decoder import DecodingPipeline, Recentring, make_decoder
 from .discriminant import TokenDiscriminantClassifier
 from .networks import NetworkClassifier
 from .transformer import TokenMLPClassifier, TokenTransformerClassifier, fit_together
 
 __all__ = [
+    "AdversarialTokenClassifier",
     "DecodingPipeline",
     "NetworkClassifier",
     "Recentring",

@@ -211,7 +211,7 @@ class DecodingPipeline(Pipeline):
 
     # Under scikit-learn's metadata routing the steps request these, not the pipeline.
     __metadata_request__fit = dict.fromkeys(
-        ("groups", "sample_weight", "domains", "validation"), UNUSED
+        ("groups", "sample_weight", "domains", "validation", "unlabeled"), UNUSED
     )
 
     def __sklearn_tags__(self) -> Tags:
@@ -235,6 +235,7 @@ class DecodingPipeline(Pipeline):
         sample_weight: ArrayLike | None = None,
         domains: ArrayLike | None = None,
         validation: tuple[ArrayLike, ArrayLike] | None = None,
+        unlabeled: tuple[ArrayLike, ArrayLike] | None = None,
         **params: Any,
     ) -> Self:
         """Fit all steps.
@@ -250,9 +251,12 @@ class DecodingPipeline(Pipeline):
         sample_weight : array, shape (n,), default=None
             Weights of trials. None for equal weights.
         domains : array, shape (n,), default=None
-            Session or subject of each trial, for :class:`Recentring`.
+            Session or subject of each trial, for :class:`Recentring` and
+            :class:`AdversarialTokenClassifier`.
         validation : tuple of array, default=None
             Trials and labels by which a network selects its epoch.
+        unlabeled : tuple of array, default=None
+            Trials without labels and their domains, for :class:`AdversarialTokenClassifier`.
         **params : dict
             Parameters of single steps, as ``step__name``.
 
@@ -268,10 +272,10 @@ class DecodingPipeline(Pipeline):
         """
         given: dict[str, Any] = {"groups": groups, "sample_weight": sample_weight}
         given["domains"] = domains
-        if validation is not None:
-            held, labels = validation
-            # A function, as it needs the fitted steps before.
-            given["validation"] = lambda: (self._before(held), labels)
+        for key, pair in (("validation", validation), ("unlabeled", unlabeled)):
+            if pair is not None:
+                # A function, as it needs the fitted steps before.
+                given[key] = lambda pair=pair: (self._before(pair[0]), pair[1])
         (name, first), (_, classifier) = self.steps[0], self.steps[-1]
         if getattr(first, "needs_labels", False) and takes(classifier, "refit"):
             together = params.get(f"{name}__groups", groups)

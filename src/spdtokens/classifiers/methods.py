@@ -25,11 +25,17 @@ if TYPE_CHECKING:
 
 RecipeName = Literal["published", "common"]
 RECOMMENDED = "recommended"
+_SMALL = {"d_model": 64, "n_layers": 4, "n_heads": 4, "d_ff": 128, "batch_size": 32}
 #: Parameters of the token transformer by preset: the paper's for BCI2a and BCIcha, and for MAMEM.
 PRESETS: dict[str, dict[str, Any]] = {
+    "standard": {},
+    "standard-small": _SMALL,
     "paper": {},
-    "paper-small": {"d_model": 64, "n_layers": 4, "n_heads": 4, "d_ff": 128, "batch_size": 32},
+    "paper-small": _SMALL,
 }
+#: Presets with the paper's covariances as well: 1e-6 on the diagonal and eigenvalues of at least
+#: 1e-12, both in square microvolts. The others do not depend on the unit of the signals.
+EXACT = ("paper", "paper-small")
 #: Fraction of training trials held out if a recipe needs validation and the protocol has none.
 HELD_BACK = 0.125
 #: Parameters of ``recommended`` that can be changed, of the filter bank and of the classifier.
@@ -62,8 +68,11 @@ class Settings:
         Covariance estimator, as in :class:`spdtokens.FilterBankCovariances`. ``'auto'`` for the
         sample covariance with networks, and for OAS shrinkage, or Xdawn with event-related
         potentials, with classical methods.
-    preset : {'paper', 'paper-small'}, default='paper'
-        Preset of the token transformers.
+    preset : {'standard', 'standard-small', 'paper', 'paper-small'}, default='standard'
+        Preset of the token networks: the paper's network for BCI2a and BCIcha, or the smaller one
+        for MAMEM. With ``'paper'`` and ``'paper-small'`` covariances and tokens are exactly the
+        paper's, in square microvolts, which requires the unit of the signals. The other two do not
+        depend on it.
     changes : mapping, default={}
         Parameters of the token transformer, such as ``{"n_layers": 2}``, or of ``recommended``: any
         of ``spdtokens.classifiers.methods.CHANGES``.
@@ -81,13 +90,13 @@ class Settings:
     Examples
     --------
     >>> from spdtokens.classifiers.methods import Settings
-    >>> Settings(preset="paper-small", epochs=10).transformer()["n_layers"]
+    >>> Settings(preset="standard-small", epochs=10).transformer()["n_layers"]
     4
     """
 
     bands: BandSpec = "auto"
     estimator: str = "auto"
-    preset: str = "paper"
+    preset: str = "standard"
     changes: Mapping[str, Any] = field(default_factory=dict)
     recipe: RecipeName = "published"
     epochs: int | None = None
@@ -237,7 +246,25 @@ class Method:
         reason = self.why_not(dataset)
         if reason is not None:
             raise MethodError(f"{reason[0].upper()}{reason[1:]}.")
-        return self.steps(self._options(dataset, settings), settings)
+        made = self.steps(self._options(dataset, settings), settings)
+        return self._exact(made, dataset) if settings.preset in EXACT else made
+
+    def _exact(self, estimator: BaseEstimator, dataset: Dataset) -> BaseEstimator:
+        """Let the token networks embed as the paper does, in square microvolts."""
+        from spdtokens.geometry import TokenEmbedding
+
+        embedding = estimator.get_params().get("classifier__embedding")
+        if self.name == RECOMMENDED or not isinstance(embedding, str):
+            return estimator
+        if dataset.unit_in_volts is None:
+            raise MethodError(
+                f"The preset 'paper' adds 1e-6 square microvolts to covariances, but the unit of "
+                f"{dataset.name} is unknown. State it: --dataset-option unit=uV "
+                "(dataset_options={'unit': 'uV'} in Python, unit_in_volts=1e-6 in an .npz file), or "
+                "use preset 'standard', which does not depend on the unit."
+            )
+        exact = TokenEmbedding(embedding, floor="paper", unit_in_volts=dataset.unit_in_volts)
+        return estimator.set_params(classifier__embedding=exact)
 
     def bands_cut(self, dataset: Dataset, settings: Settings) -> list[str]:
         """Return the changes of default bands that the sampling rate requires.
@@ -280,6 +307,8 @@ class Method:
         if bands in OF_STIMULI:
             options["stimulus_hz"] = dataset.stimulus_hz
         options["estimator"] = self._estimator(dataset, settings, options.get("estimator"))
+        if options["estimator"] == "paper":
+            options["unit_in_volts"] = dataset.unit_in_volts
         if recommended:
             changes = settings.changes.items()
             options |= {name: value for name, value in changes if name in FILTERBANK_CHANGES}
@@ -290,7 +319,7 @@ class Method:
         from spdtokens.preprocessing.covariance import ESTIMATORS, PROTOTYPES
 
         if settings.estimator != "auto":
-            known = (*ESTIMATORS, *PROTOTYPES)
+            known = (*ESTIMATORS, "paper", *PROTOTYPES)
             if settings.estimator not in known:
                 raise MethodError(
                     f"estimator must be one of auto, {', '.join(known)}, got "
@@ -300,7 +329,7 @@ class Method:
         if own is not None:
             return own
         if self.family != "classical":
-            return "sample"
+            return "paper" if settings.preset in EXACT else "sample"
         return "xdawn" if dataset.paradigm == "erp" and self.bands is None else "oas"
 
     def _bands(self, dataset: Dataset, settings: Settings) -> tuple[BandSpec, list[str]]:
@@ -441,6 +470,13 @@ def _transformer(embedding: str, bands: str | None) -> Method:
     )
 
 
+def _adversarial(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
+    from spdtokens.classifiers.adversarial import AdversarialTokenClassifier
+
+    more = settings.transformer() | {"device": settings.device}
+    return _decoder(options, AdversarialTokenClassifier(**more))
+
+
 def _mlp(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
     from spdtokens.classifiers.transformer import TokenMLPClassifier
 
@@ -493,6 +529,15 @@ METHODS: dict[str, Method] = {
     for method in (
         Method(RECOMMENDED, "token discriminant", "this package", "tokens", _recommended),
         *(_transformer(embedding, bands) for bands in (None, "paper3") for embedding in EMBEDDINGS),
+        Method(
+            "token-adversarial",
+            "token transformer",
+            "Ganin et al. 2016, on the paper's network",
+            "tokens",
+            _adversarial,
+            has_seed=True,
+            counts=(828292, 999938, 136773),
+        ),
         _classical("mdm", _BARACHANT),
         _classical("fgmdm", "Barachant et al. 2010"),
         _classical("ts-lr", _BARACHANT),

@@ -264,6 +264,10 @@ class NetworkClassifier(ProbabilisticClassifier):
         return inputs
 
 
+#: Module and inputs of a batch to class scores and a term of the loss.
+Objective = Callable[[Any, Tensor], tuple[Tensor, Tensor]]
+
+
 def train_module(
     build: Callable[[], nn.Module],
     inputs: Tensor,
@@ -273,6 +277,7 @@ def train_module(
     *,
     n_classes: int,
     listener: Listener | None = None,
+    objective: Objective | None = None,
 ) -> tuple[nn.Module, Curves, int]:
     """Train one module with torch's autograd.
 
@@ -296,6 +301,9 @@ def train_module(
         Number of classes.
     listener : callable, optional
         Called with the number of epochs that were just done.
+    objective : callable, optional
+        Maps the module and the inputs of a training batch to class scores and a term that is added
+        to their cross-entropy. By default the module's scores, and no term. Curves are without it.
 
     Returns
     -------
@@ -319,7 +327,7 @@ def train_module(
             parts["train"] = streams.order.permutation(plan.train)
             for part, index in parts.items():
                 learner = optimizer if part == "train" else None
-                loss, accuracy = _epoch(module, inputs, labels, index, recipe, learner)
+                loss, accuracy = _epoch(module, inputs, labels, index, recipe, learner, objective)
                 curves[f"{part} loss"].append(loss)
                 curves[f"{part} accuracy"].append(accuracy)
             if not np.isfinite(curves["train loss"][-1]):
@@ -363,6 +371,7 @@ def _epoch(
     trials: NDArray[np.int64],
     recipe: Recipe,
     optimizer: torch.optim.Optimizer | None,
+    objective: Objective | None = None,
 ) -> tuple[float, float]:
     """Compute loss and accuracy over trials; with an optimiser, update after each batch."""
     training = optimizer is not None
@@ -374,12 +383,13 @@ def _epoch(
         for index in torch.from_numpy(trials).to(inputs.device).split(size):
             if training and len(index) == 1:
                 continue  # batch norms cannot train on one trial
-            scores, y = module(inputs[index]), labels[index]
+            x, y = inputs[index], labels[index]
+            scores, term = objective(module, x) if training and objective else (module(x), 0.0)
             reduction = "mean" if training else "sum"
             step = F.cross_entropy(scores, y, label_smoothing=smoothing, reduction=reduction)
             if optimizer is not None:
                 optimizer.zero_grad()
-                step.backward()
+                (step + term).backward()
                 optimizer.step()
             loss += step.item() * (len(index) if training else 1)
             correct += int((scores.argmax(1) == y).sum())

@@ -451,9 +451,12 @@ class _Job(NamedTuple):
 
 
 def offers_together(estimator: BaseEstimator) -> bool:
-    """Return whether the last step is a token network, which the batched engine trains."""
+    """Return whether the last step is a token network that the batched engine trains.
+
+    A subclass with a ``fit`` of its own is not.
+    """
     last = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
-    return isinstance(last, TokenNetworkClassifier)
+    return getattr(type(last), "fit", None) is TokenNetworkClassifier.fit
 
 
 @one_thread()
@@ -548,11 +551,17 @@ def _told(estimator: BaseEstimator, given: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of ``fit``; those of a plain pipeline name the step."""
     if not isinstance(estimator, Pipeline) or takes(estimator, "groups"):
         return given
-    if "validation" in given:
-        held, labels = given["validation"]
-        # Transformed once the earlier steps are fitted.
-        given = given | {"validation": lambda: (estimator[:-1].transform(held), labels)}
-    return addressed(estimator, given)
+
+    def before(X: ArrayLike) -> Any:
+        return estimator[:-1].transform(X) if len(estimator.steps) > 1 else X
+
+    # Transformed once the earlier steps are fitted.
+    later = {
+        name: lambda pair=given[name]: (before(pair[0]), pair[1])
+        for name in ("validation", "unlabeled")
+        if name in given
+    }
+    return addressed(estimator, given | later)
 
 
 def _before_last(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from enum import Enum
 from math import isnan
@@ -30,6 +31,7 @@ class Recipes(Enum):
 @command()
 def evaluate(
     dataset: Annotated[str, typer.Option()],
+    dataset_option: list[str] | None = None,
     protocol: str = "session-transfer",
     method: str = DEFAULT_METHODS,
     paradigm: str | None = None,
@@ -45,9 +47,8 @@ def evaluate(
     alignment: str = "none",
     domain: str = "session",
     folds: int | None = None,
-    ungrouped: bool = False,
     metric: str | None = None,
-    preset: str = "paper",
+    preset: str = "standard",
     recipe: Recipes = Recipes.PUBLISHED,
     epochs: Annotated[int | None, typer.Option(min=1)] = None,
     bands: str = "auto",
@@ -61,6 +62,9 @@ def evaluate(
     ----------
     dataset : str
         Name of a data set (see `spdtokens datasets`), folder of .npz files, or -epo.fif file.
+    dataset_option : str, default=none
+        Option for loading the data set, KEY=VALUE, such as segments=4, folder=/path or unit=uV.
+        Can be repeated.
     protocol : str
         Train/test split, see `spdtokens protocols`.
     method : str, default=token-log-euclidean, token-bures-wasserstein, token-euclidean, ts-lr
@@ -82,13 +86,11 @@ def evaluate(
         Unit that is aligned: session or subject.
     folds : int, default=5
         Number of folds of the protocols blocks and k-fold.
-    ungrouped : bool
-        Ignore groups of dependent trials in split-70-15-15, as the paper does. Scores are marked
-        as leaky.
     metric : str, default=roc_auc for ERP, balanced_accuracy for unequal classes, else accuracy
         Metric: accuracy, balanced_accuracy, kappa, roc_auc, f1 or itr.
     preset : str
-        Size of the token transformers: paper or paper-small.
+        Token networks: standard or, smaller, standard-small; paper or paper-small for exactly the
+        paper's covariances as well, in microvolts.
     recipe : str
         Training recipe of the other networks: as published, or the paper's for all (common).
     epochs : int, default=that of the recipe
@@ -121,13 +123,14 @@ def evaluate(
         dataset=dataset,
         choices=tuple(Choice(n, settings if n in networks else elsewhere) for n in names),
         protocol=protocol,
-        protocol_options=options | ({"ungrouped": True} if ungrouped else {}),
+        protocol_options=options,
         access=target_access,
         alignment=alignment,
         domain=domain,
         selection=chosen,
         subjects=tuple(listed(subjects)),
         seeds=STABILITY_SEEDS[:seeds],
+        dataset_options=dataset_options(dataset_option),
     )
     source = Source()
     with TrainingBars() as bars:
@@ -137,9 +140,28 @@ def evaluate(
             metric=metric,
             bar=lambda name, total: bars.add(f"Evaluating {name}", total),
         )
-    name = source.dataset(question.dataset, question.selection).name
+    name = source.dataset_of(question).name
     results = {"results": [row.values() for row in found.rows]}
     show(as_json, results, verdict(found), summary_table(found.rows, question, name))
+
+
+def dataset_options(pairs: list[str] | None) -> dict[str, Any]:
+    """Parse KEY=VALUE pairs; numbers, true and false become values, the rest is text."""
+    found: dict[str, Any] = {}
+    for pair in pairs or ():
+        key, sign, text = (part.strip() for part in pair.partition("="))
+        if not (key and sign and text) or key in found:
+            raise typer.BadParameter(
+                "--dataset-option must be KEY=VALUE such as segments=4, each KEY once, got "
+                f"{pair!r}."
+            )
+        try:
+            found[key] = json.loads(text)
+        except ValueError:
+            found[key] = text
+        if not isinstance(found[key], int | float | str) or found[key] != found[key]:
+            found[key] = text  # null, lists, NaN
+    return found
 
 
 def verdict(found: Evaluation, method: str | None = None) -> Text:

@@ -187,7 +187,7 @@ def show_tables(
         about = {key: getattr(question, key) for key in keys}
         about["protocol_options"] = dict(about["protocol_options"])
         data.append(about | {"results": [row.values() for row in answer.rows]})
-        name = planned.source.dataset(question.dataset, question.selection).name
+        name = planned.source.dataset_of(question).name
         tables += [verdict(answer), summary_table(answer.rows, question, name)]
     show(as_json, {"tables": data}, *tables)
 

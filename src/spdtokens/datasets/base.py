@@ -244,8 +244,8 @@ class Dataset:
         Parameters
         ----------
         subjects : str, int, or sequence of these, default=()
-            Subjects by name, or by number: 1 is the subject ``'1'`` or ``'001'``. All subjects if
-            empty.
+            Subjects by name, or by number: 1 is the subject ``'1'`` or ``'001'``. So are ``'1'``
+            and ``'001'``, unless a subject has exactly this name. All subjects if empty.
 
         Returns
         -------
@@ -263,10 +263,10 @@ class Dataset:
         return tuple(name for name in self.index if name in names) or self.subjects
 
     def _name(self, subject: str | int) -> str:
-        if isinstance(subject, str):
-            found = [subject] if subject in self.index else []
-        else:
-            found = [name for name in self.index if name.isdecimal() and int(name) == subject]
+        found = [subject] if isinstance(subject, str) and subject in self.index else []
+        if not found and (not isinstance(subject, str) or subject.isdecimal()):
+            number = int(subject)
+            found = [name for name in self.index if name.isdecimal() and int(name) == number]
         if len(found) == 1:
             return found[0]
         if found:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from spdtokens.datasets.base import as_float, reading
 from spdtokens.datasets.select import Head, channel_names
+from spdtokens.datasets.units import agreed_unit, volts_of
 from spdtokens.errors import DataError
 
 #: Prefixes of annotations that do not mark trials.
@@ -77,6 +78,9 @@ class Cutting:
     resample : float or None, default=None
         Sampling rate in Hz, at most that of the recordings. If None, theirs, which must be the same
         in all recordings.
+    unit : {'V', 'mV', 'uV', 'nV'} or None, default=None
+        Unit of the signals in files that do not state it; for covariance matrices, that of the
+        signals they were computed from. If None, it stays unknown.
     """
 
     events: Any = None  # a mapping after __post_init__
@@ -85,9 +89,11 @@ class Cutting:
     label_from: str | None = None
     channels: tuple[str, ...] = ()
     resample: float | None = None
+    unit: str | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "channels", channel_names(self.channels))
+        volts_of(self.unit)  # refuse an unknown unit now
         if isinstance(self.events, str):
             object.__setattr__(self, "events", parse_events(self.events))
         if self.events is not None and not (isinstance(self.events, Mapping) and self.events):
@@ -246,7 +252,9 @@ def read_npz_trials(path: Path, cutting: Cutting | None = None, signals: bool = 
             sfreq=sfreq,
             tmin=tmin,
             n_samples=X.shape[-1],
-            unit_in_volts=numbers.get("unit_in_volts"),
+            unit_in_volts=agreed_unit(
+                numbers.get("unit_in_volts"), volts_of(cutting.unit), f"{path}"
+            ),
             named="ch_names" in arrays,
         ),
         labels=labels,

@@ -26,6 +26,7 @@ from spdtokens.datasets.select import (
     later_window,
     pick_channels,
 )
+from spdtokens.datasets.units import UNITS, agreed_unit, volts_of
 from spdtokens.errors import DataError
 
 # MNE takes a second to import; the functions that use it import it.
@@ -255,6 +256,24 @@ def _eeg(raw: Any, channels: tuple[str, ...], path: Path) -> list[str]:
     return [raw.ch_names[i] for i in picks]
 
 
+def _unit(opened: Any, names: list[str], cutting: Cutting, path: Path) -> float:
+    """Return the unit in volts of the signals as MNE returns them.
+
+    MNE converts to volts what the header states in another unit. It takes signals without a unit
+    (``n/a``) for volts; the option ``unit`` says what they are.
+    """
+    units = getattr(opened, "_orig_units", None) or {}  # empty for FIF, which is in volts
+    stated = {str(units.get(name, "V")).casefold() for name in names}
+    given = volts_of(cutting.unit)
+    if given is None:
+        return 1.0
+    if stated == {"n/a"}:
+        return given
+    for unit in stated:
+        agreed_unit(UNITS.get(unit, 1.0), given, f"{path}")
+    return 1.0
+
+
 def _from_recording(raw: Any, names: list[str], cutting: Cutting, path: Path) -> Piece:
     import mne
 
@@ -279,7 +298,7 @@ def _from_recording(raw: Any, names: list[str], cutting: Cutting, path: Path) ->
     onset = epochs.events[:, 0] - raw.first_samp + round(tmin * sfreq)
     return Piece(
         X=X,
-        head=Head(tuple(names), sfreq, tmin, n, 1.0),
+        head=Head(tuple(names), sfreq, tmin, n, _unit(raw, names, cutting, path)),
         labels=np.array([by_code[code] for code in epochs.events[:, 2]]),
         about={"onset": onset.astype(np.int64)},
         filtered=(float(raw.info["highpass"]), float(raw.info["lowpass"])),
@@ -352,7 +371,13 @@ def _from_epochs(epochs: Any, names: list[str], cutting: Cutting, path: Path) ->
     run, group = about.pop("run", None), about.pop("group", None)
     return Piece(
         X=X[..., first:last],
-        head=Head(tuple(names), sfreq, tmin + first / sfreq, last - first, 1.0),
+        head=Head(
+            ch_names=tuple(names),
+            sfreq=sfreq,
+            tmin=tmin + first / sfreq,
+            n_samples=last - first,
+            unit_in_volts=_unit(epochs, names, cutting, path),
+        ),
         labels=cutting.labels(values, f"{path}"),
         run=None if run is None else run.astype(str),
         group=None if group is None else np.unique(group, return_inverse=True)[1],

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from importlib.util import find_spec
 from inspect import signature
@@ -17,6 +17,8 @@ from spdtokens.datasets.official import OFFICIAL, load_moabb
 from spdtokens.datasets.recordings import RAW, from_files, is_mne_file
 from spdtokens.datasets.select import COMMON, Selection, channel_names, select
 from spdtokens.datasets.simulated import SIMULATED
+from spdtokens.datasets.simulated_emg import sim_emg
+from spdtokens.datasets.units import agreed_unit, volts_of
 from spdtokens.errors import DataError
 
 if TYPE_CHECKING:
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
 
 
 #: Functions that return a data set, by its name. Plugins add theirs.
-DATASETS: dict[str, Callable[..., Dataset]] = {**SIMULATED}
+DATASETS: dict[str, Callable[..., Dataset]] = {**SIMULATED, "sim-emg": sim_emg}
+#: Options of every data set that is loaded by name.
+FOR_ALL = ("channels", "resample", "unit")
 
 
 @dataclass(frozen=True)
@@ -100,16 +104,18 @@ def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
     Parameters
     ----------
     name_or_path : str or Path
-        Name of a data set: ``'sim-mi'``, ``'sim-erp'``, ``'sim-ssvep'`` (simulated), ``'bci2a'``,
-        ``'bcicha'``, ``'mamem'`` (published files on disk) or ``'moabb:NAME'``. Or a file, or a
-        folder of files: ``.npz`` trials, MNE epochs (``-epo.fif``), or recordings in a format that
-        MNE reads (``.edf``, ``.bdf``, ``.gdf``, ``.vhdr``, ``.set``, ``.fif``).
+        Name of a data set: ``'sim-mi'``, ``'sim-erp'``, ``'sim-ssvep'``, ``'sim-emg'`` (simulated),
+        ``'bci2a'``, ``'bcicha'``, ``'mamem'`` (published files on disk) or ``'moabb:NAME'``. Or a
+        file, or a folder of files: ``.npz`` trials, MNE epochs (``-epo.fif``), or recordings in a
+        format that MNE reads (``.edf``, ``.bdf``, ``.gdf``, ``.vhdr``, ``.set``, ``.fif``).
     **options : dict
         For all data sets:
 
         - ``channels``: sequence of channel names, in this order, or ``'common'`` for the channels
           that all recordings have. Default: all EEG channels.
         - ``resample``: sampling rate in Hz, at most that of the recordings. Default: theirs.
+        - ``unit``: ``'V'``, ``'mV'``, ``'uV'`` or ``'nV'``, unit of signals that do not state
+          theirs; for covariances, that of the signals they were computed from. Default: unknown.
 
         For files:
 
@@ -121,7 +127,7 @@ def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
           recording, a metadata column of epochs, an array of an ``.npz`` file.
 
         Other options are passed to the loader of a named data set, such as ``folder`` for the
-        published files.
+        published files or ``segments`` for ``'mamem'``.
 
     Returns
     -------
@@ -131,8 +137,9 @@ def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
     Raises
     ------
     DataError
-        If there is no such data set or file, if a file cannot be read or lacks the events, or if
-        the files of a folder differ in channels, sampling rate or trial length.
+        If there is no such data set or file, if it has no such option, if a file cannot be read or
+        lacks the events, if the files of a folder differ in channels, sampling rate or trial
+        length, or if ``unit`` contradicts the unit that is stated.
 
     See Also
     --------
@@ -160,10 +167,11 @@ def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
     if name.startswith("moabb:"):
         loaders[name] = partial(load_moabb, name.removeprefix("moabb:"))
     if name in loaders:
-        return _named(loaders[name], options)
+        return _named(name, loaders[name], options)
     path = Path(name_or_path)
     if path.exists():
         if path.is_dir() or is_mne_file(path) or path.suffix == ".npz":
+            _check_options(name, options, [field.name for field in fields(Cutting)])
             return from_files(path, Cutting(**options))
         raise DataError(
             f"{path} must be .npz, MNE epochs (-epo.fif) or a recording ({', '.join(RAW)}), or a "
@@ -177,10 +185,27 @@ def load_dataset(name_or_path: str | Path, **options: Any) -> Dataset:
     )
 
 
-def _named(make: Callable[..., Dataset], options: dict[str, Any]) -> Dataset:
-    """Call a loader, then select channels and rate; it may select channels itself."""
+def _named(name: str, make: Callable[..., Dataset], options: dict[str, Any]) -> Dataset:
+    """Call a loader, then select channels, rate and unit; it may select channels itself."""
+    parameters = signature(make).parameters
+    if not any(one.kind is one.VAR_KEYWORD for one in parameters.values()):
+        _check_options(
+            name, options, [*FOR_ALL, *(one for one in parameters if one not in FOR_ALL)]
+        )
     channels = channel_names(options.pop("channels", ()))
     selection = Selection(channels=channels, resample=options.pop("resample", None))
-    if channels and "channels" in signature(make).parameters and channels != (COMMON,):
+    unit = volts_of(options.pop("unit", None))
+    if channels and "channels" in parameters and channels != (COMMON,):
         options["channels"] = channels
-    return select(make(**options), selection)
+    dataset = make(**options)
+    unit = agreed_unit(dataset.unit_in_volts, unit, name)
+    return select(replace(dataset, unit_in_volts=unit), selection)
+
+
+def _check_options(name: str, options: Iterable[str], known: Sequence[str]) -> None:
+    """Refuse options that a loader does not have."""
+    unknown = [option for option in options if option not in known]
+    if unknown:
+        raise DataError(
+            f"{name} has no option {', '.join(map(repr, unknown))}. It has: {', '.join(known)}."
+        )

@@ -239,7 +239,7 @@ def evaluate(
         Function of a title and the number of its runs that returns a progress callback, or None.
     **more : object
         Options of :class:`~spdtokens.evaluation.Question` (``access``, ``alignment``, ``domain``,
-        ``subjects``, ``seeds``, ``protocol_options``) and of
+        ``subjects``, ``seeds``, ``protocol_options``, ``dataset_options``) and of
         :class:`~spdtokens.datasets.Selection` (``paradigm``, ``stimulus_hz``, ``window``,
         ``classes``, ``where``, ``channels``, ``resample``).
 
@@ -324,7 +324,7 @@ def answer(
         get_metric(metric)
     specs = plan(question, source)
     done: dict[str, RunResult] = {}
-    dataset = source.dataset(question.dataset, question.selection)
+    dataset = source.dataset_of(question)
     for choice, mine in by_choice(question, dataset, specs).items():
         new = [spec for spec in mine if spec.key not in done]
         listener = bar(choice, len(new))
@@ -360,7 +360,7 @@ def evaluation_of(
     ``specs`` are all runs of the question. Results are matched by their keys, so that equivalent
     settings share them.
     """
-    dataset = source.dataset(question.dataset, question.selection)
+    dataset = source.dataset_of(question)
     by_key = {result.spec.key: result for result in results}
     depends: dict[int, tuple[dict[str, int], Index, Index]] = {}
 

@@ -73,12 +73,16 @@ class Opened:
         Training, validation (if any) and test trials: rows of the table, and the input of the
         second half of the estimator (see :func:`~spdtokens.evaluation.plan.split_front`), or of
         the whole.
+    unlabeled : tuple of ndarray, or None
+        Trials of the target that the access provides without labels, in the same form, and their
+        subjects.
     """
 
     fold: Fold
     trials: Trials
     rows: dict[str, Index]
     X: dict[str, NDArray[Any]]
+    unlabeled: tuple[NDArray[Any], NDArray[np.str_]] | None = None
 
     @property
     def data(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
@@ -86,7 +90,10 @@ class Opened:
         return self.X["train"], self.trials.table.y[self.rows["train"]]
 
     def params(self, estimator: BaseEstimator) -> dict[str, Any]:
-        """Fit parameters of an estimator: groups, validation trials and sample weights."""
+        """Fit parameters of an estimator, if its last step takes them.
+
+        Groups, validation trials, subjects as domains, trials without labels, sample weights.
+        """
         last, table, train = _last(estimator), self.trials.table, self.rows["train"]
         params: dict[str, Any] = {}
         # Without groups, a split may be stratified.
@@ -94,6 +101,10 @@ class Opened:
             params["groups"] = table.group[train]
         if has_fit_parameter(last, "validation") and "validation" in self.rows:
             params["validation"] = (self.X["validation"], table.y[self.rows["validation"]])
+        if has_fit_parameter(last, "domains"):
+            params["domains"] = table.subject[train]
+        if has_fit_parameter(last, "unlabeled") and self.unlabeled is not None:
+            params["unlabeled"] = self.unlabeled
         own = table.subject[train] == self.fold.subject
         share = own.mean()
         if isinstance(last, TokenDiscriminantClassifier) and 0 < share < 1:
@@ -121,12 +132,16 @@ def open_run(spec: RunSpec, source: Source, estimator: BaseEstimator) -> Opened:
             band = reference_front(estimator, trials.dataset)
             references = {name: matrices(trials, band, at) for name, at in rows.items()}
         X = _aligned(spec, fold, trials.table, X, references)
-    labelled = get_access(spec.access).labelled
+    access = get_access(spec.access)
+    unlabeled = None
+    if access.share and not access.labelled:
+        seen = "test" if access.transductive else "calibration"
+        unlabeled = X[seen], trials.table.subject[rows[seen]]
     for parts in (rows, X):
-        seen = parts.pop("calibration", None)
-        if labelled and seen is not None:
-            parts["train"] = np.concatenate([parts["train"], seen])
-    return Opened(fold, trials, rows, X)
+        known = parts.pop("calibration", None)
+        if access.labelled and known is not None:
+            parts["train"] = np.concatenate([parts["train"], known])
+    return Opened(fold, trials, rows, X, unlabeled)
 
 
 def _as_given(trials: Trials, estimator: BaseEstimator, rows: Index) -> NDArray[Any]:

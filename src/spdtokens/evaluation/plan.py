@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -237,11 +238,14 @@ class Question:
         these.
     seeds : int or sequence of int, default=(42, 123, 456, 789, 1024)
         Random seeds, for methods that depend on one. An integer is the number of seeds, 1 to 10.
+    dataset_options : mapping, default={}
+        Options of :func:`spdtokens.load_dataset`, such as ``{"segments": 4}``, as plain values;
+        not ``channels`` and ``resample``, which belong to the selection.
 
     Raises
     ------
     EvaluationError
-        If the number of seeds is out of range.
+        If the number of seeds is out of range, or a data set option is not a plain value.
 
     See Also
     --------
@@ -265,6 +269,7 @@ class Question:
     selection: Selection = field(default_factory=Selection)
     subjects: tuple[str | int, ...] = ()
     seeds: tuple[int, ...] = SEEDS
+    dataset_options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Accept a single subject, a number of seeds, and lists."""
@@ -279,6 +284,23 @@ class Question:
                 )
             seeds = STABILITY_SEEDS[:seeds]
         object.__setattr__(self, "seeds", tuple(seeds))
+        object.__setattr__(self, "dataset_options", plain_options(self.dataset_options))
+
+
+def plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options as values that can be stored and sent to workers."""
+    if twice := [name for name in ("channels", "resample") if name in options]:
+        raise EvaluationError(
+            f"dataset_options must not contain {twice[0]}. Pass {twice[0]} as an option of its own."
+        )
+    plain = {n: str(v) if isinstance(v, Path) else v for n, v in options.items()}
+    try:
+        as_text(plain)
+    except (TypeError, ValueError) as error:
+        raise EvaluationError(
+            f"dataset_options must be numbers, text, lists or tables of these ({error})."
+        ) from error
+    return plain
 
 
 class Source:
@@ -310,25 +332,45 @@ class Source:
         self._kept[as_text(values)] = estimator
         return values
 
-    def dataset(self, name: str, selection: Selection) -> Dataset:
-        """Return a data set by name or path, with a selection applied."""
+    def dataset(
+        self, name: str, selection: Selection, options: Mapping[str, Any] | None = None
+    ) -> Dataset:
+        """Return a data set by name or path, loaded with options, with a selection applied."""
+        options = options or {}
 
         def opened() -> Dataset:
             chosen = {"channels": selection.channels, "resample": selection.resample}
-            return select(self._given.get(name) or load_dataset(name, **chosen), selection)
+            if (given := self._given.get(name)) is None:
+                return select(load_dataset(name, **chosen, **options), selection)
+            if options:
+                raise EvaluationError(
+                    f"{name} is loaded already: pass {', '.join(options)} when loading it."
+                )
+            return select(given, selection)
 
-        return self._once((name, selection), opened)
+        return self._once((name, selection, as_text(options)), opened)
 
-    def trials(self, name: str, selection: Selection, subjects: tuple[str, ...]) -> Trials:
+    def dataset_of(self, question: Question) -> Dataset:
+        """Return the data set of a question."""
+        return self.dataset(question.dataset, question.selection, question.dataset_options)
+
+    def trials(
+        self,
+        name: str,
+        selection: Selection,
+        subjects: tuple[str, ...],
+        options: Mapping[str, Any] | None = None,
+    ) -> Trials:
         """Return the trials of some subjects of a data set."""
         return self._once(
-            (name, selection, subjects),
-            lambda: Trials(self.dataset(name, selection), subjects, self._memory),
+            (name, selection, subjects, as_text(options or {})),
+            lambda: Trials(self.dataset(name, selection, options), subjects, self._memory),
         )
 
     def trials_of(self, spec: RunSpec) -> Trials:
         """Return the trials that the protocol of a run splits."""
-        return self.trials(spec.dataset, Selection(**spec.selection), spec.subjects)
+        selection = Selection(**spec.selection)
+        return self.trials(spec.dataset, selection, spec.subjects, spec.dataset_options)
 
     def folds(
         self, trials: Trials, subject: str, protocol: Protocol, options: Mapping[str, int | bool]
@@ -348,14 +390,14 @@ def plan(question: Question, source: Source) -> list[RunSpec]:
     protocol = get_protocol(question.protocol)
     options = protocol.checked(question.protocol_options)
     access = get_access(question.access)
-    dataset = source.dataset(question.dataset, question.selection)
+    dataset = source.dataset_of(question)
     check_question(question, dataset)
     # In the order of the data set: results do not depend on the order in the question.
     everybody = dataset.chosen(question.subjects)
     found: list[tuple[Fold, Trials, str]] = []
     for subject in everybody:
         mine = everybody if protocol.sees_others else (subject,)
-        trials = source.trials(question.dataset, question.selection, mine)
+        trials = source.trials(question.dataset, question.selection, mine, question.dataset_options)
         for fold in source.folds(trials, subject, protocol, options):
             seen = with_access(fold, trials.table, access)
             check_fold(seen, trials)
@@ -383,6 +425,7 @@ def plan(question: Question, source: Source) -> list[RunSpec]:
                 estimator=values,
                 seed=seed,
                 data_hash=data_hash,
+                dataset_options=question.dataset_options,
             )
             for fold, trials, data_hash in found
             for seed in (seeds if open_seeds(estimator) else (None,))

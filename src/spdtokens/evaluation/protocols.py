@@ -511,16 +511,51 @@ def _k_fold(table: TrialTable, subject: str, folds: int) -> list[Fold]:
     ]
 
 
-def _split_70_15_15(table: TrialTable, subject: str, ungrouped: bool) -> list[Fold]:
-    """Split of the paper: 14 of 20 parts for training, 3 for validation, 3 for testing."""
+def _split_70_15_15(table: TrialTable, subject: str) -> list[Fold]:
+    """14 of 20 parts of whole groups for training, 3 for validation, 3 for testing."""
     rows = table.of(subject)
-    parts = _stratified(table, subject, 20, ungrouped=ungrouped)
-    held = [np.isin(parts, numbers) for numbers in (VALIDATES, TESTS)]
-    validation, test, train = rows[held[0]], rows[held[1]], rows[~(held[0] | held[1])]
-    groups = [np.unique(table.group[part]) for part in (train, validation, test)]
-    split = len(np.unique(np.concatenate(groups))) < sum(map(len, groups))
-    leaky = "segments of one trial are in more than one set" if split else ""
-    return [Fold(subject, "70-15-15", train, test, validation, leaky=leaky)]
+    parts = _stratified(table, subject, 20)
+    validation, test = (np.isin(parts, numbers) for numbers in (VALIDATES, TESTS))
+    return [Fold(subject, "70-15-15", rows[~(validation | test)], rows[test], rows[validation])]
+
+
+def _paper_sessions(table: TrialTable, subject: str) -> list[Fold]:
+    """Make the paper's split of BCI2a: 252 of 288 trials of session T, tested on session E.
+
+    The paper prints accuracies of 252 trials. That the 36 others are random is our assumption.
+    """
+    *earlier, (name, test) = _sessions(table, subject).items()
+    rows = _shuffled(np.concatenate([rows for _, rows in earlier]))
+    n_train = len(rows) * 7 // 8
+    return [_marked(table, Fold(subject, name, rows[:n_train], test, np.sort(rows[n_train:])))]
+
+
+def _paper_shuffled(table: TrialTable, subject: str) -> list[Fold]:
+    """Make the paper's split of BCIcha and MAMEM: int(0.7 n), int(0.15 n) and the rest.
+
+    The sizes fit the printed accuracies (237 and 350 training trials). The permutation is our
+    assumption. Segments of one trial are shuffled like trials, which leaks.
+    """
+    rows = _shuffled(table.of(subject))
+    first, last = int(0.7 * len(rows)), int(0.7 * len(rows)) + int(0.15 * len(rows))
+    train, validation, test = np.split(rows, [first, last])
+    # In the order of time, as in all protocols.
+    return [_marked(table, Fold(subject, "70-15-15", train, np.sort(test), np.sort(validation)))]
+
+
+def _shuffled(rows: Index) -> Index:
+    return np.random.default_rng(SPLIT_SEED).permutation(rows)
+
+
+def _marked(table: TrialTable, fold: Fold) -> Fold:
+    """Mark a fold as leaky if its parts share groups of trials or samples."""
+    parts = [rows for rows in fold.parts().values() if len(rows)]
+    for these, those in combinations(parts, 2):
+        if np.isin(table.group[these], table.group[those]).any():
+            return replace(fold, leaky="segments of one trial are in more than one set")
+        if len(table.overlapping(these, those)):
+            return replace(fold, leaky="trials of different sets overlap in time")
+    return fold
 
 
 def _leave_one_subject_out(table: TrialTable, subject: str) -> list[Fold]:
@@ -545,14 +580,12 @@ def _check_enough(n: int, least: int, what: str, subject: str) -> None:
         )
 
 
-def _stratified(
-    table: TrialTable, subject: str, folds: int, *, ungrouped: bool = False
-) -> NDArray[np.int64]:
-    """Part (n,) of each trial; stratified, with whole groups unless ``ungrouped``."""
+def _stratified(table: TrialTable, subject: str, folds: int) -> NDArray[np.int64]:
+    """Part (n,) of each trial; stratified, with whole groups."""
     from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold
 
     rows = table.of(subject)
-    groups = np.arange(len(rows)) if ungrouped else table.group[rows]
+    groups = table.group[rows]
     n_groups = len(np.unique(groups))
     _check_enough(n_groups, folds, "trials or groups", subject)
     # The same without groups, but much faster and better balanced.
@@ -609,10 +642,22 @@ PROTOCOLS = {
         ),
         Protocol(
             "split-70-15-15",
-            "70 % of the subject's trials, shuffled; 15 % for validation",
+            "70 % of the subject's trials, shuffled, groups kept whole; 15 % for validation",
             "15 %",
             _split_70_15_15,
-            {"ungrouped": False},
+        ),
+        Protocol(
+            "paper-sessions",
+            "7/8 of the earlier sessions, shuffled; 1/8 for validation: the paper's for BCI2a",
+            "last session",
+            _paper_sessions,
+        ),
+        Protocol(
+            "paper-shuffled",
+            "70 % of the subject's trials, shuffled; 15 % for validation: the paper's for BCIcha "
+            "and MAMEM, leaky if segments of a trial are separated",
+            "15 %",
+            _paper_shuffled,
         ),
         Protocol(
             "leave-one-subject-out",

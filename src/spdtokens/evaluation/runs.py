@@ -50,6 +50,9 @@ class RunSpec:
         None for a deterministic method.
     data_hash : str
         Digest of the recordings that the fold takes trials from.
+    dataset_options : mapping, default={}
+        Options for loading the data set. Not part of the key: what they change in the trials is in
+        ``data_hash``.
     """
 
     dataset: str
@@ -67,6 +70,7 @@ class RunSpec:
     estimator: Mapping[str, Any]
     seed: int | None
     data_hash: str
+    dataset_options: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def key(self) -> str:
@@ -75,7 +79,7 @@ class RunSpec:
         The data set and selection enter by content, not by name; the method by the parameters of
         its estimator; the domain only if trials are aligned.
         """
-        idle = ["dataset", "selection", "subjects", "method", "about"]
+        idle = ["dataset", "dataset_options", "selection", "subjects", "method", "about"]
         return self._digest([*idle, "domain"] if self.alignment == "none" else idle)
 
     @cached_property

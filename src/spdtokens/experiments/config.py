@@ -7,7 +7,9 @@ set is combined with every protocol, and every method is run on each combination
 ``[[datasets]]``
     ``name`` (a registered name, or a path relative to the file), ``subjects``, ``paradigm``,
     ``stimulus_hz``, ``window``, ``classes``, ``where``, ``channels`` (names, or ``"common"`` for
-    the channels that all recordings share), ``resample`` (sampling rate in Hz).
+    the channels that all recordings share), ``resample`` (sampling rate in Hz),
+    ``dataset_options`` (a table of options of :func:`spdtokens.load_dataset`, such as
+    ``{segments = 4}``; a ``folder`` is relative to the file).
 ``[[methods]]``
     ``name``, ``label``, ``bands``, ``estimator``, ``device``; for networks ``epochs`` and
     ``recipe``; for token transformers ``preset`` and ``[methods.changes]``, parameters to replace.
@@ -59,7 +61,14 @@ from spdtokens.errors import StudyError, UserError
 from spdtokens.evaluation.alignment import ALIGNMENTS
 from spdtokens.evaluation.estimators import CLASS, build
 from spdtokens.evaluation.metrics import METRICS
-from spdtokens.evaluation.plan import DOMAINS, Choice, Question, Source, check_question
+from spdtokens.evaluation.plan import (
+    DOMAINS,
+    Choice,
+    Question,
+    Source,
+    check_question,
+    plain_options,
+)
 from spdtokens.evaluation.protocols import ACCESS, PROTOCOLS, look_up
 from spdtokens.preprocessing import FilterBankCovariances
 from spdtokens.preprocessing.covariance import ESTIMATORS, PROTOTYPES
@@ -197,7 +206,7 @@ def check_study(study: Study, source: Source | None = None) -> None:
     problems: dict[str, None] = {}  # ordered; a problem that two protocols share is listed once
     for question in study.questions:
         try:
-            dataset = source.dataset(question.dataset, question.selection)
+            dataset = source.dataset_of(question)
             dataset.chosen(question.subjects)
         except (UserError, OSError) as error:
             problems[f"{question.dataset}: {error}"] = None
@@ -318,6 +327,19 @@ class _Dataset(_Table):
     ] = _UNSET
     channels: _Channels = ()
     resample: _Positive = _UNSET
+    dataset_options: Annotated[
+        dict[str, Any],
+        Field(min_length=1, description="a table of options, such as {segments = 4}"),
+    ] = {}
+
+    @field_validator("dataset_options")
+    @classmethod
+    def _plain(cls, options: dict[str, Any], info: ValidationInfo) -> dict[str, Any]:
+        """Return the options with a folder relative to the file as absolute path."""
+        folder: Path = info.context["folder"]  # type: ignore[index]
+        if isinstance(own := options.get("folder"), str):
+            options = options | {"folder": str((folder / Path(own).expanduser()).resolve())}
+        return plain_options(options)
 
     @field_validator("name")
     @classmethod
@@ -338,8 +360,9 @@ class _Dataset(_Table):
     def asked(self) -> Any:
         return {
             "dataset": self.name,
-            "selection": Selection(**self.given("name", "subjects")),
+            "selection": Selection(**self.given("name", "subjects", "dataset_options")),
             "subjects": self.subjects,
+            "dataset_options": self.dataset_options,
         }
 
 
@@ -365,7 +388,7 @@ class _Method(_Table):
     label: _Text = ""
     bands: _Bands = "auto"
     estimator: _one_of("estimator", ("auto", *ESTIMATORS, *PROTOTYPES)) = "auto"  # type: ignore[valid-type]
-    preset: _one_of("preset", PRESETS) = "paper"  # type: ignore[valid-type]
+    preset: _one_of("preset", PRESETS) = "standard"  # type: ignore[valid-type]
     changes: _Changes = Field(default_factory=_Changes, description="a table")  # type: ignore[valid-type]
     recipe: _one_of("recipe", get_args(RecipeName)) = "published"  # type: ignore[valid-type]
     epochs: _Whole = _UNSET

@@ -175,7 +175,7 @@ class Plan:
         return self.study.metric or suited_metric(dataset, self.source, self.specs[number])
 
     def _dataset(self, question: Question) -> Dataset:
-        return self.source.dataset(question.dataset, question.selection)
+        return self.source.dataset_of(question)
 
     def evaluations(self, store: RunStore) -> list[Evaluation]:
         """Summarise the results of each question, as far as there are any.

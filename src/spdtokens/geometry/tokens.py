@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 #: Variance of EEG in square microvolts: a signal of 10 microvolts.
 USUAL_VARIANCE = 100.0
+MICROVOLT = 1e-6
 #: Entries of matrices that are embedded at once.
 PART_ENTRIES = 1 << 17
 #: Lower bounds of eigenvalues: relative to their mean, and absolute.
@@ -194,6 +195,9 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
     unit_free : bool, default=False
         Divide all matrices by one number, so that the mean variance of training trials is 100, as
         for EEG in microvolts. Tokens then do not depend on the unit of the signal.
+    unit_in_volts : float, default=None
+        Unit of the signals, 1e-6 for microvolts. If given, matrices are converted to square
+        microvolts, as ``floor='paper'`` requires. By default they are used as they are.
 
     Attributes
     ----------
@@ -205,7 +209,7 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
     filters_ : ndarray, shape (m, k, d), or None
         Spatial filters of ``'class_filters'``.
     scale_ : float
-        Divisor of the matrices; 1 unless ``unit_free``.
+        Divisor of the matrices; 1 unless ``unit_free`` or ``unit_in_volts``.
     n_matrices_, n_tokens_ : int
         Number of matrices and tokens per trial.
     n_features_in_ : int
@@ -234,11 +238,13 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         isometric: bool = False,
         floor: Literal["relative", "paper"] = "relative",
         unit_free: bool = False,
+        unit_in_volts: float | None = None,
     ) -> None:
         self.embedding = embedding
         self.isometric = isometric
         self.floor = floor
         self.unit_free = unit_free
+        self.unit_in_volts = unit_in_volts
 
     def __sklearn_tags__(self) -> Tags:
         """Declare three-dimensional input, and whether labels are required."""
@@ -295,7 +301,13 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
                 "embedding must be one or more names and floor 'relative' or 'paper', got "
                 f"{self.embedding!r} and {self.floor!r}."
             )
+        if self.unit_free and self.unit_in_volts is not None:
+            raise UserError("unit_free and unit_in_volts exclude each other. Pass one of them.")
         self.scale_ = 1.0
+        if self.unit_in_volts is not None:
+            if not self.unit_in_volts > 0:
+                raise UserError(f"unit_in_volts must be > 0, got {self.unit_in_volts!r}.")
+            self.scale_ = (MICROVOLT / self.unit_in_volts) ** 2
         if self.unit_free:
             variances = np.trace(C, axis1=-2, axis2=-1) / C.shape[-1]
             self.scale_ = float(variances.mean()) / USUAL_VARIANCE
@@ -343,11 +355,13 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
             The fitted transformer.
         """
         names: Any = tokens.embeddings
+        paper, own = bool(tokens.absolute), tokens.scale != 1
         made = cls(
             names[0] if len(names) == 1 else tuple(names),
             isometric=tokens.isometric,
-            floor="paper" if tokens.absolute else "relative",
-            unit_free=tokens.scale != 1,
+            floor="paper" if paper else "relative",
+            unit_free=own and not paper,
+            unit_in_volts=MICROVOLT / tokens.scale**0.5 if own and paper else None,
         )
         made.tokens_, made.scale_, made.filters_ = tokens, tokens.scale, tokens.filters
         made.n_matrices_, made.n_tokens_ = n_matrices, n_matrices * len(names)
@@ -379,7 +393,7 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         return members[0] if len(members) == 1 else StackedEmbedding(tuple(members))
 
     def scaled(self, C: Array) -> Array:
-        """Divide matrices by ``scale_``, if ``unit_free``.
+        """Divide matrices by ``scale_``.
 
         Parameters
         ----------
@@ -391,7 +405,7 @@ class TokenEmbedding(TransformerMixin, BaseEstimator):
         ndarray, shape (..., d, d)
             Scaled matrices.
         """
-        return C / self.scale_ if self.unit_free else C
+        return C if self.scale_ == 1 else C / self.scale_
 
     def fit_transform(self, X: ArrayLike, y: ArrayLike | None = None) -> Array:
         """Fit to training matrices and return their tokens.

@@ -14,6 +14,7 @@ from sklearn.pipeline import Pipeline
 
 from spdtokens._files import written_whole
 from spdtokens.classifiers import (
+    AdversarialTokenClassifier,
     DecodingPipeline,
     Recentring,
     TokenDiscriminantClassifier,
@@ -234,6 +235,9 @@ def _check_steps(path: str | Path, decoder: Decoder) -> list[str]:
         "recentring": Recentring if decoder.recentring is not None else None,
         "classifier": TokenDiscriminantClassifier if discriminant else TokenTransformerClassifier,
     }
+    adversarial = f"spdtokens.{AdversarialTokenClassifier.__name__}"
+    if not discriminant and decoder.steps[-1].get(CLASS) == adversarial:
+        wanted["classifier"] = AdversarialTokenClassifier  # the same network, trained otherwise
     classes = {name: f"spdtokens.{cls.__name__}" for name, cls in wanted.items() if cls}
     known = [*classes.values(), f"spdtokens.{TokenEmbedding.__name__}"]
     named: list[Any] = []  # all classes and functions, at any depth

@@ -20,17 +20,11 @@ from numpy.typing import NDArray
 
 from spdtokens._extras import how_to_install, is_installed
 from spdtokens.datasets.select import plain_name
-from spdtokens.errors import DeployError, LiveError, StreamLostError
+from spdtokens.datasets.units import UNITS
+from spdtokens.errors import LiveError, StreamLostError
 from spdtokens.inference.live import Decision, listed
 
 FloatArray = NDArray[np.float64]
-#: Names of units, as senders and users write them, in volts.
-UNITS = {
-    **dict.fromkeys(("volts", "volt", "v"), 1.0),
-    **dict.fromkeys(("millivolts", "millivolt", "mv", "-3"), 1e-3),
-    **dict.fromkeys(("microvolts", "microvolt", "uv", "µv", "μv", "-6"), 1e-6),
-    **dict.fromkeys(("nanovolts", "nanovolt", "nv", "-9"), 1e-9),
-}
 #: Seconds of signal that liblsl buffers.
 BUFFERED = 60
 #: Seconds to wait for a connection, and for the offset of the sender's clock.
@@ -39,31 +33,6 @@ CONNECT, ANSWER = 10.0, 0.5
 AT_ONCE = 4096
 #: Type of the streams of decisions, which are never read.
 DECISIONS = "Probabilities"
-
-
-def volts_of(unit: str | None) -> float | None:
-    """Convert the name of a unit to volts.
-
-    Parameters
-    ----------
-    unit : {'V', 'mV', 'uV', 'nV'} or None
-        Name of the unit.
-
-    Returns
-    -------
-    float or None
-        The unit in volts; None if ``unit`` is None.
-
-    Raises
-    ------
-    DeployError
-        If the unit is not known.
-    """
-    if unit is None:
-        return None
-    if unit.casefold() not in UNITS:
-        raise DeployError(f"unit must be V, mV, uV or nV, got {unit!r}.")
-    return UNITS[unit.casefold()]
 
 
 def need_lsl() -> None:

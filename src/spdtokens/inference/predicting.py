@@ -14,9 +14,9 @@ from spdtokens._tables import counted
 from spdtokens.datasets.files import Cutting, Piece, read_npz_trials
 from spdtokens.datasets.recordings import holds_epochs, is_mne_file, mne_files, open_mne, read_piece
 from spdtokens.datasets.select import LONGER, SAME_RATE, Head, conformed, pick_channels
+from spdtokens.datasets.units import volts_of
 from spdtokens.errors import DeployError
 from spdtokens.inference.live import times_as_large
-from spdtokens.inference.lsl import volts_of
 from spdtokens.runtime import Decoder, load_model
 
 if TYPE_CHECKING:
@@ -206,7 +206,7 @@ def predict(
     (4, 2)
     """
     decoder = model if isinstance(model, Decoder) else load_model(model)
-    unit_in_volts = volts_of(unit)
+    unit_in_volts = volts_of(unit, DeployError)
     if every is not None and not every > 0:
         raise DeployError(f"every must be > 0 seconds, got {every!r}.")
     cutting = Cutting(events=events, label_from=label_from or decoder.about.get("label_from"))

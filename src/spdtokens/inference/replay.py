@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from spdtokens.datasets import Dataset, load_dataset
 from spdtokens.datasets.recordings import holds_epochs, is_mne_file, open_mne
+from spdtokens.datasets.units import UNITS
 from spdtokens.errors import LiveError
-from spdtokens.inference.lsl import UNITS
 
 #: Seconds to keep a stream open after its last sample, so that readers receive it.
 LINGER = 1.0

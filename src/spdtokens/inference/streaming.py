@@ -19,7 +19,8 @@ from rich.table import Table
 from rich.text import Text
 
 from spdtokens._tables import counted, table
-from spdtokens.errors import LiveError, StreamLostError
+from spdtokens.datasets.units import volts_of
+from spdtokens.errors import DeployError, LiveError, StreamLostError
 from spdtokens.inference import lsl
 from spdtokens.inference.live import Decision, Event, LiveDecoder, listed
 from spdtokens.runtime import Decoder
@@ -107,7 +108,7 @@ class LiveRun(AbstractContextManager["LiveRun"]):
 
         self._clock = local_clock
         self.live = LiveDecoder(decoder, step, gap=gap, tell=self._event)
-        sfreq, volts = self.live.sfreq, lsl.volts_of(unit)
+        sfreq, volts = self.live.sfreq, volts_of(unit, DeployError)
         self.wanted = lsl.Wanted(
             stream, decoder.ch_names, sfreq, channels, decoder.unit_in_volts, volts
         )

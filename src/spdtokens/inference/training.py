@@ -240,7 +240,7 @@ def train(
     """
     if preset not in METHODS:
         raise DeployError(f"preset must be one of {', '.join(METHODS)}, got {preset!r}.")
-    settings = Settings()
+    settings = Settings(preset="paper") if preset == "paper" else Settings()
     if filtering != "zero-phase":
         if preset != "recommended":
             raise DeployError(

@@ -375,7 +375,7 @@ def _facts(
     explain: bool,
     tell: Tell | None,
 ) -> Facts:
-    dataset = source.dataset(answer.question.dataset, answer.question.selection)
+    dataset = source.dataset_of(answer.question)
     return Facts(
         number,
         answer,

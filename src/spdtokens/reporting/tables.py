@@ -347,11 +347,12 @@ def settings_table(facts: Facts) -> Table:
     }
     said = {
         "data set": question.dataset,
+        "loaded with": _values(question.dataset_options),
         "selection": as_text(question.selection.values()) if question.selection.values() else "all",
         "classes": ", ".join(facts.classes),
         "hash of the recordings": ", ".join(hashes) or "-",
         "protocol": question.protocol,
-        "options": ", ".join(f"{name} = {as_text(v)}" for name, v in options.items()) or "none",
+        "options": _values(options),
         "trained on": protocol.train,
         "tested on": protocol.test,
         "target access": f"{question.access}: {ACCESS[question.access].description}",
@@ -365,6 +366,10 @@ def settings_table(facts: Facts) -> Table:
     }
     title = f"Settings of {facts.title}"
     return _texts(f"settings-{facts.number}", title, said)
+
+
+def _values(options: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} = {as_text(v)}" for name, v in options.items()) or "none"
 
 
 def origin_table(runs: Iterable[RunResult]) -> Table:

@@ -309,7 +309,24 @@ class SPDTokenTransformer(nn.Module):
         Tensor, shape (n, n_classes)
             Class scores (logits).
         """
-        return self.head(self._encoded(tokens, bias)[-1].mean(1))
+        return self.head(self.features(tokens, bias))
+
+    def features(self, tokens: Tensor, bias: Tensor | None = None) -> Tensor:
+        """Compute the input of the head: the mean over the encoded tokens.
+
+        Parameters
+        ----------
+        tokens : Tensor, shape (n, n_tokens, n_features)
+            Tokens.
+        bias : Tensor, shape (n, n_tokens, n_tokens), default=None
+            Bias of the attention scores, as in :meth:`forward`.
+
+        Returns
+        -------
+        Tensor, shape (n, d_model)
+            Features of each trial.
+        """
+        return self._encoded(tokens, bias)[-1].mean(1)
 
     def attention_weights(self, tokens: Tensor, bias: Tensor | None = None) -> Tensor:
         """Compute the attention weights of all blocks.

@@ -4,7 +4,14 @@ The MATLAB file of a session contains ``eeg`` (257 rows at 250 Hz: electrodes E1
 HydroCel net and the reference), ``DIN_1`` (four rows, one column per flash of the screen: row two
 is the time in milliseconds, row four the sample counted from one) and ``labels`` (1 to 5, one per
 trial). Trials are separated by pauses of more than 2 s between flashes. The files are called
-T001a.mat to T011e.mat; the paper numbers subjects U001 to U011, as in data set III.
+T001a.mat to T011e.mat (MAMEM's toolbox calls those of the eleventh subject T013a.mat, ...); the
+paper numbers subjects U001 to U011, as in data set III.
+
+Trials are those of MAMEM's own toolbox [1]_, whose MATLAB code takes ``eeg(:, s:s+1249)`` from the
+first flash ``s`` of a train: samples count from one. It ignores trains of at most 382 samples,
+false starts, but always counts the last train, also one whose flashes break off. MOABB 1.7 adapted
+this code to Python and uses ``s`` as an index that counts from zero: the trials of ``moabb:MAMEM2``
+begin one sample (4 ms) later than ours.
 
 Eight channels are used, as in MAtt: PO7, PO3, POz, PO4, PO8, O1, Oz, O2. The net has no electrodes
 of these names; the equivalent ones of the manufacturer's table are used, or those of ``channels``.
@@ -13,6 +20,11 @@ The paper states 256 Hz; the recordings have 250 Hz.
 A trial lasts 5 s. MAtt cuts four segments of 1 s, which begin at 1, 2, 3 and 4 s; so does
 ``segments=4``. Segments of a trial belong to one group, which is never split between training and
 test. MAtt's files contain these segments only, five sessions of 25 trials per subject.
+
+References
+----------
+.. [1] MAMEM eeg-processing-toolbox, ``split`` in ``+eegtoolkit/+util/@Session/Session.m``,
+   https://github.com/MAMEM/eeg-processing-toolbox.
 """
 
 from __future__ import annotations
@@ -49,7 +61,7 @@ ELECTRODES = tuple(f"E{i + 1}" for i in range(256))
 SFREQ, TRIALS, SESSIONS = 250.0, 25, "12345"
 MARGIN = 0.5  # seconds around a trial, for the filters; the pause between trials is 5 s
 PAUSE = 2000.0  # milliseconds without a flash that separate trials
-SHORTEST = 382  # samples; MAMEM's toolbox ignores shorter trains of flashes
+SHORTEST = 382  # samples; MAMEM's toolbox ignores trains of flashes up to here, but for the last
 MATT_SEGMENTS = 4
 
 
@@ -158,7 +170,9 @@ def _onsets(din: Any, path: Path) -> NDArray[np.int64]:
     )
     time, sample = (numbers(table[row], f"row {row + 1} of 'DIN_1'", path) for row in (1, 3))
     trains = np.split(sample, np.flatnonzero(np.diff(time) > PAUSE) + 1)
-    starts = [train[0] - 1 for train in trains if train[-1] - train[0] > SHORTEST]
+    *before, last = trains
+    starts = [train[0] - 1 for train in before if train[-1] - train[0] > SHORTEST]
+    starts.append(last[0] - 1)
     return np.array(starts, dtype=np.int64)
 
 
