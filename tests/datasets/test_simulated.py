@@ -16,10 +16,12 @@ import pytest
 from scipy.signal import butter, sosfiltfilt, welch
 from threadpoolctl import threadpool_limits
 
+from spdtokens import load_dataset
 from spdtokens.datasets import Recording
 from spdtokens.datasets import simulated as sim
 from spdtokens.datasets.simulated import CENTRE, RADIUS, SIMULATED, sim_erp, sim_mi, sim_ssvep
 from spdtokens.datasets.simulated_figure import simulation_figure
+from spdtokens.errors import DataError
 
 NAMES = sorted(SIMULATED)
 CHANNELS = sim_mi().ch_names
@@ -245,3 +247,14 @@ def test_released_numbers(means: Any) -> None:
     found = means("sim-ssvep")
     assert 0.7 < found["flicker bands"] < 0.9
     assert found["broad band"] < 0.35
+
+
+def test_segments_are_seconds_of_their_trial() -> None:
+    whole, cut = (load_dataset("sim-ssvep", **o) for o in ({}, {"segments": 4}))
+    trials, segments = (dataset.load("2", "3") for dataset in (whole, cut))
+    assert (segments.X.shape, cut.window) == ((100, 8, 256), (0.0, 1.0))
+    assert np.array_equal(segments.X[4 * 7 + 2], trials.X[7][:, 3 * 256 : 4 * 256])
+    assert np.array_equal(segments.group, np.repeat(trials.group, 4))
+    assert np.array_equal(segments.y, np.repeat(trials.y, 4))
+    with pytest.raises(DataError):
+        load_dataset("sim-ssvep", segments=5)

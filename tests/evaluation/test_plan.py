@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pyriemann.classification import MDM
+from pyriemann.estimation import Covariances
 from pyriemann.utils.mean import mean_riemann
+from sklearn.pipeline import make_pipeline
 
+from spdtokens import evaluate
 from spdtokens.datasets import Recording, Selection
 from spdtokens.errors import DataError, EvaluationError, MethodError, ModelError
 from spdtokens.evaluation.alignment import ALIGNMENTS
@@ -65,7 +69,7 @@ def nudged(X: np.ndarray) -> None:
 
 OTHERS: dict[str, dict[str, Any]] = {
     "preset": {"settings": replace(SETTINGS, changes={})},
-    "other preset": {"settings": replace(SETTINGS, changes={}, preset="paper-small")},
+    "other preset": {"settings": replace(SETTINGS, changes={}, preset="standard-small")},
     "value of preset": {"settings": replace(SETTINGS, changes={**SETTINGS.changes, "dropout": 0})},
     "epochs": {"settings": replace(SETTINGS, epochs=3)},
     "bands": {"settings": replace(SETTINGS, bands="paper3")},
@@ -89,6 +93,17 @@ OTHERS: dict[str, dict[str, Any]] = {
 def test_whatever_determines_a_run_is_in_its_key() -> None:
     keys = {"plain": key()} | {name: key(**other) for name, other in OTHERS.items()}
     assert len(set(keys.values())) == len(keys), keys
+
+
+def test_the_window_of_an_estimator_that_does_not_cut_it_is_in_the_key() -> None:
+    """Two windows are two runs; the trials that it is given are those of the window."""
+    mine = make_pipeline(Covariances("oas"), MDM())
+    whole, shorter = (
+        evaluate(signals(), {"mine": mine}, "blocks", window=window).results["mine"][0]
+        for window in ((0.0, 1.2), (0.1, 0.4))
+    )
+    assert whole.spec.key != shorter.spec.key
+    assert not np.array_equal(whole.probabilities, shorter.probabilities)
 
 
 def test_protocol_options_are_in_the_key() -> None:

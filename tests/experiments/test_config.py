@@ -63,7 +63,7 @@ def test_the_example_of_the_docs(tmp_path: Path) -> None:
     assert last.choices == (
         Choice("ts-lr", Settings(bands=((8.0, 13.0), (13.0, 30.0)))),
         Choice("eegnet", Settings(recipe="common", epochs=100, device="cpu")),
-        Choice("token-log-euclidean"),
+        Choice("token-log-euclidean", Settings(preset="paper")),
         Choice(
             "token-log-euclidean",
             Settings(changes={"n_layers": 2, "learning_rate": 5e-4}),

@@ -143,7 +143,9 @@ def test_other_recordings_are_other_runs(tmp_path: Path) -> None:
 
 def test_settings_in_other_words_are_the_same_runs(tmp_path: Path) -> None:
     """They count as done, so they must be shown too."""
-    text = QUICK.replace('spd-token-mlp", epochs = 3', 'token-euclidean", preset = "paper-small"')
+    text = QUICK.replace(
+        'spd-token-mlp", epochs = 3', 'token-euclidean", preset = "standard-small"'
+    )
     file = write_study(tmp_path / "study", text.replace('small"}', 'small", epochs = 1}'))
     run_here(file)
     before = table(file)

@@ -52,9 +52,10 @@ def test_recordings_to_a_model(edf: Path, tmp_path: Path) -> None:
         np.testing.assert_allclose(found.predict_proba(recording.X), wanted, rtol=0, atol=1e-9)
 
 
-def test_the_papers_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("preset", ["paper", "standard"])
+def test_the_papers_network(preset: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TokenTransformerClassifier.__init__.__kwdefaults__, "epochs", 2)
-    trained = train(in_memory(), preset="paper")
+    trained = train(in_memory(unit="uV"), preset=preset)
     trained.save(tmp_path / "model.spdt")
     assert isinstance(trained.pipeline[-1], TokenTransformerClassifier)
     X, _ = trials(10, seed=1)
@@ -143,7 +144,7 @@ def test_causal_filters() -> None:
 @pytest.mark.parametrize(
     ("options", "culprit"),
     [
-        ({"preset": "best"}, "recommended, paper.*'best'"),
+        ({"preset": "best"}, "recommended, standard, paper.*'best'"),
         ({"filtering": "causal", "preset": "paper"}, "filtering"),
         ({"paradigm": "erp", "recentre": True}, "recentre"),
         ({"tmin": 0.5}, "tmin"),

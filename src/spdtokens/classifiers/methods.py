@@ -260,7 +260,8 @@ class Method:
             raise MethodError(
                 f"The preset 'paper' adds 1e-6 square microvolts to covariances, but the unit of "
                 f"{dataset.name} is unknown. State it: --dataset-option unit=uV "
-                "(dataset_options={'unit': 'uV'} in Python, unit_in_volts=1e-6 in an .npz file), or "
+                "(dataset_options={'unit': 'uV'} or from_arrays(..., unit='uV') in Python, "
+                "unit_in_volts=1e-6 in an .npz file), or "
                 "use preset 'standard', which does not depend on the unit."
             )
         exact = TokenEmbedding(embedding, floor="paper", unit_in_volts=dataset.unit_in_volts)

@@ -65,7 +65,8 @@ def train(
     recentre : bool
         Recentre every session at its Riemannian mean; a new session is recentred online.
     preset : str
-        Decoder: recommended or paper.
+        Decoder: recommended, standard (the paper's network) or paper (exactly the paper's, if the
+        unit of the signals is known).
     filtering : str
         Filter: zero-phase or causal.
     report : path

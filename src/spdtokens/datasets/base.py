@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from spdtokens.datasets.units import volts_of
 from spdtokens.errors import DataError
 
 Paradigm = Literal["motor imagery", "erp", "ssvep", "other"]
@@ -337,6 +338,7 @@ def from_arrays(
     group: ArrayLike | None = None,
     about: Mapping[str, ArrayLike] | None = None,
     name: str = "arrays",
+    unit: str | None = None,
 ) -> Dataset:
     """Make a data set of one subject and session from arrays.
 
@@ -364,6 +366,9 @@ def from_arrays(
         beginning of its run, trials that overlap are not split either.
     name : str, default='arrays'
         Name of the data set.
+    unit : {'V', 'mV', 'uV', 'nV'} or None, default=None
+        Unit of the signals, also if ``X`` is their covariances; None if it is unknown. Only the
+        preset ``'paper'`` needs it.
 
     Returns
     -------
@@ -373,7 +378,8 @@ def from_arrays(
     Raises
     ------
     DataError
-        If the arrays do not have one entry per trial, or ``sfreq`` is missing for signals.
+        If the arrays do not have one entry per trial, ``sfreq`` is missing for signals, or the
+        unit is not known.
 
     See Also
     --------
@@ -416,4 +422,5 @@ def from_arrays(
         index={"1": ("1",)},
         read=lambda *_: recording,
         is_covariance=sfreq is None,
+        unit_in_volts=volts_of(unit),
     )

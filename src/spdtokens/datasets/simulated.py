@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from spdtokens.datasets.base import Dataset, Recording
 from spdtokens.datasets.official import bci2a, bcicha, mamem
+from spdtokens.errors import DataError
 from spdtokens.runtime.threads import one_thread
 
 # MNE and SciPy's FFT are slow to import; the functions that use them import them.
@@ -635,7 +636,7 @@ def _read_erp(release: int, subject: str, session: str) -> Recording:
 SSVEP_SOURCES = (Place("O1", 0.80, 0.3), Place("O2", 0.80, 0.3), Place("Oz", 0.70, 0.6))
 
 
-def sim_ssvep(release: int = RELEASE) -> Dataset:
+def sim_ssvep(release: int = RELEASE, segments: int = 1) -> Dataset:
     """Simulate SSVEP with the dimensions of the MAMEM data.
 
     Eleven subjects with five sessions of 25 trials, five flicker frequencies, eight channels at
@@ -645,6 +646,9 @@ def sim_ssvep(release: int = RELEASE) -> Dataset:
     ----------
     release : int, default=2026
         Seed. The scores in the documentation are those of the default.
+    segments : int, default=1
+        Number of segments of 1 s per trial, from 1 s on, which belong to one group; 1 for whole
+        trials of 5 s. The paper has four.
 
     Returns
     -------
@@ -669,6 +673,9 @@ def sim_ssvep(release: int = RELEASE) -> Dataset:
     >>> dataset.load("1", "1").X.shape
     (25, 8, 1280)
     """
+    if segments not in range(1, 5):
+        raise DataError(f"segments of sim-ssvep must be 1, 2, 3 or 4, got {segments!r}.")
+    whole = segments == 1
     return Dataset(
         name="sim-ssvep",
         description="Simulated SSVEP: flicker-driven dipoles in a spherical head, five frequencies",
@@ -677,9 +684,9 @@ def sim_ssvep(release: int = RELEASE) -> Dataset:
         ch_names=tuple(mamem.SITES),
         sfreq=256.0,
         tmin=0.0,
-        window=(0.5, 5.0),
+        window=(0.5, 5.0) if whole else (0.0, 1.0),
         index=_index(11, 5),
-        read=partial(_read_ssvep, release),
+        read=partial(_read_ssvep, release) if whole else partial(_read_segments, release, segments),
         stimulus_hz=mamem.FREQUENCIES,
         unit_in_volts=1.0,
     )
@@ -701,6 +708,14 @@ def _read_ssvep(release: int, subject: str, session: str) -> Recording:
     for k, moment in enumerate((6.0, 3.0, 1.4), start=1):  # nanoampere-metres, by harmonic
         waves += moment * attention * np.sin(k * (2 * np.pi * hertz * t + phase))
     return day.record(np.concatenate([waves, alpha], axis=1), y)
+
+
+def _read_segments(release: int, segments: int, subject: str, session: str) -> Recording:
+    """Cut the trials of a session into segments of 1 s; segments of a trial have its group."""
+    whole, n = _read_ssvep(release, subject, session), 256
+    X = np.stack([whole.X[..., n * (1 + i) : n * (2 + i)] for i in range(segments)], axis=1)
+    y, run, group = (np.repeat(a, segments) for a in (whole.y, whole.run, whole.group))
+    return Recording(subject, session, X.reshape(-1, *X.shape[2:]), y, run, group)
 
 
 def _index(subjects: int, sessions: int) -> Mapping[str, tuple[str, ...]]:

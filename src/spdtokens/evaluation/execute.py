@@ -28,16 +28,13 @@ from spdtokens.errors import EvaluationError
 from spdtokens.evaluation.alignment import align, align_signals
 from spdtokens.evaluation.estimators import steps_of, with_seed
 from spdtokens.evaluation.metrics import all_scores
-from spdtokens.evaluation.plan import Source, domains, split_front, with_access
+from spdtokens.evaluation.plan import IN_BANDS, Source, domains, split_front, with_access
 from spdtokens.evaluation.protocols import Fold, check_fold, get_access, get_protocol
 from spdtokens.evaluation.runs import RunResult, RunSpec, origin, peak_memory
 from spdtokens.evaluation.trials import Index, Trials, TrialTable
-from spdtokens.preprocessing import FilterBankCovariances, StandardTrials
+from spdtokens.preprocessing import FilterBankCovariances
 from spdtokens.preprocessing.bands import OF_STIMULI, resolve_bands
 from spdtokens.runtime.threads import one_thread
-
-#: Steps that have frequency bands.
-_IN_BANDS = (FilterBankCovariances, StandardTrials)
 
 
 # With one thread, so that results are the same bit for bit in any process.
@@ -121,7 +118,7 @@ def open_run(spec: RunSpec, source: Source, estimator: BaseEstimator) -> Opened:
     """Load the trials of a run; labelled calibration trials join the training trials."""
     fold, trials = open_fold(spec, source)
     front, _ = split_front(estimator)
-    taken = partial(_as_given, trials, estimator)
+    taken = partial(_as_given, trials, spec.samples)
     if front is not None:
         taken = partial(matrices, trials, front)
     rows = {name: at for name, at in fold.parts().items() if len(at)}
@@ -144,14 +141,10 @@ def open_run(spec: RunSpec, source: Source, estimator: BaseEstimator) -> Opened:
     return Opened(fold, trials, rows, X, unlabeled)
 
 
-def _as_given(trials: Trials, estimator: BaseEstimator, rows: Index) -> NDArray[Any]:
+def _as_given(trials: Trials, samples: tuple[int, int] | None, rows: Index) -> NDArray[Any]:
     """Trials or matrices of the data set, cut to the window unless the estimator cuts it."""
-    X, dataset = trials.signals(rows), trials.dataset
-    parts = [estimator, *estimator.get_params(deep=True).values()]
-    if dataset.sfreq is None or any(isinstance(part, _IN_BANDS) for part in parts):
-        return X
-    start, stop = (round((t - dataset.tmin) * dataset.sfreq) for t in dataset.window)
-    return X[..., start:stop]
+    X = trials.signals(rows)
+    return X if samples is None else X[..., slice(*samples)]
 
 
 def matrices(trials: Trials, front: FilterBankCovariances, rows: Index) -> NDArray[np.float64]:
@@ -166,7 +159,7 @@ def reference_front(estimator: BaseEstimator, dataset: Dataset) -> FilterBankCov
     In the default band if it has several bands, or none.
     """
     assert dataset.sfreq is not None
-    found = [step.bands for step in steps_of(estimator) if isinstance(step, _IN_BANDS)]
+    found = [step.bands for step in steps_of(estimator) if isinstance(step, IN_BANDS)]
     known = [bands for bands in found if not isinstance(bands, str) or bands not in OF_STIMULI]
     single = (bands for bands in known if bands is not None and len(resolve_bands(bands)) == 1)
     return FilterBankCovariances(

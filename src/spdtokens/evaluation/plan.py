@@ -43,6 +43,8 @@ from spdtokens.evaluation.trials import Index, Memory, Trials, TrialTable
 from spdtokens.preprocessing import FilterBankCovariances, StandardTrials
 
 DOMAINS = ("session", "subject")
+#: Steps that have frequency bands, and cut the window of a trial.
+IN_BANDS = (FilterBankCovariances, StandardTrials)
 
 
 def with_access(fold: Fold, table: TrialTable, access: Access) -> Fold:
@@ -382,6 +384,18 @@ class Source:
         )
 
 
+def given_samples(estimator: BaseEstimator, dataset: Dataset) -> tuple[int, int] | None:
+    """Return the first sample of the window and one past its last, for estimators given only it.
+
+    None if the data set has matrices, or if a step of the estimator cuts the window itself.
+    """
+    parts = [estimator, *estimator.get_params(deep=True).values()]
+    if dataset.sfreq is None or any(isinstance(part, IN_BANDS) for part in parts):
+        return None
+    start, stop = (round((t - dataset.tmin) * dataset.sfreq) for t in dataset.window)
+    return start, stop
+
+
 def plan(question: Question, source: Source) -> list[RunSpec]:
     """List the runs of a question, in the order of its choices.
 
@@ -426,6 +440,7 @@ def plan(question: Question, source: Source) -> list[RunSpec]:
                 seed=seed,
                 data_hash=data_hash,
                 dataset_options=question.dataset_options,
+                samples=given_samples(estimator, dataset),
             )
             for fold, trials, data_hash in found
             for seed in (seeds if open_seeds(estimator) else (None,))

@@ -53,6 +53,9 @@ class RunSpec:
     dataset_options : mapping, default={}
         Options for loading the data set. Not part of the key: what they change in the trials is in
         ``data_hash``.
+    samples : tuple of int, default=None
+        First sample and one past the last that the estimator is given of each trial; None for an
+        estimator that cuts the window itself, whose parameters tell.
     """
 
     dataset: str
@@ -71,6 +74,7 @@ class RunSpec:
     seed: int | None
     data_hash: str
     dataset_options: Mapping[str, Any] = field(default_factory=dict)
+    samples: tuple[int, int] | None = None
 
     @cached_property
     def key(self) -> str:
@@ -89,6 +93,8 @@ class RunSpec:
 
     def _digest(self, idle: Iterable[str]) -> str:
         values = {name: value for name, value in asdict(self).items() if name not in idle}
+        if self.samples is None:
+            del values["samples"]
         return hashlib.blake2b(as_text(values).encode(), digest_size=16).hexdigest()
 
     def values(self) -> dict[str, Any]:

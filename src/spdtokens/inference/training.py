@@ -30,7 +30,11 @@ from spdtokens.runtime import Decoder
 from spdtokens.runtime.model_file import names
 
 #: Method of each preset, see ``spdtokens methods``.
-METHODS = {"recommended": "recommended", "paper": "token-log-euclidean"}
+METHODS = {
+    "recommended": "recommended",
+    "standard": "token-log-euclidean",
+    "paper": "token-log-euclidean",
+}
 #: Baseline for comparison: tangent space and logistic regression.
 COMPARED = "ts-lr"
 BLOCKS = 5
@@ -194,8 +198,9 @@ def train(
         Stimulation frequencies in Hz, for SSVEP.
     subjects : str, int, or sequence of these, default=()
         Subjects to use; empty for all.
-    preset : {'recommended', 'paper'}, default='recommended'
-        Decoding method.
+    preset : {'recommended', 'standard', 'paper'}, default='recommended'
+        Decoding method: the recommended one, or the paper's network, either independent of the unit
+        of the signals or exactly the paper's, which needs the unit.
     recentre : bool, default=False
         Whether to recentre each session, and to follow the mean of a new session while decoding it.
         Recommended for models that are used on other people or on other days. Not supported for
