@@ -27,7 +27,12 @@ def noise_source(last: float = 1.0) -> Source:
         return replace(recording, X=recording.X * (last if recording.session == "3" else 1.0))
 
     index = {str(i): ("1", "2", "3") for i in range(1, 5)}
-    return Source({role.sim: signals(index, n=40, change=scaled, name=role.sim) for role in ROLES})
+    return Source(
+        {
+            role.sim: signals(index, n=40, change=scaled, name=role.sim, unit_in_volts=1e-6)
+            for role in ROLES
+        }
+    )
 
 
 def made_table(name: str) -> ScoreTable:

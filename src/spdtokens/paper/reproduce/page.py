@@ -18,7 +18,7 @@ from spdtokens._tables import counted
 from spdtokens.paper.audit import audit_paper
 from spdtokens.paper.findings import tally
 from spdtokens.paper.reproduce.figures import FIGURES, Drawn
-from spdtokens.paper.reproduce.run import ScoreTable, distinct
+from spdtokens.paper.reproduce.scores import ScoreTable, distinct
 from spdtokens.paper.reproduce.tables import (
     MEASURED,
     Folder,

@@ -17,7 +17,7 @@ from spdtokens.experiments.store import RunStore
 from spdtokens.paper.findings import claim_evidence, tally
 from spdtokens.paper.reproduce.experiments import EXPERIMENTS
 from spdtokens.paper.reproduce.figures import FIGURES, Drawn, read_drawn
-from spdtokens.paper.reproduce.run import ScoreTable
+from spdtokens.paper.reproduce.scores import ScoreTable
 from spdtokens.paper.tables import paper_table
 from spdtokens.reporting.tables import (
     MINUS,
