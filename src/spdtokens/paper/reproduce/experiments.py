@@ -127,7 +127,7 @@ BCICHA = Role(
 )  # fmt: skip
 MAMEM = Role(
     "MAMEM", "sim-ssvep", "mamem", "session-split", "paper-shuffled", "paper-small", "none",
-    _subjects("subjects-mamem"), "S1", dict.fromkeys(("sim", "real"), {"segments": 4}),
+    _subjects("subjects-mamem"), "S1", {"sim": {"segments": 4}, "real": {"segments": 4}},
 )  # fmt: skip
 ROLES = (BCI2A, BCICHA, MAMEM)
 #: Another biosignal, which the paper leaves to the future.

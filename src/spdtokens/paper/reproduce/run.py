@@ -6,96 +6,165 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
 from spdtokens._tables import counted
+from spdtokens.classifiers.methods import get_method
 from spdtokens.classifiers.nn.engine import Listener
 from spdtokens.classifiers.nn.networks import NETWORKS
 from spdtokens.classifiers.nn.recipe import SEEDS
-from spdtokens.datasets import Selection
-from spdtokens.evaluation.plan import Choice, Question, Source, plan
+from spdtokens.datasets import Dataset, Selection
+from spdtokens.errors import DataError, StudyError
+from spdtokens.evaluation.plan import Question, Source, plan
 from spdtokens.evaluation.runs import code_digest
 from spdtokens.experiments.config import Study
 from spdtokens.experiments.executors import Executor
 from spdtokens.experiments.run import Plan, Progress, run_study
 from spdtokens.experiments.store import RunStore
-from spdtokens.paper.reproduce.experiments import ROLES, Cell, Data, Experiment
+from spdtokens.paper.reproduce.experiments import (
+    ACROSS,
+    ROLES,
+    Cell,
+    Data,
+    Experiment,
+    Role,
+    Split,
+)
 from spdtokens.paper.reproduce.scores import ScoreTable, cell_scores
+
+#: Methods with seeds that are trained one by one.
+ONE_BY_ONE = (*NETWORKS, "token-adversarial")
 
 
 @dataclass(frozen=True)
 class Extent:
-    """Data, subjects, seeds and epochs of a reproduction.
+    """Data, split, subjects, seeds and epochs of a reproduction.
 
     Attributes
     ----------
     data : {'sim', 'real'}
         Simulated or real data.
+    split : {'honest', 'paper'}
+        Protocols without leakage, or the paper's, as far as its numbers reveal them.
     subjects : int or None
         Number of subjects per data set; None for all.
     seeds : int
         Number of seeds.
+    network_seeds, across_seeds : int or None
+        Number of seeds of networks that are not trained in batches, and of training on other
+        subjects; None for ``seeds``.
     network_epochs : int or None
         Epochs of networks that are not trained in batches; None for those of the recipe.
-    pooled_seeds : int or None
-        Number of seeds of cells over several subjects; None for ``seeds``.
+    options : tuple of pairs
+        Options for loading data sets, such as ``("bci2a.folder", "/path")``. With
+        ``("bci2a.dataset", "/path")`` that data set takes the place of the paper's.
     """
 
     data: Data = "sim"
+    split: Split = "honest"
     subjects: int | None = None
     seeds: int = 5
+    network_seeds: int | None = None
+    across_seeds: int | None = None
     network_epochs: int | None = None
-    pooled_seeds: int | None = None
+    options: tuple[tuple[str, Any], ...] = ()
+
+    def __post_init__(self) -> None:
+        """Accept lists, as read from a file, and check the names of the data sets."""
+        object.__setattr__(self, "options", tuple((name, value) for name, value in self.options))
+        known = [role.real for role in ROLES]
+        for name, _ in self.options:
+            dataset, dot, option = name.partition(".")
+            if not (dot and option and dataset in known):
+                raise StudyError(
+                    f"A data set option must be {known[0]}.NAME, {known[1]}.NAME or "
+                    f"{known[2]}.NAME, such as bci2a.folder, got {name!r}."
+                )
+        if self.options and self.data == "sim":
+            raise StudyError("Data set options are for the paper's data sets. Add --data real.")
 
     @classmethod
-    def quick(cls, data: Data) -> Extent:
+    def quick(cls, data: Data, split: Split = "honest") -> Extent:
         """Return the extent of ``--quick``: three subjects, one or two seeds, few epochs."""
-        return cls(data, subjects=3, seeds=2, network_epochs=10, pooled_seeds=1)
+        few = {"network_seeds": 1, "across_seeds": 1, "network_epochs": 10}
+        return cls(data, split, subjects=3, seeds=2, **few)
 
     @property
     def is_whole(self) -> bool:
         """Whether it includes all subjects, seeds and epochs."""
-        return self == Extent(self.data)
+        return self == replace(Extent(), data=self.data, split=self.split, options=self.options)
 
     @property
     def note(self) -> str:
         """The extent in words."""
         data = "simulated data" if self.data == "sim" else "the paper's data sets"
-        if self.is_whole:
-            return f"All subjects and 5 seeds, {data}."
-        parts = [counted(self.seeds, "seed")]
-        if self.subjects is not None:
-            parts.insert(0, f"at most {counted(self.subjects, 'subject')}")
-        if self.pooled_seeds is not None:
-            parts.append(f"{self.pooled_seeds} in cells over several subjects")
+        many = "all subjects" if self.subjects is None else counted(self.subjects, "subject")
+        parts = [many if self.subjects is None else f"at most {many}", counted(self.seeds, "seed")]
+        if self.network_seeds is not None:
+            parts.append(f"{self.network_seeds} for other networks than token networks")
+        if self.across_seeds is not None:
+            parts.append(f"{self.across_seeds} for training on other subjects")
         if self.network_epochs is not None:
             epochs = counted(self.network_epochs, "epoch")
-            parts.append(f"{epochs} for other networks than token transformers")
-        return f"QUICK: {', '.join(parts)}; {data}."
+            parts.append(f"{epochs} for other networks than token networks")
+        said = ", ".join(parts)
+        short = f"QUICK: {said}" if self.subjects is not None else said[:1].upper() + said[1:]
+        used = ", ".join(f"{name}={value}" for name, value in self.options)
+        split = "; the paper's split, as its numbers suggest it" if self.split == "paper" else ""
+        return f"{short}; {data}{f' ({used})' if used else ''}{split}."
 
     def command(self, name: str) -> str:
         """Return the command for a table or figure; empty if there is no option for the extent."""
-        options = ["--quick"] if self == Extent.quick(self.data) else []
-        if not options and not self.is_whole:
+        whole = replace(self, seeds=5, network_seeds=None, across_seeds=None)
+        options: list[str] = []
+        if replace(self, options=()) == Extent.quick(self.data, self.split):
+            options.append("--quick")
+        elif not whole.is_whole:
             return ""
+        else:
+            for key in ("seeds", "network_seeds", "across_seeds"):
+                if (n := getattr(self, key)) != getattr(whole, key):
+                    options += [f"--{key.replace('_', '-')}", str(n)]
         options += ["--data", self.data] if self.data != "sim" else []
+        options += ["--split", self.split] if self.split != "honest" else []
+        for key, value in self.options:
+            options += ["--dataset-option", f"{key}={value}"]
         return shlex.join(["spdtokens", "reproduce", name, *options])
+
+    def role(self, role: Role) -> Role:
+        """Return a role with the user's data set and options."""
+        mine = [(n.partition(".")[2], v) for n, v in self.options if n.split(".")[0] == role.real]
+        options = dict(mine)
+        return replace(role, real=options.pop("dataset", role.real), options=options)
 
 
 class Reproduction:
     """Run experiments and collect their tables.
+
+    Cells of data sets that are not there, and of methods that do not apply to them, are left out.
 
     Parameters
     ----------
     experiments : sequence of Experiment
         Experiments to run.
     extent : Extent
-        Data, subjects, seeds and epochs.
+        Data, split, subjects, seeds and epochs.
     source : Source, optional
         Source of the data sets.
     any_code : bool
         Whether to count results of other versions of the code.
+
+    Attributes
+    ----------
+    left_out : dict of str to str
+        Reasons by the name of the data set, or of the data set and the method.
+
+    Raises
+    ------
+    DataError
+        If nothing is left.
     """
 
     def __init__(
@@ -107,18 +176,19 @@ class Reproduction:
         any_code: bool = False,
     ) -> None:
         self.extent, self.source = extent, source or Source()
-        self.subjects = {
-            role.name: self.source.dataset(role.dataset(extent.data), Selection()).subjects[
-                : extent.subjects
-            ]
-            for role in ROLES
-        }
-        counts = {name: len(subjects) for name, subjects in self.subjects.items()}
+        self.left_out: dict[str, str] = {}
+        self._present: dict[str, dict[str, str]] = {}
         self.cells = {
-            experiment.name: [(cell, self._question(cell)) for cell in experiment.cells(counts)]
+            experiment.name: [
+                (cell, self._question(cell))
+                for cell in experiment.cells(lambda role: tuple(self._subjects(role)))
+                if self._applies(cell)
+            ]
             for experiment in experiments
         }
-        self.experiments = list(experiments)
+        self.experiments = [one for one in experiments if self.cells[one.name]]
+        if experiments and not self.experiments:
+            raise DataError(" ".join(self.left_out.values()))
         # By their representation: settings contain mappings, which cannot be keys.
         questions = {repr(q): q for cells in self.cells.values() for _, q in cells}
         study = Study("reproduce", Path("reproduce"), tuple(questions.values()))
@@ -126,6 +196,48 @@ class Reproduction:
         code = None if any_code else code_digest()
         self.planned = Plan(study, self.source, specs, code)
         self._specs = dict(zip(questions, specs, strict=True))
+
+    def _dataset(self, role: Role) -> Dataset:
+        mine = self.extent.role(role)
+        options = mine.dataset_options(self.extent.data, self.extent.split)
+        return self.source.dataset(mine.dataset(self.extent.data), Selection(), options)
+
+    def _subjects(self, role: Role) -> dict[str, str]:
+        """Names of the subjects in the data set, by the paper's; none if it is not there."""
+        if role.name not in self._present:
+            found: dict[str, str] = {}
+            try:
+                if not role.dataset(self.extent.data):
+                    raise DataError(
+                        f"{role.name} has no data set of people. Leave --data real out."
+                    )
+                found = role.found(self.extent.data, self._dataset(role).subjects)
+                if not found:
+                    names = ", ".join(self._dataset(role).subjects)
+                    raise DataError(f"None of the paper's subjects of {role.name} is in: {names}.")
+            except DataError as error:
+                self.left_out[role.name] = str(error)
+            self._present[role.name] = dict(list(found.items())[: self.extent.subjects])
+        return self._present[role.name]
+
+    def _applies(self, cell: Cell) -> bool:
+        """Whether the data of a cell are there and its method applies to them."""
+        subjects, name = self._subjects(cell.role), cell.role.name
+        if not subjects:
+            return False
+        if cell.subject is not None and cell.subject not in subjects:
+            there = ", ".join(subjects)
+            self.left_out[f"{name}, {cell.subject}"] = (
+                f"{name}: subject {cell.subject} is not there, only {there}."
+            )
+            return False
+        assert isinstance(cell.choice.method, str)
+        reason = get_method(cell.choice.method).why_not(self._dataset(cell.role))
+        if reason is None and cell.protocol == ACROSS and len(subjects) < 2:
+            reason = f"{ACROSS} needs at least two subjects of {name}"
+        if reason is not None:
+            self.left_out[f"{name}, {reason}"] = f"{reason[:1].upper()}{reason[1:]}."
+        return reason is None
 
     def run(
         self,
@@ -142,25 +254,28 @@ class Reproduction:
         return [self._table(experiment, store) for experiment in self.experiments]
 
     def _question(self, cell: Cell) -> Question:
-        subjects, seeds = self.subjects[cell.role.name], self.extent.seeds
-        if cell.subject is None:
-            seeds = self.extent.pooled_seeds or seeds
-        else:
-            subjects = (subjects[min(cell.subject, len(subjects) - 1)],)
+        extent, role = self.extent, self.extent.role(cell.role)
+        subjects, seeds = self._subjects(cell.role), extent.seeds
+        if cell.seeds is not None and seeds == len(SEEDS):
+            seeds = cell.seeds
+        choice = cell.choice
+        if choice.name in ONE_BY_ONE:
+            seeds = extent.network_seeds or seeds
+            epochs = extent.network_epochs or choice.settings.epochs
+            choice = replace(choice, settings=replace(choice.settings, epochs=epochs))
+        if cell.protocol == ACROSS:
+            seeds = extent.across_seeds or seeds
+        own = role.protocol if extent.split == "honest" else role.paper_protocol
         return Question(
-            dataset=cell.role.dataset(self.extent.data),
-            choices=(self._shortened(cell.choice),),
-            protocol=cell.protocol or cell.role.protocol,
+            dataset=role.dataset(extent.data),
+            choices=(choice,),
+            protocol=cell.protocol or own,
             access=cell.access,
             alignment=cell.alignment,
-            subjects=subjects,
-            seeds=SEEDS[:seeds],
+            subjects=tuple(subjects.values()) if cell.subject is None else subjects[cell.subject],
+            seeds=seeds,
+            dataset_options=role.dataset_options(extent.data, extent.split),
         )
-
-    def _shortened(self, choice: Choice) -> Choice:
-        if self.extent.network_epochs is None or choice.name not in NETWORKS:
-            return choice
-        return replace(choice, settings=replace(choice.settings, epochs=self.extent.network_epochs))
 
     def _table(self, experiment: Experiment, store: RunStore) -> ScoreTable:
         cells = []
