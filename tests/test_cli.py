@@ -301,6 +301,8 @@ def test_methods_are_listed() -> None:
     counts = {row["name"]: row["parameters"] for row in rows}
     assert counts["matt"] == {"BCI2a": 9026, "BCIcha": 24476, "MAMEM": 72195}
     assert counts["spdnet-paper"]["BCI2a"] == 1016
+    assert counts["eegnet-paper"]["BCI2a"] == 5108
+    assert counts["atcnet-paper"]["BCI2a"] == 123892
     assert counts["token-log-euclidean"]["BCI2a"] == 827_908 + 3 * 128
     assert counts["ts-lr"]["BCI2a"] is None
     narrow = run("methods", columns=80).stdout

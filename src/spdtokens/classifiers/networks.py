@@ -55,8 +55,8 @@ class NetworkClassifier(ProbabilisticClassifier):
     ----------
     network : str, default='spdnet'
         Name of the network. On matrices: ``'spdnet'``, ``'spdnet-paper'``, ``'spdtransnet'``. On
-        trials: ``'eegnet'``, ``'shallownet'``, ``'deepnet'``, ``'atcnet'``, ``'eeg-conformer'``,
-        ``'raw-transformer'``, ``'matt'``, ``'tsmnet'``.
+        trials: ``'eegnet'``, ``'eegnet-paper'``, ``'shallownet'``, ``'deepnet'``, ``'atcnet'``,
+        ``'atcnet-paper'``, ``'eeg-conformer'``, ``'raw-transformer'``, ``'matt'``, ``'tsmnet'``.
     sfreq : float, default=None
         Sampling rate in Hz. Required for networks on trials.
     recipe : {'published', 'common'}, default='published'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import subprocess
@@ -75,13 +76,19 @@ def test_norms_stay_below_their_limits(network: type[EEGNet] | type[ATCNet]) -> 
         for weight, limit in limited:
             weight.fill_(10)
             weight[0].fill_(limit / weight[0].numel())
-    X = torch.randn(3, 4, 125)
+    X, before = torch.randn(3, 4, 125), copy.deepcopy(net).eval()
     (net(X) + net(X)).sum().backward()  # twice before a backward pass
     for weight, limit in limited:
         norms = weight.flatten(1).norm(dim=1)
         torch.testing.assert_close(norms[1:], torch.full_like(norms[1:], limit))
         # What is below its limit stays as it is.
         assert (weight[0] == limit / weight[0].numel()).all()
+    # In evaluation limits apply too, but weights stay as they are.
+    weights = [parameter.clone() for parameter in before.parameters()]
+    after = copy.deepcopy(before)
+    after.load_state_dict(dict(net.named_parameters()), strict=False)
+    torch.testing.assert_close(before(X), after(X))
+    assert all(map(torch.equal, weights, before.parameters()))
 
 
 @pytest.mark.parametrize(

@@ -64,14 +64,13 @@ class RawNet(nn.Module):
 
 
 class MaxNormConv2d(nn.Conv2d):
-    """Convolution whose filters are scaled to a norm of at most ``max_norm`` before use."""
+    """Convolution whose filters have a norm of at most ``max_norm``."""
 
     max_norm = 1.0
 
     def forward(self, x: Tensor) -> Tensor:
         """Map images (n, in, height, width) to images (n, out, height, width)."""
-        shrink_rows(self.weight, self.max_norm)
-        return super().forward(x)
+        return self._conv_forward(x, limited(self), self.bias)
 
 
 class MaxNormLinear(nn.Linear):
@@ -81,17 +80,21 @@ class MaxNormLinear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """Map features (n, in) to (n, out)."""
-        shrink_rows(self.weight, self.max_norm)
-        return super().forward(x)
+        return F.linear(x, limited(self), self.bias)
 
 
-def shrink_rows(weight: Tensor, max_norm: float) -> None:
-    """Scale the weights of each output to a norm of at most ``max_norm``, in place.
+def limited(layer: MaxNormConv2d | MaxNormLinear) -> Tensor:
+    """Return the weights of a layer, with a norm per output of at most ``max_norm``.
 
-    Keras does this after each optimiser step, which is equivalent to before each use. It works on
-    ``data``, so that autograd allows a second forward pass before the backward pass.
+    Keras scales them after each optimiser step, which is equivalent to before each use. In training
+    this is in place, on ``data``, so that autograd allows a second forward pass before the backward
+    pass. In evaluation the layer stays as it is: predictions do not change an estimator.
     """
-    weight.data.copy_(torch.renorm(weight.data, p=2, dim=0, maxnorm=max_norm))
+    weight = torch.renorm(layer.weight.data, p=2, dim=0, maxnorm=layer.max_norm)
+    if not layer.training:
+        return weight
+    layer.weight.data.copy_(weight)
+    return layer.weight
 
 
 class TimeSpaceConv(nn.Module):
@@ -207,6 +210,11 @@ class EEGNet(RawNet):
     Dropout is 0.25, the paper's value across subjects. Convolutions are padded by half their
     length, as in braindecode's ``EEGNetv4``. Unlike there, the norm of the classifier is limited,
     as in the paper.
+
+    ``eegnet-paper`` has F1 = 16, F2 = 32 and filters of 65 samples. With 22 channels, 4 classes
+    and 438 samples that gives the 5,108 parameters that the paper on SPD tokens prints for EEGNet
+    without stating its shape. The shape is an inference from that number, and not the only one:
+    filters of 64 samples with a bias have as many parameters.
 
     References
     ----------
@@ -457,6 +465,10 @@ class ATCNet(RawNet):
         Number of channels, classes and samples.
     sfreq : float
         Sampling rate in Hz. Filters and pools have the paper's number of samples at any rate.
+    attention_width : int
+        Total width of the two attention heads.
+    attention_norm : bool
+        Whether a layer norm precedes the attention.
 
     Notes
     -----
@@ -467,13 +479,27 @@ class ATCNet(RawNet):
     paper's text concatenates the windows instead. Dropout applies to the attention weights, as in
     their code; in braindecode 0.8 it applies to the output. Batch norm constants are braindecode's.
 
+    ``atcnet-paper`` has attention as wide as its input, 32, and no layer norm before it, as if
+    written with ``torch.nn.MultiheadAttention``. With 22 channels and 4 classes that gives the
+    123,892 parameters that the paper on SPD tokens prints for ATCNet without stating its shape. The
+    shape is an inference from that number: it takes the fewest changes, but others fit as well.
+
     References
     ----------
     Altaheri et al. (2022), Physics-informed attention temporal convolutional network for EEG-based
     motor imagery classification, IEEE Trans. Ind. Informatics 19, 2249-2258.
     """
 
-    def __init__(self, n_chans: int, n_outputs: int, n_times: int, sfreq: float) -> None:
+    def __init__(
+        self,
+        n_chans: int,
+        n_outputs: int,
+        n_times: int,
+        sfreq: float,
+        *,
+        attention_width: int = 16,
+        attention_norm: bool = True,
+    ) -> None:
         n_windows, n_filters, width, dropout = 5, 16, 32, 0.3
         least = n_windows + 1  # steps for windows of 2
         super().__init__(n_chans, n_outputs, n_times, sfreq, shortest=8 * least)
@@ -493,7 +519,7 @@ class ATCNet(RawNet):
         self.attentions, self.tcns, self.heads = (
             nn.ModuleList([make() for _ in range(n_windows)])
             for make in (
-                lambda: WindowAttention(width, dropout),
+                lambda: WindowAttention(width, attention_width, attention_norm, dropout),
                 lambda: nn.Sequential(*[CausalBlock(width, 2**i, dropout) for i in range(2)]),
                 lambda: MaxNormLinear(width, n_outputs),
             )
@@ -518,12 +544,12 @@ class ATCNet(RawNet):
 
 
 class WindowAttention(nn.Module):
-    """Self-attention over the steps of a window, with a residual."""
+    """Self-attention of two heads over the steps of a window, with a residual."""
 
-    def __init__(self, width: int, dropout: float) -> None:
+    def __init__(self, width: int, inner: int, norm: bool, dropout: float) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(width, eps=1e-6)
-        self.attention = MultiHead(width, 16, 2, scale=8**-0.5, dropout=0.5)
+        self.norm = nn.LayerNorm(width, eps=1e-6) if norm else nn.Identity()
+        self.attention = MultiHead(width, inner, 2, scale=(inner / 2) ** -0.5, dropout=0.5)
         self.dropout = Dropout(dropout)
 
     def forward(self, window: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ Importing this does not import torch: the module of a network is imported when i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
@@ -126,7 +126,7 @@ def _ours(
     where: str,
     reference: str,
     counts: tuple[int, ...],
-    *more: Any,
+    more: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Network:
     """Register a class of this package, ``module.Class``, with ``more`` arguments."""
@@ -134,14 +134,14 @@ def _ours(
 
     def build(shape: TrialShape) -> nn.Module:
         home = import_module(f"spdtokens.classifiers.nn.{module}")
-        return getattr(home, kind)(*_ARGUMENTS[taken](shape), *more)
+        return getattr(home, kind)(*_ARGUMENTS[taken](shape), **(more or {}))
 
     family = RAW if module == "convolutional" else SPD
     return Network(name, family, reference, taken, build, counts=counts, **options)
 
 
 _HUANG, _SCHIRRMEISTER = "Huang and Van Gool 2017", "Schirrmeister et al. 2017"
-_ABLATION = "the paper's ablation"
+_ABLATION, _TABLE = "the paper's ablation", "at the size of the paper's table"
 NETWORKS = {
     network.name: network
     for network in (
@@ -150,9 +150,9 @@ NETWORKS = {
             "spdnet-paper",
             "covariance",
             "spdnet.SPDNet",
-            f"{_HUANG}, at the size of the paper's table",
+            f"{_HUANG}, {_TABLE}",
             (1016, 3194, 185),
-            (),  # no BiMap
+            {"dims": ()},  # no BiMap
         ),
         _ours(
             "spdtransnet",
@@ -172,12 +172,26 @@ NETWORKS = {
             extra="baselines",
         ),
         *(
-            _ours(name, "raw", f"convolutional.{kind}", reference, counts)
-            for name, reference, kind, counts in (
+            _ours(name, "raw", f"convolutional.{kind}", reference, counts, *more)
+            for name, reference, kind, counts, *more in (
                 ("eegnet", "Lawhern et al. 2018", "EEGNet", (2292, 2162, 1557)),
+                (
+                    "eegnet-paper",
+                    f"Lawhern et al. 2018, {_TABLE}",
+                    "EEGNet",
+                    (5108, 4850, 3637),
+                    {"n_filters": 16, "n_separable": 32, "kernel_length": 65},
+                ),
                 ("shallownet", _SCHIRRMEISTER, "ShallowNet", (40004, 91122, 14325)),
                 ("deepnet", _SCHIRRMEISTER, "DeepNet", (278079, 298927, 274530)),
                 ("atcnet", "Altaheri et al. 2022", "ATCNet", (113732, 114490, 113449)),
+                (
+                    "atcnet-paper",
+                    f"Altaheri et al. 2022, {_TABLE}",
+                    "ATCNet",
+                    (123892, 124650, 123609),
+                    {"attention_width": 32, "attention_norm": False},
+                ),
                 ("eeg-conformer", "Song et al. 2022", "EEGConformer", (400452, 270466, 163045)),
                 ("raw-transformer", _ABLATION, "RawTransformer", (865668, 982658, 822149)),
             )
