@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ from rich.console import Console
 
 from spdtokens._tables import counted, table
 from spdtokens.cli.app import AsJson, command, show
+from spdtokens.cli.evaluate import dataset_options
 
 if TYPE_CHECKING:
     from spdtokens.paper.reproduce import Extent
@@ -23,12 +25,27 @@ class DataKind(Enum):
     REAL = "real"
 
 
+class SplitKind(Enum):
+    """Training and test trials."""
+
+    HONEST = "honest"
+    PAPER = "paper"
+
+
+Seeds = Annotated[int | None, typer.Option(min=1, max=5)]
+
+
 @command()
 def reproduce(
     names: Annotated[list[str] | None, typer.Argument()] = None,
     list_: Annotated[bool, typer.Option("--list")] = False,
     data: DataKind = DataKind.SIM,
+    split: SplitKind = SplitKind.HONEST,
+    dataset_option: list[str] | None = None,
     quick: bool = False,
+    seeds: Annotated[int, typer.Option(min=1, max=5)] = 5,
+    network_seeds: Seeds = None,
+    across_seeds: Seeds = None,
     workers: Annotated[int, typer.Option(min=0)] = 0,
     out: Path = Path("reproduced"),
     any_code: bool = False,
@@ -47,8 +64,20 @@ def reproduce(
         List the tables and figures.
     data : str
         Simulated data (sim), or the paper's data sets where available (real).
+    split : str
+        Protocols without leakage (honest), or the paper's, as its numbers suggest them (paper):
+        252 of 288 trials of BCI2a for training, shuffled 70/15/15 % of the others.
+    dataset_option : str, default=none
+        Option for loading one of the paper's data sets, such as bci2a.folder=/path, or another data
+        set in its place, such as bci2a.dataset=moabb:BNCI2014_001. Can be repeated.
     quick : bool
         Use a subset: 3 subjects, 1 or 2 seeds, few epochs.
+    seeds : int
+        Number of seeds.
+    network_seeds : int, default=seeds
+        Number of seeds of networks that are trained one by one, which take most of the time.
+    across_seeds : int, default=seeds
+        Number of seeds of training on other subjects.
     out : path
         Folder to write tables, figures and runs to.
     """
@@ -70,13 +99,27 @@ def reproduce(
         raise StudyError(f"NAMES must be all or any of {known}, got {unknown[0]!r}.")
     folder = output_folder(out)
     tables.check_folder(folder, wanted)
-    extent = Extent.quick(data.value) if quick else Extent(data.value)
+    options = tuple(dataset_options(dataset_option).items())
+    extent = Extent(
+        data.value,
+        split.value,
+        seeds=seeds,
+        network_seeds=network_seeds,
+        across_seeds=across_seeds,
+        options=options,
+    )
+    if quick:
+        if extent != Extent(data.value, split.value, options=options):
+            raise typer.BadParameter("--quick has its own numbers of seeds: give one or the other.")
+        extent = replace(Extent.quick(data.value, split.value), options=options)
     experiments = [EXPERIMENTS[name] for name in wanted if name in EXPERIMENTS]
     console = Console(stderr=True)
     scores, written = [], []
     if experiments:
         console.print(f"Planning {counted(len(experiments), 'table')}")
         reproduction = Reproduction(experiments, extent, any_code=any_code)
+        for reason in reproduction.left_out.values():
+            console.print(f"Left out: {reason}", soft_wrap=True)
         executor = Processes(workers) if workers else InProcess(reproduction.source)
         with RunStore(folder / tables.STORE) as store:
             try:

@@ -714,8 +714,9 @@ def _read_segments(release: int, segments: int, subject: str, session: str) -> R
     """Cut the trials of a session into segments of 1 s; segments of a trial have its group."""
     whole, n = _read_ssvep(release, subject, session), 256
     X = np.stack([whole.X[..., n * (1 + i) : n * (2 + i)] for i in range(segments)], axis=1)
-    y, run, group = (np.repeat(a, segments) for a in (whole.y, whole.run, whole.group))
-    return Recording(subject, session, X.reshape(-1, *X.shape[2:]), y, run, group)
+    rows = np.repeat(np.arange(len(whole.y)), segments)
+    X = X.reshape(-1, *X.shape[2:])
+    return Recording(subject, session, X, whole.y[rows], whole.run[rows], whole.group[rows])
 
 
 def _index(subjects: int, sessions: int) -> Mapping[str, tuple[str, ...]]:

@@ -14,7 +14,7 @@ from spdtokens._tables import counted
 from spdtokens.classifiers.methods import get_method
 from spdtokens.classifiers.nn.engine import Listener
 from spdtokens.classifiers.nn.networks import NETWORKS
-from spdtokens.classifiers.nn.recipe import SEEDS
+from spdtokens.classifiers.nn.recipe import SEEDS, STABILITY_SEEDS
 from spdtokens.datasets import Dataset, Selection
 from spdtokens.errors import DataError, StudyError
 from spdtokens.evaluation.plan import Question, Source, plan
@@ -88,8 +88,8 @@ class Extent:
     @classmethod
     def quick(cls, data: Data, split: Split = "honest") -> Extent:
         """Return the extent of ``--quick``: three subjects, one or two seeds, few epochs."""
-        few = {"network_seeds": 1, "across_seeds": 1, "network_epochs": 10}
-        return cls(data, split, subjects=3, seeds=2, **few)
+        few = cls(data, split, subjects=3, seeds=2)
+        return replace(few, network_seeds=1, across_seeds=1, network_epochs=10)
 
     @property
     def is_whole(self) -> bool:
@@ -265,6 +265,7 @@ class Reproduction:
             choice = replace(choice, settings=replace(choice.settings, epochs=epochs))
         if cell.protocol == ACROSS:
             seeds = extent.across_seeds or seeds
+        names = tuple(subjects) if cell.subject is None else (cell.subject,)
         own = role.protocol if extent.split == "honest" else role.paper_protocol
         return Question(
             dataset=role.dataset(extent.data),
@@ -272,8 +273,8 @@ class Reproduction:
             protocol=cell.protocol or own,
             access=cell.access,
             alignment=cell.alignment,
-            subjects=tuple(subjects.values()) if cell.subject is None else subjects[cell.subject],
-            seeds=seeds,
+            subjects=tuple(subjects[name] for name in names),
+            seeds=STABILITY_SEEDS[:seeds],
             dataset_options=role.dataset_options(extent.data, extent.split),
         )
 
