@@ -6,7 +6,7 @@ import io
 import json
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +15,11 @@ from click.testing import Result
 from rich.console import Console
 from typer.testing import CliRunner
 
-from spdtokens import TokenTransformerClassifier
+from spdtokens import TokenTransformerClassifier, load_model
 from spdtokens.classifiers.methods import METHODS, Settings
 from spdtokens.cli import app
-from spdtokens.datasets import load_dataset
+from spdtokens.datasets import Selection, load_dataset
+from spdtokens.errors import StudyError
 from spdtokens.evaluation.plan import Choice, Question, check_question
 from spdtokens.experiments.executors import InProcess
 from spdtokens.experiments.store import RunStore
@@ -31,17 +32,18 @@ from spdtokens.paper.reproduce import (
     run,
     tables,
 )
+from spdtokens.paper.reproduce.cost import Cost, projected
 from spdtokens.paper.reproduce.experiments import BCI2A, BCICHA, MAMEM, ROLES, Role
 from spdtokens.paper.reproduce.figures import FIGURES
+from spdtokens.paper.reproduce.models import save_models
 from spdtokens.paper.tables import TABLES, paper_table
 from tests.paper.stand_ins import COSTS, made_findings, noise_source
 
-COUNTS = {"BCI2a": 9, "BCIcha": 16, "MAMEM": 11}
 OF_ACCURACIES = sorted(set(EXPERIMENTS) & set(TABLES))
 
 
 def cells(name: str) -> list[Cell]:
-    return list(EXPERIMENTS[name].cells(COUNTS))
+    return list(EXPERIMENTS[name].cells())
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -50,7 +52,7 @@ def test_every_cell_can_be_run_on_the_simulated_sets(name: str) -> None:
     assert len({(cell.row, cell.column) for cell in found}) == len(found)
     for cell in found:
         dataset = load_dataset(cell.role.sim)
-        assert len(dataset.subjects) == COUNTS[cell.role.name]
+        assert len(cell.role.found("sim", dataset.subjects)) == len(cell.role.subjects)
         check_question(Question(cell.role.sim, (cell.choice,)), dataset)
 
 
@@ -116,7 +118,7 @@ def test_runs_are_done_once_and_tables_have_three_values(tmp_path: Path) -> None
     wanted = [
         Cell("BCI2a", "TS+LR", ROLES[0], Choice("ts-lr"), reported="64.85 +- 15.18"),
         Cell("BCI2a", "Log", ROLES[0], Choice("token-log-euclidean", TINY)),
-        Cell("MAMEM", "TS+LR", ROLES[2], Choice("ts-lr"), 0),
+        Cell("MAMEM", "TS+LR", ROLES[2], Choice("ts-lr"), "S1"),
     ]
     experiment = Experiment("tiny", "Tiny & small", lambda _name, _counts: iter(wanted), "A note.")
     source, extent = noise_source(), Extent(subjects=2, seeds=2)
@@ -158,22 +160,105 @@ def test_runs_are_done_once_and_tables_have_three_values(tmp_path: Path) -> None
 def test_quick_shortens_only_networks_that_train_one_by_one() -> None:
     names = ("spdnet", "ts-lr", "token-log-euclidean", "spd-token-mlp")
     pooled = [Cell("r", name, ROLES[0], Choice(name)) for name in names]
-    alone = [replace(cell, subject=0) for cell in pooled]  # its spread is over seeds
+    across = [replace(cell, protocol="leave-one-subject-out") for cell in pooled]
     found = [
-        Experiment("all", "", lambda *_: iter(pooled)),
-        Experiment("one", "", lambda *_: iter(alone)),
+        Experiment("within", "", lambda *_: iter(pooled)),
+        Experiment("across", "", lambda *_: iter(across)),
     ]
-    asked = Reproduction(found, Extent.quick("sim"), noise_source()).cells
-    epochs = {q.choices[0].method: q.choices[0].settings.epochs for _, q in asked["all"]}
-    assert epochs == dict.fromkeys(names) | {"spdnet": 10}
-    for name, seeds in (("all", 1), ("one", 2)):
-        assert {len(question.seeds) for _, question in asked[name]} == {seeds}
+
+    def seeds(extent: Extent) -> dict[str, list[int]]:
+        asked = Reproduction(found, extent, noise_source()).cells
+        epochs = {q.choices[0].method: q.choices[0].settings.epochs for _, q in asked["within"]}
+        assert epochs == dict.fromkeys(names) | {"spdnet": extent.network_epochs}
+        return {name: [len(q.seeds) for _, q in asked[name]] for name in asked}
+
+    assert seeds(Extent.quick("sim")) == {"within": [1, 2, 2, 2], "across": [1] * 4}
+    assert seeds(Extent()) == {"within": [5] * 4, "across": [5] * 4}
+    few = Extent(seeds=3, network_seeds=2)
+    assert seeds(few) == {"within": [2, 3, 3, 3], "across": [2, 3, 3, 3]}
 
 
 def test_extents_name_their_command() -> None:
     assert Extent.quick("real").command("depth") == "spdtokens reproduce depth --quick --data real"
     assert Extent().command("depth") == "spdtokens reproduce depth"
     assert "All subjects" in Extent("real").note
+    some = Extent("real", "paper", network_seeds=1, options=(("bci2a.unit", "uV"),))
+    assert some.command("heads") == (
+        "spdtokens reproduce heads --network-seeds 1 --data real --split paper "
+        "--dataset-option bci2a.unit=uV"
+    )
+    assert Extent(**json.loads(json.dumps(asdict(some)))) == some
+    for options in ({"data": "real", "options": (("bci2b.unit", "uV"),)},
+                    {"data": "real", "options": (("unit", "uV"),)},
+                    {"options": (("bci2a.unit", "uV"),)}):  # fmt: skip
+        with pytest.raises(StudyError):
+            Extent(**options)
+
+
+def test_stability_has_ten_seeds_and_others_five() -> None:
+    source = noise_source()
+    asked = Reproduction([EXPERIMENTS["stability"], EXPERIMENTS["heads"]], Extent(), source).cells
+    assert {len(q.seeds) for _, q in asked["stability"]} == {10}
+    assert {len(q.seeds) for _, q in asked["heads"]} == {5}
+
+
+def test_real_subjects_are_found_by_their_numbers() -> None:
+    there = ("02", "06", "11", "99")
+    assert BCICHA.found("real", there) == {"S2": "02", "S6": "06", "S11": "11"}
+    assert MAMEM.found("real", ("U010", "U001")) == {"S1": "U001", "S10": "U010"}
+    assert list(BCICHA.found("sim", ("1", "2")).items()) == [("S2", "1"), ("S6", "2")]
+
+
+def test_costs_are_projected_from_short_runs(tmp_path: Path) -> None:
+    """In proportion to runs, epochs and training trials; what is stored costs nothing."""
+    source = noise_source()
+
+    def cost(store: RunStore | None, *cells: Cell) -> list[Cost]:
+        experiment = Experiment("tiny", "", lambda *_: iter(cells))
+        return projected(Reproduction([experiment], Extent(seeds=2), source), store)
+
+    alone, classical = (
+        Cell("r", "c", BCI2A, Choice(*choice), "S1")
+        for choice in (("token-log-euclidean", TINY), ("ts-lr",))
+    )
+    (first,) = cost(None, alone)
+    assert (first.runs, first.missing, first.of_networks) == (2, 2, 0.0)
+    assert 0 < first.hours < 1
+    longer = replace(TINY, epochs=300)
+    (hundredfold,) = cost(None, replace(alone, choice=Choice("token-log-euclidean", longer)))
+    assert 10 < hundredfold.hours / first.hours < 1000
+    network = Choice("spdnet-paper", Settings(recipe="common", epochs=2))
+    (slow,) = cost(None, replace(alone, choice=network))
+    assert slow.of_networks == slow.hours > 0
+    with RunStore(tmp_path / "runs.sqlite") as store:
+        experiment = Experiment("tiny", "", lambda *_: iter([alone, classical]))
+        Reproduction([experiment], Extent(seeds=2), source).run(store, InProcess(source))
+        (done,) = cost(store, alone, classical)
+    assert (done.runs, done.missing, done.hours) == (3, 0, 0.0)
+
+
+def test_saved_models_are_those_of_the_table(tmp_path: Path) -> None:
+    source = noise_source()
+    wanted = [
+        Cell(subject, "Accuracy", BCI2A, Choice("token-log-euclidean", TINY), subject)
+        for subject in ("S1", "S3")
+    ]
+    overall = replace(wanted[0], row="Overall", subject=None)
+    experiment = Experiment("subjects-bci2a", "", lambda *_: iter([*wanted, overall]))
+    reproduction = Reproduction([experiment], Extent(seeds=2), source)
+    with RunStore(tmp_path / "runs.sqlite") as store:
+        reproduction.run(store, InProcess(source))
+        written = save_models(reproduction, store, tmp_path)
+        runs = {run.spec.subject: run for run in store.results() if run.spec.seed == 42}
+    assert [path.name for path in written] == [
+        f"bci2a-S{i}.{end}" for i in (1, 3) for end in ("spdt", "md")
+    ]
+    dataset = source.dataset("sim-mi", Selection())
+    test = dataset.load("3", "3")
+    found = load_model(written[2]).predict_proba(test.X)
+    np.testing.assert_allclose(found, runs["3"].probabilities, rtol=0, atol=1e-5)
+    card = written[3].read_text()
+    assert f"**Accuracy on 40 held-out trials: {100 * runs['3'].test['accuracy']:.1f} %**" in card
 
 
 def test_the_list_and_unknown_names(tmp_path: Path) -> None:

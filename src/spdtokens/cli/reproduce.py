@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, replace
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,7 +17,7 @@ from spdtokens.cli.app import AsJson, command, show
 from spdtokens.cli.evaluate import dataset_options
 
 if TYPE_CHECKING:
-    from spdtokens.paper.reproduce import Extent
+    from spdtokens.paper.reproduce import Experiment, Extent
 
 
 class DataKind(Enum):
@@ -46,6 +48,9 @@ def reproduce(
     seeds: Annotated[int, typer.Option(min=1, max=5)] = 5,
     network_seeds: Seeds = None,
     across_seeds: Seeds = None,
+    dry_run: bool = False,
+    stored: bool = False,
+    save_models: bool = False,
     workers: Annotated[int, typer.Option(min=0)] = 0,
     out: Path = Path("reproduced"),
     any_code: bool = False,
@@ -78,6 +83,13 @@ def reproduce(
         Number of seeds of networks that are trained one by one, which take most of the time.
     across_seeds : int, default=seeds
         Number of seeds of training on other subjects.
+    dry_run : bool
+        Print the number of runs and the projected hours per table, and do nothing else. Each method
+        is timed for two epochs, which takes some minutes for all.
+    stored : bool
+        Make tables of the runs that are stored, for example while another process goes on.
+    save_models : bool
+        Also write the models of the tables subjects-... (seed 42) to OUT/models, with cards.
     out : path
         Folder to write tables, figures and runs to.
     """
@@ -86,7 +98,7 @@ def reproduce(
     from spdtokens.experiments.executors import InProcess, Processes
     from spdtokens.experiments.run import StudyBar
     from spdtokens.experiments.store import RunStore
-    from spdtokens.paper.reproduce import EXPERIMENTS, Extent, Reproduction, tables
+    from spdtokens.paper.reproduce import EXPERIMENTS, Extent, Reproduction, models, tables
     from spdtokens.paper.reproduce.figures import FIGURES
     from spdtokens.paper.reproduce.page import make_paper_report, write_paper_report
 
@@ -97,8 +109,6 @@ def reproduce(
     if unknown := [name for name in wanted if name not in tables.NAMES]:
         known = ", ".join(tables.NAMES)
         raise StudyError(f"NAMES must be all or any of {known}, got {unknown[0]!r}.")
-    folder = output_folder(out)
-    tables.check_folder(folder, wanted)
     options = tuple(dataset_options(dataset_option).items())
     extent = Extent(
         data.value,
@@ -114,6 +124,11 @@ def reproduce(
         extent = replace(Extent.quick(data.value, split.value), options=options)
     experiments = [EXPERIMENTS[name] for name in wanted if name in EXPERIMENTS]
     console = Console(stderr=True)
+    if dry_run:
+        _print_costs(experiments, extent, out / tables.STORE, any_code, as_json)
+        return
+    folder = output_folder(out)
+    tables.check_folder(folder, wanted)
     scores, written = [], []
     if experiments:
         console.print(f"Planning {counted(len(experiments), 'table')}")
@@ -124,12 +139,18 @@ def reproduce(
         with RunStore(folder / tables.STORE) as store:
             try:
                 with StudyBar("accuracy") as bar:
-                    progress = reproduction.run(store, executor, bar.tell, bar.listen)
+                    failures = (
+                        []
+                        if stored
+                        else reproduction.run(store, executor, bar.tell, bar.listen).failures
+                    )
+                if save_models:
+                    written += models.save_models(reproduction, store, folder)
             except KeyboardInterrupt:
                 typer.echo(f"Interrupted; run the same command to continue. Store: {store.path}")
                 raise typer.Exit(130) from None
             scores = reproduction.tables(store)
-            for failure in progress.failures:
+            for failure in failures:
                 typer.echo(f"Failed: {failure}", err=True)
     for found in scores:
         written += tables.write_tables([tables.wide_table(found)], found.to_dict(), folder)
@@ -150,6 +171,19 @@ def reproduce(
     show(as_json, results, *map(tables.in_terminal, shown))
     files = counted(len(written), "file")
     typer.echo(f"Written: {folder} ({files}); everything is shown in {report}.", err=as_json)
+
+
+def _print_costs(
+    experiments: Sequence[Experiment], extent: Extent, path: Path, any_code: bool, as_json: bool
+) -> None:
+    from spdtokens.experiments.store import RunStore
+    from spdtokens.paper.reproduce import Reproduction
+    from spdtokens.paper.reproduce.cost import cost_table, projected
+
+    reproduction = Reproduction(experiments, extent, any_code=any_code)
+    with RunStore(path) if path.exists() else nullcontext() as store:
+        costs = projected(reproduction, store)
+    show(as_json, {"costs": [asdict(cost) for cost in costs]}, cost_table(costs))
 
 
 def _print_list(as_json: bool) -> None:

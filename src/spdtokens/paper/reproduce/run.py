@@ -18,7 +18,7 @@ from spdtokens.classifiers.nn.recipe import SEEDS, STABILITY_SEEDS
 from spdtokens.datasets import Dataset, Selection
 from spdtokens.errors import DataError, StudyError
 from spdtokens.evaluation.plan import Question, Source, plan
-from spdtokens.evaluation.runs import code_digest
+from spdtokens.evaluation.runs import RunSpec, code_digest
 from spdtokens.experiments.config import Study
 from spdtokens.experiments.executors import Executor
 from spdtokens.experiments.run import Plan, Progress, run_study
@@ -239,6 +239,15 @@ class Reproduction:
             self.left_out[f"{name}, {reason}"] = f"{reason[:1].upper()}{reason[1:]}."
         return reason is None
 
+    def specs(self, question: Question) -> tuple[RunSpec, ...]:
+        """Return the runs of a question."""
+        return self._specs[repr(question)]
+
+    def specs_of(self, name: str) -> list[RunSpec]:
+        """Return the runs of a table, each once."""
+        found = (spec for _, question in self.cells[name] for spec in self.specs(question))
+        return list({spec.key: spec for spec in found}.values())
+
     def run(
         self,
         store: RunStore,
@@ -281,7 +290,7 @@ class Reproduction:
     def _table(self, experiment: Experiment, store: RunStore) -> ScoreTable:
         cells = []
         for cell, question in self.cells[experiment.name]:
-            keys = [spec.key for spec in self._specs[repr(question)]]
+            keys = [spec.key for spec in self.specs(question)]
             results = store.results(keys, self.planned.code)
             place = {"row": cell.row, "column": cell.column}
             printed = {"reported": cell.reported, "n_runs": len(results)}
