@@ -16,6 +16,7 @@ from spdtokens.classifiers.nn.engine import Listener
 from spdtokens.classifiers.nn.networks import NETWORKS
 from spdtokens.classifiers.nn.recipe import SEEDS, STABILITY_SEEDS
 from spdtokens.datasets import Dataset, Selection
+from spdtokens.datasets.official import OFFICIAL
 from spdtokens.errors import DataError, StudyError
 from spdtokens.evaluation.plan import Question, Source, plan
 from spdtokens.evaluation.runs import RunSpec, code_digest
@@ -205,18 +206,22 @@ class Reproduction:
     def _subjects(self, role: Role) -> dict[str, str]:
         """Names of the subjects in the data set, by the paper's; none if it is not there."""
         if role.name not in self._present:
-            found: dict[str, str] = {}
-            try:
-                if not role.dataset(self.extent.data):
+            found, mine = {}, self.extent.role(role)
+            name, folder = mine.dataset(self.extent.data), mine.options.get("folder")
+            official = OFFICIAL.get(name)
+            if not name:
+                self.left_out[role.name] = f"{role.name} has simulated data only."
+            elif official and not official.is_present(folder and Path(folder)):
+                where = f"in {folder}" if folder else f"(--dataset-option {name}.folder=...)"
+                self.left_out[role.name] = f"{role.name}: no files {where}. {official.how_to_get}"
+            else:
+                there = self._dataset(role).subjects
+                if not (found := role.found(self.extent.data, there)):
+                    known = ", ".join(role.subjects)
                     raise DataError(
-                        f"{role.name} has no data set of people. Leave --data real out."
+                        f"{name} must have one of the paper's subjects of {role.name} ({known}), "
+                        f"got {', '.join(there)}."
                     )
-                found = role.found(self.extent.data, self._dataset(role).subjects)
-                if not found:
-                    names = ", ".join(self._dataset(role).subjects)
-                    raise DataError(f"None of the paper's subjects of {role.name} is in: {names}.")
-            except DataError as error:
-                self.left_out[role.name] = str(error)
             self._present[role.name] = dict(list(found.items())[: self.extent.subjects])
         return self._present[role.name]
 
