@@ -86,7 +86,7 @@ docs: $(INSTALLED_DEV) ## the documentation site, build/docs/index.html; any war
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
 
 bench: $(INSTALLED_DEV) ## speed against the field's libraries, same run
-	for name in embed tokenize train latency methods recommended study live threads; do \
+	for name in embed tokenize train attention latency methods recommended study live threads; do \
 	  $(BIN)/spdtokens bench $$name || exit 1; done
 
 clean: ## remove what make made

@@ -46,7 +46,7 @@ SETTINGS = Settings(
 
 # Slow and quick to learn; quick and slow to learn.
 EPOCHS = {"matt": 6, "tsmnet": 6, "atcnet": 15, "eeg-conformer": 15, "deepnet": 15, "spdnet": 150}
-EPOCHS |= {"eegnet-paper": 60, "atcnet-paper": 15}
+EPOCHS |= {"eegnet-paper": 80, "atcnet-paper": 15}
 
 
 def oscillations(session: int, n: int = 128) -> tuple[np.ndarray, np.ndarray]:

@@ -101,6 +101,12 @@ def train(
 
 
 @command(bench_app)
+def attention(as_json: AsJson = False, rounds: Rounds = 5, threads: Threads = None) -> None:
+    """Time geometric attention, with distances computed once and in every block."""
+    _bench("attention", "bench_attention", as_json, rounds=rounds, threads=threads)
+
+
+@command(bench_app)
 def latency(
     as_json: AsJson = False, repeats: Annotated[int, typer.Option(min=1000)] = 2000
 ) -> None:
