@@ -89,7 +89,7 @@ def reproduce(
             for failure in progress.failures:
                 typer.echo(f"Failed: {failure}", err=True)
     for found in scores:
-        written += tables.write_tables([tables.wide_table(found)], found.to_dict(), folder)
+        written += tables.write_scores(found, folder)
     measured = {
         name: tables.measured_content(name, extent.command(name), **_measured(name, console))
         for name in wanted
@@ -100,7 +100,9 @@ def reproduce(
     written += [_drawn(name, extent, folder, console) for name in wanted if name in FIGURES]
     report = folder / "report.html"
     write_paper_report(make_paper_report(folder), report)
-    shown = [tables.score_table(found, tables.IN_TERMINAL) for found in scores]
+    shown = []
+    for found in scores:
+        shown += [tables.score_table(found, tables.IN_TERMINAL), *tables.derived_tables(found)]
     for content in measured.values():
         shown += tables.measured_tables(content)
     results = {"tables": [found.to_dict() for found in scores], **measured}

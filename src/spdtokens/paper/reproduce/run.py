@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import pandas as pd
 
@@ -21,7 +22,7 @@ from spdtokens.experiments.executors import Executor
 from spdtokens.experiments.run import Plan, Progress, run_study
 from spdtokens.experiments.store import RunStore
 from spdtokens.paper.reproduce.experiments import ROLES, Cell, Data, Experiment
-from spdtokens.paper.reproduce.scores import ScoreTable, cell_scores
+from spdtokens.paper.reproduce.scores import ScoreTable, cell_scores, run_scores
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class Extent:
     ----------
     data : {'sim', 'real'}
         Simulated or real data.
+    split : {'honest', 'paper'}
+        Protocols without leakage, or the paper's.
     subjects : int or None
         Number of subjects per data set; None for all.
     seeds : int
@@ -43,6 +46,7 @@ class Extent:
     """
 
     data: Data = "sim"
+    split: Literal["honest", "paper"] = "honest"
     subjects: int | None = None
     seeds: int = 5
     network_epochs: int | None = None
@@ -163,13 +167,15 @@ class Reproduction:
         return replace(choice, settings=replace(choice.settings, epochs=self.extent.network_epochs))
 
     def _table(self, experiment: Experiment, store: RunStore) -> ScoreTable:
-        cells = []
+        cells, runs = [], []
         for cell, question in self.cells[experiment.name]:
             keys = [spec.key for spec in self._specs[repr(question)]]
             results = store.results(keys, self.planned.code)
-            place = {"row": cell.row, "column": cell.column}
-            printed = {"reported": cell.reported, "n_runs": len(results)}
-            cells.append(place | cell_scores(results) | printed)
+            about_cell = {"row": cell.row, "column": cell.column, "method": cell.choice.name}
+            about_cell |= {"protocol": question.protocol, "reported": cell.reported}
+            cells.append(about_cell | cell_scores(results) | {"n_runs": len(results)})
+            runs.append(run_scores(cell.row, cell.column, results))
         about = (experiment.name, experiment.title, experiment.label, experiment.note)
         command, code = self.extent.command(experiment.name), self.planned.code
-        return ScoreTable(*about, command, code, self.extent, pd.DataFrame(cells))
+        frames = (pd.DataFrame(cells), pd.concat(runs, ignore_index=True))
+        return ScoreTable(*about, command, code, self.extent, *frames)
