@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
 from pathlib import Path
 
 import pandas as pd
@@ -57,7 +58,7 @@ def inside(text: str, name: str) -> list[list[str]]:
     """The texts of a table of the page, row by row, headers first."""
     part = text[text.index(f'<table id="{name}"') :]
     rows = re.findall(r"<tr>(.*?)</tr>", part[: part.index("</tbody>")], re.S)
-    return [re.findall(r">([^<>]*)(?:</button>)?</t[hd]>", row) for row in rows]
+    return [list(map(unescape, re.findall(r">([^<>]*)(?:</button>)?</t[hd]>", r))) for r in rows]
 
 
 def test_the_other_columns_stand_below(folder: Path, text: str) -> None:

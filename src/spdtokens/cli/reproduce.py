@@ -131,13 +131,15 @@ def _drawn(name: str, extent: Extent, folder: Path, console: Console) -> Path:
     """Draw a figure unless its file is up to date."""
     from spdtokens.evaluation.plan import Source
     from spdtokens.paper.reproduce.figures import FIGURES, is_drawn, write_drawn
+    from spdtokens.paper.reproduce.tables import STORE
 
     path = folder / f"{name}.png"
     if is_drawn(path, extent):
         console.print(f"{path} is up to date")
         return path
     console.print(f"Drawing {name}")
-    return write_drawn(FIGURES[name].draw(extent, Source()), FIGURES[name], extent, folder)
+    figure = FIGURES[name].drawn(extent, Source(), folder / STORE)
+    return write_drawn(figure, FIGURES[name], extent, folder)
 
 
 def _measured(name: str, console: Console) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,31 +14,36 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from PIL import Image
 from sklearn.manifold import TSNE
 from sklearn.metrics import confusion_matrix
 
 from spdtokens._files import written_whole
+from spdtokens._tables import counted
 from spdtokens.classifiers import TokenTransformerClassifier
 from spdtokens.classifiers.base import held_back
 from spdtokens.classifiers.methods import get_method
 from spdtokens.classifiers.nn import Pool, RunPlan, SPDTokenTransformer, TrainedRun, train_runs
 from spdtokens.classifiers.nn.recipe import SEEDS
 from spdtokens.datasets import Selection
-from spdtokens.errors import ReportError
+from spdtokens.errors import ReportError, StudyError
 from spdtokens.evaluation.execute import matrices
 from spdtokens.evaluation.plan import Source, split_front
 from spdtokens.evaluation.protocols import check_fold, get_protocol
 from spdtokens.evaluation.runs import code_digest, origin
-from spdtokens.geometry import TokenEmbedding
-from spdtokens.paper.reproduce.experiments import BCI2A, EMBEDDINGS, ROLES, Data, Role
-from spdtokens.paper.reproduce.run import Extent
+from spdtokens.experiments.executors import InProcess
+from spdtokens.experiments.store import RunStore
+from spdtokens.paper.reproduce.experiments import BCI2A, EMBEDDINGS, EXPERIMENTS, ROLES, Data, Role
+from spdtokens.paper.reproduce.run import Extent, Reproduction
 from spdtokens.paper.theory.gradients import conditioning_figure
 from spdtokens.reporting.figures import BLUE, GREEN, GREY, MARKERS, ORANGE, PALETTE
 from spdtokens.runtime.threads import one_thread
 
 COLOURS = {"Log-Euc": ORANGE, "BWSPD": BLUE, "Euclidean": GREEN}
+#: Of more axes than this, texts inside the axes are not described.
+MANY = 4
 PARTS = {"train": "-", "validation": ":", "test": "--"}
 
 
@@ -78,8 +84,9 @@ class Watched:
         fold = get_protocol(role.protocol).folds(trials.table, who)[0]
         check_fold(fold, trials)
         settings = role.settings(multiband=multiband)
-        front, _ = split_front(get_method(f"token-{embedding}").make(dataset, settings))
+        front, network = split_front(get_method(f"token-{embedding}").make(dataset, settings))
         assert front is not None
+        assert isinstance(network, TokenTransformerClassifier)
         parts = {part: rows for part, rows in fold.parts().items() if len(rows)}
         if "validation" not in parts:  # for its curve only: nothing is selected with it
             own = held_back(42, trials.table.y[fold.train], None, 0.125)
@@ -87,7 +94,9 @@ class Watched:
             parts["validation"] = fold.train[own.validation]
             parts["train"] = fold.train[own.train]
         C = {part: matrices(trials, front, rows) for part, rows in parts.items()}
-        first = TokenEmbedding(embedding.replace("-", "_"), unit_free=True).fit(C["train"])
+        first = network._embedding()
+        assert first is not None
+        first.fit(C["train"])
         tokens = torch.from_numpy(np.concatenate([first.tokens(C[part]) for part in C])).float()
         places = np.split(np.arange(len(tokens)), np.cumsum([len(C[part]) for part in C])[:-1])
         y = np.concatenate([trials.table.y[parts[part]] for part in C])
@@ -107,7 +116,8 @@ class Watched:
         return train_runs(model, pool, plans, network._recipe())
 
 
-Draw = Callable[[Extent, Source], Figure]
+#: Function from an extent, a data source and, if it shows runs, the path of a store to a figure.
+Draw = Callable[..., Figure]
 
 
 @dataclass(frozen=True)
@@ -118,31 +128,55 @@ class PaperFigure:
     ----------
     name, title : str
         Name and title of the figure.
-    label : str
-        LaTeX label in the paper; empty for future work.
+    labels : tuple of str
+        LaTeX labels in the paper; empty for future work.
     draw : callable
-        Function from an extent and a data source to a figure.
+        See :data:`Draw`.
     caption : str
         Caption of the figure.
+    shows_runs : bool
+        Whether it shows runs of a store.
     """
 
     name: str
     title: str
-    label: str
+    labels: tuple[str, ...]
     draw: Draw
     caption: str
+    shows_runs: bool = False
+
+    @property
+    def label(self) -> str:
+        """The labels as one text."""
+        return ", ".join(self.labels)
+
+    def drawn(self, extent: Extent, source: Source, store: Path) -> Figure:
+        """Draw the figure.
+
+        Parameters
+        ----------
+        extent : Extent
+            Data, subjects, seeds and epochs.
+        source : Source
+            Source of the data sets.
+        store : Path
+            Store of runs, used by figures that show runs. Missing runs are done and added to it.
+        """
+        return self.draw(extent, source, *([store] if self.shows_runs else []))
 
 
 #: All figures, in the order of definition; see :func:`paper_figure`.
 FIGURES: dict[str, PaperFigure] = {}
 
 
-def paper_figure(name: str, title: str, label: str = "") -> Callable[[Draw], Draw]:
+def paper_figure(
+    name: str, title: str, *labels: str, shows_runs: bool = False
+) -> Callable[[Draw], Draw]:
     """Register a function that draws a figure; its docstring is the caption."""
 
     def register(draw: Draw) -> Draw:
         caption = " ".join((draw.__doc__ or "").split())
-        FIGURES[name] = PaperFigure(name, title, label, draw, caption)
+        FIGURES[name] = PaperFigure(name, title, labels, draw, caption, shows_runs)
         return draw
 
     return register
@@ -180,7 +214,7 @@ def architecture(_extent: Extent, _source: Source) -> Figure:
     return figure
 
 
-@paper_figure("conditioning", "Gradient conditioning", "fig:gradient_conditioning")
+@paper_figure("conditioning", "Gradient conditioning (a)", "fig:gradient_conditioning")
 def conditioning(_extent: Extent, _source: Source) -> Figure:
     """Range of the factors by which the backward pass scales gradients.
 
@@ -189,7 +223,7 @@ def conditioning(_extent: Extent, _source: Source) -> Figure:
     return conditioning_figure()
 
 
-@paper_figure("convergence", "Convergence", "fig:gradient_conditioning")
+@paper_figure("convergence", "Gradient conditioning (b): convergence", "fig:gradient_conditioning")
 def convergence(extent: Extent, source: Source) -> Figure:
     """Training loss of the first subject against the epoch, mean and range over seeds."""
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
@@ -202,6 +236,7 @@ def convergence(extent: Extent, source: Source) -> Figure:
         axes.fill_between(epochs, losses.min(0), losses.max(0), color=colour, alpha=0.15, lw=0)
     axes.set(xlabel="epoch", ylabel="training loss, mean and range over seeds", yscale="log")
     axes.set_title(f"{BCI2A.dataset(extent.data)}, first subject: convergence", fontsize=11)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     return figure
@@ -271,7 +306,13 @@ def _heat_map(
     return axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
 
 
-@paper_figure("confusion", "Confusion", "fig:confusion_matrices_key")
+@paper_figure(
+    "confusion",
+    "Confusion",
+    "fig:confusion_matrices_key",
+    "fig:confusion_s2",
+    "fig:confusion_s4",
+)
 def confusion(extent: Extent, source: Source) -> Figure:
     """Confusion matrices of subjects 2 and 4, Log-Euclidean tokens, seed 42.
 
@@ -293,6 +334,69 @@ def confusion(extent: Extent, source: Source) -> Figure:
             axes.set_title(f"subject {position + 1}, {part}: {100 * right:.1f} %", fontsize=10)
             axes.set(xlabel="predicted", ylabel="true")
     return figure
+
+
+def _confusions(role: Role) -> Draw:
+    """Make a function that draws confusion matrices of all subjects of a data set."""
+
+    def draw(extent: Extent, source: Source, store: Path) -> Figure:
+        reproduction = Reproduction([EXPERIMENTS[f"subjects-{role.name.lower()}"]], extent, source)
+        with RunStore(store) as runs:
+            if failures := reproduction.run(runs, InProcess(source)).failures:
+                raise StudyError(
+                    f"The figure needs all runs of subjects-{role.name.lower()}, but "
+                    f"{counted(len(failures), 'run')} failed: {failures[0]}"
+                )
+            keys = [spec.key for specs in reproduction.planned.specs for spec in specs]
+            results = runs.results(keys, reproduction.planned.code)
+        classes = source.dataset(role.dataset(extent.data), Selection()).classes
+        counts: dict[str, dict[str, NDArray[np.int64]]] = {}
+        for run in results:
+            found = confusion_matrix(run.y, run.probabilities.argmax(1), labels=range(len(classes)))
+            of, seed = counts.setdefault(run.spec.subject, {}), str(run.spec.seed)
+            of[seed] = of[seed] + found if seed in of else found  # summed over folds
+        plain = {who: {seed: n.tolist() for seed, n in of.items()} for who, of in counts.items()}
+        with written_whole(store.with_name(f"confusion-all-{role.name.lower()}.json")) as temporary:
+            temporary.write_text(json.dumps({"classes": classes, "counts": plain}) + "\n")
+        return _small_multiples(counts, classes)
+
+    # The caption is the docstring of what is registered.
+    draw.__doc__ = f"""Confusion matrices of all subjects of {role.name}, Log-Euclidean tokens.
+
+    Test trials of all seeds of the table subjects-{role.name.lower()}; predictions of training
+    trials are not stored. Numbers are percent of the trials of the true class (rows)."""
+    return draw
+
+
+def _small_multiples(
+    counts: Mapping[str, Mapping[str, NDArray[np.int64]]], classes: Sequence[str]
+) -> Figure:
+    """Draw the sum over seeds of the confusion matrices of each subject."""
+    wide = min(len(counts), max(3, math.ceil(math.sqrt(len(counts)))))
+    high = -(-len(counts) // wide)
+    figure = Figure(figsize=(2.6 * wide + 0.8, 2.7 * high + 0.5), layout="constrained")
+    grid = figure.subplots(high, wide, sharex=True, sharey=True, squeeze=False)
+    for axes, (subject, seeds) in zip(grid.flat, counts.items(), strict=False):
+        total = np.sum(list(seeds.values()), axis=0)
+        shares = total / np.maximum(total.sum(1, keepdims=True), 1)
+        _heat_map(axes, shares, (100 * shares).round(), classes)
+        right = np.trace(total) / total.sum()
+        axes.set_title(f"subject {subject}: {100 * right:.1f} %", fontsize=10)
+    for axes in grid.flat[len(counts) :]:
+        axes.set_axis_off()
+    for axes in grid.flat[max(0, len(counts) - wide) : len(counts)]:
+        axes.tick_params(labelbottom=True)  # also above an empty place
+    figure.supxlabel("predicted", fontsize=10)
+    figure.supylabel("true", fontsize=10)
+    return figure
+
+
+for role in ROLES:
+    paper_figure(
+        f"confusion-all-{role.name.lower()}",
+        f"Confusion, all subjects of {role.name}",
+        shows_runs=True,
+    )(_confusions(role))
 
 
 @paper_figure("attention", "Attention between bands")
@@ -403,7 +507,8 @@ def described(figure: Figure) -> str:
             for line in axes.lines
             if not str(line.get_label()).startswith("_")
         ]
-        said += [text.get_text() for text in axes.texts]
+        if len(figure.axes) <= MANY:
+            said += [text.get_text() for text in axes.texts]
         title = axes.get_title()
         if said or title:
             parts.append(": ".join(filter(None, (title, "; ".join(said)))))
