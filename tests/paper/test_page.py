@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import unescape
 from pathlib import Path
 
 import pandas as pd
@@ -9,10 +10,17 @@ import pytest
 from typer.testing import CliRunner
 
 from spdtokens.cli import app
+from spdtokens.errors import ReportError
 from spdtokens.paper.reproduce import ScoreTable
-from spdtokens.paper.reproduce.page import sentences
-from spdtokens.paper.reproduce.tables import read_folder
-from tests.paper.stand_ins import QUICK, made_folder
+from spdtokens.paper.reproduce.page import make_paper_report, page, sentences
+from spdtokens.paper.reproduce.scores import RUNS
+from spdtokens.paper.reproduce.tables import (
+    PAPER_SPLIT,
+    check_folder,
+    read_folder,
+    write_scores,
+)
+from tests.paper.stand_ins import QUICK, made_folder, made_table
 
 runner = CliRunner()
 
@@ -44,6 +52,49 @@ def test_every_table_stands_with_three_values_a_cell(folder: Path, text: str) ->
         assert values[2:4] == [f"{100 * cell[key]:.1f}" for key in ("train", "test")]
         assert values[5] == "+40.0"
         assert values[6] == cell["reported"].replace("+-", "±")
+
+
+def inside(text: str, name: str) -> list[list[str]]:
+    """The texts of a table of the page, row by row, headers first."""
+    part = text[text.index(f'<table id="{name}"') :]
+    rows = re.findall(r"<tr>(.*?)</tr>", part[: part.index("</tbody>")], re.S)
+    return [list(map(unescape, re.findall(r">([^<>]*)(?:</button>)?</t[hd]>", r))) for r in rows]
+
+
+def test_the_other_columns_stand_below(folder: Path, text: str) -> None:
+    headers, *rows = inside(text, "geometry-other")
+    assert headers == ["row", "column", "ours (train)", "ours (test)", "paper"]
+    derived = read_folder(folder).scores[0].derived
+    assert len(rows) == len(derived) == 12  # two for each embedding, and three p-values for two
+    assert rows[0] == ["Log-Euclidean", "Time/Epoch", "0.1 s", "", "0.30s"]
+    assert 'id="bands-other"' not in text
+
+
+def test_both_splits_stand_side_by_side(tmp_path: Path) -> None:
+    made_folder(tmp_path, ("subjects-bci2a",))
+    for name in ("subjects-bci2a", "depth"):  # of the second there is no honest table
+        written = write_scores(made_table(name, "paper"), tmp_path)
+        assert [path.name for path in written] == [
+            f"{name}.paper-split{suffix}" for suffix in (".md", ".tex", ".json")
+        ]
+    folder = read_folder(tmp_path)
+    assert [table.name for table in folder.scores] == ["subjects-bci2a"]
+    assert set(folder.paper_split) == {"subjects-bci2a", "depth"}
+    assert {"depth", "geometry"} <= set(folder.missing)
+    text = page(make_paper_report(tmp_path))
+    headers, first, *_ = inside(text, "subjects-bci2a")
+    assert headers[-2:] == list(PAPER_SPLIT)
+    assert (first[2:4], first[-2:]) == (["90.0", "50.0"], ["90.0", "70.0"])
+    headers, lowest, *_ = inside(text, "subjects-bci2a-other")
+    assert headers[4:] == [*PAPER_SPLIT, "paper"]
+    assert lowest == ["S1", "Min", "89.0", "49.0", "89.0", "69.0", "76.59"]
+    assert "protocol paper-sessions" in text
+    assert inside(text, "depth.paper-split")[0][-2:] == ["nearer to", "runs"]
+
+    (tmp_path / "depth.paper-split.json").write_text("{}")
+    with pytest.raises(ReportError, match="reproduce depth --split paper"):
+        check_folder(tmp_path, ["depth"])
+    check_folder(tmp_path, ["depth"], "paper")
 
 
 def test_it_needs_nothing_but_itself(text: str) -> None:
@@ -99,10 +150,11 @@ def test_the_same_runs_count_once(tmp_path: Path) -> None:
 )
 def test_nearer(reported: str, nearer: str) -> None:
     keys = ("row", "column", "train", "test", "std", "reported", "n_runs")
+    no_runs = pd.DataFrame(columns=list(RUNS))
     nan = float("nan")
     rows = [("r", "c", 0.9, 0.5, nan, reported, 1), ("r", "d", nan, nan, nan, reported, 0)]
     cells = pd.DataFrame(rows, columns=keys)
-    frame = ScoreTable("", "", "", "", "", None, QUICK, cells).frame
+    frame = ScoreTable("", "", "", "", "", None, QUICK, cells, no_runs).frame
     assert frame["nearer"].tolist() == [nearer, ""]
 
 

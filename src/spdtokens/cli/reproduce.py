@@ -153,7 +153,7 @@ def reproduce(
             for failure in failures:
                 typer.echo(f"Failed: {failure}", err=True)
     for found in scores:
-        written += tables.write_tables([tables.wide_table(found)], found.to_dict(), folder)
+        written += tables.write_scores(found, folder)
     measured = {
         name: tables.measured_content(name, extent.command(name), **_measured(name, console))
         for name in wanted
@@ -164,7 +164,9 @@ def reproduce(
     written += [_drawn(name, extent, folder, console) for name in wanted if name in FIGURES]
     report = folder / "report.html"
     write_paper_report(make_paper_report(folder), report)
-    shown = [tables.score_table(found, tables.IN_TERMINAL) for found in scores]
+    shown = []
+    for found in scores:
+        shown += [tables.score_table(found, tables.IN_TERMINAL), *tables.derived_tables(found)]
     for content in measured.values():
         shown += tables.measured_tables(content)
     results = {"tables": [found.to_dict() for found in scores], **measured}
@@ -206,13 +208,15 @@ def _drawn(name: str, extent: Extent, folder: Path, console: Console) -> Path:
     """Draw a figure unless its file is up to date."""
     from spdtokens.evaluation.plan import Source
     from spdtokens.paper.reproduce.figures import FIGURES, is_drawn, write_drawn
+    from spdtokens.paper.reproduce.tables import STORE
 
     path = folder / f"{name}.png"
     if is_drawn(path, extent):
         console.print(f"{path} is up to date")
         return path
     console.print(f"Drawing {name}")
-    return write_drawn(FIGURES[name].draw(extent, Source()), FIGURES[name], extent, folder)
+    figure = FIGURES[name].drawn(extent, Source(), folder / STORE)
+    return write_drawn(figure, FIGURES[name], extent, folder)
 
 
 def _measured(name: str, console: Console) -> dict[str, Any]:

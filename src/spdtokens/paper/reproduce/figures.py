@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,31 +14,36 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 from PIL import Image
 from sklearn.manifold import TSNE
 from sklearn.metrics import confusion_matrix
 
 from spdtokens._files import written_whole
+from spdtokens._tables import counted
 from spdtokens.classifiers import TokenTransformerClassifier
 from spdtokens.classifiers.base import held_back
 from spdtokens.classifiers.methods import get_method
 from spdtokens.classifiers.nn import Pool, RunPlan, SPDTokenTransformer, TrainedRun, train_runs
 from spdtokens.classifiers.nn.recipe import SEEDS
 from spdtokens.datasets import Selection
-from spdtokens.errors import ReportError
+from spdtokens.errors import DataError, ReportError, StudyError
 from spdtokens.evaluation.execute import matrices
 from spdtokens.evaluation.plan import Source, split_front
 from spdtokens.evaluation.protocols import check_fold, get_protocol
 from spdtokens.evaluation.runs import code_digest, origin
-from spdtokens.geometry import TokenEmbedding
-from spdtokens.paper.reproduce.experiments import BCI2A, EMBEDDINGS, ROLES, Data, Role
-from spdtokens.paper.reproduce.run import Extent
+from spdtokens.experiments.executors import InProcess
+from spdtokens.experiments.store import RunStore
+from spdtokens.paper.reproduce.experiments import BCI2A, EMBEDDINGS, EXPERIMENTS, ROLES, Role
+from spdtokens.paper.reproduce.run import Extent, Reproduction, dataset_of, subjects_of
 from spdtokens.paper.theory.gradients import conditioning_figure
 from spdtokens.reporting.figures import BLUE, GREEN, GREY, MARKERS, ORANGE, PALETTE
 from spdtokens.runtime.threads import one_thread
 
 COLOURS = {"Log-Euc": ORANGE, "BWSPD": BLUE, "Euclidean": GREEN}
+#: Of more axes than this, texts inside the axes are not described.
+MANY = 4
 PARTS = {"train": "-", "validation": ":", "test": "--"}
 
 
@@ -67,19 +73,41 @@ class Watched:
 
     @classmethod
     def of(
-        cls, role: Role, data: Data, subject: int, embedding: str, source: Source,
+        cls, role: Role, extent: Extent, subject: str, embedding: str, source: Source,
         *, multiband: bool = False,
     ) -> Watched:  # fmt: skip
-        """Load a subject by index and embed the trials, e.g. with ``'log-euclidean'``."""
-        name = role.dataset(data)
-        dataset = source.dataset(name, Selection())
-        who = dataset.subjects[min(subject, len(dataset.subjects) - 1)]
-        trials = source.trials(name, Selection(), (who,))
-        fold = get_protocol(role.protocol).folds(trials.table, who)[0]
+        """Load a subject by the paper's name and embed its trials.
+
+        Parameters
+        ----------
+        role : Role
+            The data set.
+        extent : Extent
+            Data and split.
+        subject : str
+            The paper's name of the subject.
+        embedding : str
+            Name of the embedding, such as ``'log-euclidean'``.
+        source : Source
+            Source of the data sets.
+        multiband : bool
+            Whether to use three bands per trial instead of one.
+        """
+        there, reason = subjects_of(role, replace(extent, subjects=None), source)
+        if subject not in there:
+            known = f"There are: {', '.join(there)}." if there else reason
+            raise DataError(f"The figure shows subject {subject} of {role.name}. {known}")
+        mine, who = extent.role(role), there[subject]
+        options = mine.dataset_options(extent.data, extent.split)
+        dataset = dataset_of(role, extent, source)
+        trials = source.trials(mine.dataset(extent.data), Selection(), (who,), options)
+        protocol = role.protocol if extent.split == "honest" else role.paper_protocol
+        fold = get_protocol(protocol).folds(trials.table, who)[0]
         check_fold(fold, trials)
         settings = role.settings(multiband=multiband)
-        front, _ = split_front(get_method(f"token-{embedding}").make(dataset, settings))
+        front, network = split_front(get_method(f"token-{embedding}").make(dataset, settings))
         assert front is not None
+        assert isinstance(network, TokenTransformerClassifier)
         parts = {part: rows for part, rows in fold.parts().items() if len(rows)}
         if "validation" not in parts:  # for its curve only: nothing is selected with it
             own = held_back(42, trials.table.y[fold.train], None, 0.125)
@@ -87,7 +115,9 @@ class Watched:
             parts["validation"] = fold.train[own.validation]
             parts["train"] = fold.train[own.train]
         C = {part: matrices(trials, front, rows) for part, rows in parts.items()}
-        first = TokenEmbedding(embedding.replace("-", "_"), unit_free=True).fit(C["train"])
+        first = network._embedding()
+        assert first is not None
+        first.fit(C["train"])
         tokens = torch.from_numpy(np.concatenate([first.tokens(C[part]) for part in C])).float()
         places = np.split(np.arange(len(tokens)), np.cumsum([len(C[part]) for part in C])[:-1])
         y = np.concatenate([trials.table.y[parts[part]] for part in C])
@@ -107,7 +137,8 @@ class Watched:
         return train_runs(model, pool, plans, network._recipe())
 
 
-Draw = Callable[[Extent, Source], Figure]
+#: Function from an extent, a data source and, if it shows runs, the path of a store to a figure.
+Draw = Callable[..., Figure]
 
 
 @dataclass(frozen=True)
@@ -118,34 +149,66 @@ class PaperFigure:
     ----------
     name, title : str
         Name and title of the figure.
-    label : str
-        LaTeX label in the paper; empty for future work.
+    labels : tuple of str
+        LaTeX labels in the paper; empty for future work.
     draw : callable
-        Function from an extent and a data source to a figure.
+        See :data:`Draw`.
     caption : str
         Caption of the figure.
+    shows_runs : bool
+        Whether it shows runs of a store.
     """
 
     name: str
     title: str
-    label: str
+    labels: tuple[str, ...]
     draw: Draw
     caption: str
+    shows_runs: bool = False
+
+    @property
+    def label(self) -> str:
+        """The labels as one text."""
+        return ", ".join(self.labels)
+
+    def drawn(self, extent: Extent, source: Source, store: Path) -> Figure:
+        """Draw the figure.
+
+        Parameters
+        ----------
+        extent : Extent
+            Data, subjects, seeds and epochs.
+        source : Source
+            Source of the data sets.
+        store : Path
+            Store of runs, used by figures that show runs. Missing runs are done and added to it.
+        """
+        return self.draw(extent, source, *([store] if self.shows_runs else []))
 
 
 #: All figures, in the order of definition; see :func:`paper_figure`.
 FIGURES: dict[str, PaperFigure] = {}
 
 
-def paper_figure(name: str, title: str, label: str = "") -> Callable[[Draw], Draw]:
+def paper_figure(
+    name: str, title: str, *labels: str, shows_runs: bool = False
+) -> Callable[[Draw], Draw]:
     """Register a function that draws a figure; its docstring is the caption."""
 
     def register(draw: Draw) -> Draw:
         caption = " ".join((draw.__doc__ or "").split())
-        FIGURES[name] = PaperFigure(name, title, label, draw, caption)
+        FIGURES[name] = PaperFigure(name, title, labels, draw, caption, shows_runs)
         return draw
 
     return register
+
+
+def _present(extent: Extent, source: Source) -> list[Role]:
+    """Return the roles whose data sets are there; at least one must be."""
+    reasons = [subjects_of(role, extent, source)[1] for role in ROLES]
+    if all(reasons):
+        raise DataError(" ".join(reasons))
+    return [role for role, reason in zip(ROLES, reasons, strict=True) if not reason]
 
 
 @paper_figure("architecture", "Architecture", "fig:architecture_overview")
@@ -180,7 +243,7 @@ def architecture(_extent: Extent, _source: Source) -> Figure:
     return figure
 
 
-@paper_figure("conditioning", "Gradient conditioning", "fig:gradient_conditioning")
+@paper_figure("conditioning", "Gradient conditioning (a)", "fig:gradient_conditioning")
 def conditioning(_extent: Extent, _source: Source) -> Figure:
     """Range of the factors by which the backward pass scales gradients.
 
@@ -189,19 +252,22 @@ def conditioning(_extent: Extent, _source: Source) -> Figure:
     return conditioning_figure()
 
 
-@paper_figure("convergence", "Convergence", "fig:gradient_conditioning")
+@paper_figure("convergence", "Gradient conditioning (b): convergence", "fig:gradient_conditioning")
 def convergence(extent: Extent, source: Source) -> Figure:
     """Training loss of the first subject against the epoch, mean and range over seeds."""
     figure = Figure(figsize=(6.4, 4.2), layout="constrained")
     axes = figure.add_subplot()
     for name, embedding in EMBEDDINGS.items():
-        runs = Watched.of(BCI2A, extent.data, 0, embedding, source).train(SEEDS[: extent.seeds])
+        runs = Watched.of(BCI2A, extent, BCI2A.subject, embedding, source).train(
+            SEEDS[: extent.seeds]
+        )
         losses, colour = np.array([run.curves["train loss"] for run in runs]), COLOURS[name]
         epochs = np.arange(1, losses.shape[1] + 1)
         axes.plot(epochs, losses.mean(0), "-", color=colour, label=name, lw=1.5)
         axes.fill_between(epochs, losses.min(0), losses.max(0), color=colour, alpha=0.15, lw=0)
     axes.set(xlabel="epoch", ylabel="training loss, mean and range over seeds", yscale="log")
     axes.set_title(f"{BCI2A.dataset(extent.data)}, first subject: convergence", fontsize=11)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     return figure
@@ -215,7 +281,7 @@ def token_spaces(extent: Extent, source: Source) -> Figure:
     """
     figure = Figure(figsize=(10.5, 3.9), layout="constrained")
     for axes, (name, embedding) in zip(figure.subplots(1, 3), EMBEDDINGS.items(), strict=True):
-        watched = Watched.of(BCI2A, extent.data, 0, embedding, source)
+        watched = Watched.of(BCI2A, extent, BCI2A.subject, embedding, source)
         flat = watched.tokens.flatten(1).numpy()
         flat = (flat - flat.mean(0)) / (flat.std(0) + 1e-12)
         with one_thread():  # faster than with many threads
@@ -240,9 +306,11 @@ def training_curves(extent: Extent, source: Source) -> Figure:
     The test curves are not used for selection. Grey line: chance level.
     """
     figure = Figure(figsize=(11, 3.8), layout="constrained")
-    for axes, role in zip(figure.subplots(1, 3, sharey=True), ROLES, strict=True):
+    roles = _present(extent, source)
+    grid = figure.subplots(1, len(roles), sharey=True, squeeze=False)
+    for axes, role in zip(grid.flat, roles, strict=True):
         for name, embedding in EMBEDDINGS.items():
-            watched = Watched.of(role, extent.data, role.subject, embedding, source)
+            watched = Watched.of(role, extent, role.subject, embedding, source)
             runs = watched.train(SEEDS[: extent.seeds])
             for part, style in PARTS.items():
                 curves = np.array([run.curves[f"{part} accuracy"] for run in runs])
@@ -271,15 +339,21 @@ def _heat_map(
     return axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
 
 
-@paper_figure("confusion", "Confusion", "fig:confusion_matrices_key")
+@paper_figure(
+    "confusion",
+    "Confusion",
+    "fig:confusion_matrices_key",
+    "fig:confusion_s2",
+    "fig:confusion_s4",
+)
 def confusion(extent: Extent, source: Source) -> Figure:
     """Confusion matrices of subjects 2 and 4, Log-Euclidean tokens, seed 42.
 
     Left: training trials. Right: test session. Numbers are trials.
     """
     figure = Figure(figsize=(8.6, 7.6), layout="constrained")
-    for row, position in zip(figure.subplots(2, 2), (1, 3), strict=True):
-        watched = Watched.of(BCI2A, extent.data, position, "log-euclidean", source)
+    for row, subject in zip(figure.subplots(2, 2), ("S2", "S4"), strict=True):
+        watched = Watched.of(BCI2A, extent, subject, "log-euclidean", source)
         run = watched.train((42,))[0]
         with torch.inference_mode():
             predicted = run.model(watched.tokens).argmax(1).numpy()
@@ -290,9 +364,72 @@ def confusion(extent: Extent, source: Source) -> Figure:
             )
             _heat_map(axes, counts / counts.sum(1, keepdims=True), counts, watched.classes)
             right = np.trace(counts) / counts.sum()
-            axes.set_title(f"subject {position + 1}, {part}: {100 * right:.1f} %", fontsize=10)
+            axes.set_title(f"{subject}, {part}: {100 * right:.1f} %", fontsize=10)
             axes.set(xlabel="predicted", ylabel="true")
     return figure
+
+
+def _confusions(role: Role) -> Draw:
+    """Make a function that draws confusion matrices of all subjects of a data set."""
+
+    def draw(extent: Extent, source: Source, store: Path) -> Figure:
+        reproduction = Reproduction([EXPERIMENTS[f"subjects-{role.name.lower()}"]], extent, source)
+        with RunStore(store) as runs:
+            if failures := reproduction.run(runs, InProcess(source)).failures:
+                raise StudyError(
+                    f"The figure needs all runs of subjects-{role.name.lower()}, but "
+                    f"{counted(len(failures), 'run')} failed: {failures[0]}"
+                )
+            keys = [spec.key for specs in reproduction.planned.specs for spec in specs]
+            results = runs.results(keys, reproduction.planned.code)
+        classes = dataset_of(role, extent, source).classes
+        counts: dict[str, dict[str, NDArray[np.int64]]] = {}
+        for run in results:
+            found = confusion_matrix(run.y, run.probabilities.argmax(1), labels=range(len(classes)))
+            of, seed = counts.setdefault(run.spec.subject, {}), str(run.spec.seed)
+            of[seed] = of[seed] + found if seed in of else found  # summed over folds
+        plain = {who: {seed: n.tolist() for seed, n in of.items()} for who, of in counts.items()}
+        with written_whole(store.with_name(f"confusion-all-{role.name.lower()}.json")) as temporary:
+            temporary.write_text(json.dumps({"classes": classes, "counts": plain}) + "\n")
+        return _small_multiples(counts, classes)
+
+    # The caption is the docstring of what is registered.
+    draw.__doc__ = f"""Confusion matrices of all subjects of {role.name}, Log-Euclidean tokens.
+
+    Test trials of all seeds of the table subjects-{role.name.lower()}; predictions of training
+    trials are not stored. Numbers are percent of the trials of the true class (rows)."""
+    return draw
+
+
+def _small_multiples(
+    counts: Mapping[str, Mapping[str, NDArray[np.int64]]], classes: Sequence[str]
+) -> Figure:
+    """Draw the sum over seeds of the confusion matrices of each subject."""
+    wide = min(len(counts), max(3, math.ceil(math.sqrt(len(counts)))))
+    high = -(-len(counts) // wide)
+    figure = Figure(figsize=(2.6 * wide + 0.8, 2.7 * high + 0.5), layout="constrained")
+    grid = figure.subplots(high, wide, sharex=True, sharey=True, squeeze=False)
+    for axes, (subject, seeds) in zip(grid.flat, counts.items(), strict=False):
+        total = np.sum(list(seeds.values()), axis=0)
+        shares = total / np.maximum(total.sum(1, keepdims=True), 1)
+        _heat_map(axes, shares, (100 * shares).round(), classes)
+        right = np.trace(total) / total.sum()
+        axes.set_title(f"subject {subject}: {100 * right:.1f} %", fontsize=10)
+    for axes in grid.flat[len(counts) :]:
+        axes.set_axis_off()
+    for axes in grid.flat[max(0, len(counts) - wide) : len(counts)]:
+        axes.tick_params(labelbottom=True)  # also above an empty place
+    figure.supxlabel("predicted", fontsize=10)
+    figure.supylabel("true", fontsize=10)
+    return figure
+
+
+for role in ROLES:
+    paper_figure(
+        f"confusion-all-{role.name.lower()}",
+        f"Confusion, all subjects of {role.name}",
+        shows_runs=True,
+    )(_confusions(role))
 
 
 @paper_figure("attention", "Attention between bands")
@@ -302,8 +439,10 @@ def band_attention(extent: Extent, source: Source) -> Figure:
     Future work of the paper. Rows sum to one.
     """
     figure = Figure(figsize=(10.5, 3.6), layout="constrained")
-    for axes, role in zip(figure.subplots(1, 3), ROLES, strict=True):
-        who = (role, extent.data, role.subject, "log-euclidean", source)
+    roles = _present(extent, source)
+    grid = figure.subplots(1, len(roles), squeeze=False)
+    for axes, role in zip(grid.flat, roles, strict=True):
+        who = (role, extent, role.subject, "log-euclidean", source)
         watched = Watched.of(*who, multiband=True)
         network = watched.train((42,))[0].model
         assert isinstance(network, SPDTokenTransformer)
@@ -403,7 +542,8 @@ def described(figure: Figure) -> str:
             for line in axes.lines
             if not str(line.get_label()).startswith("_")
         ]
-        said += [text.get_text() for text in axes.texts]
+        if len(figure.axes) <= MANY:
+            said += [text.get_text() for text in axes.texts]
         title = axes.get_title()
         if said or title:
             parts.append(": ".join(filter(None, (title, "; ".join(said)))))

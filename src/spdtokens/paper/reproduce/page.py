@@ -22,6 +22,7 @@ from spdtokens.paper.reproduce.scores import ScoreTable, distinct
 from spdtokens.paper.reproduce.tables import (
     MEASURED,
     Folder,
+    derived_tables,
     difference,
     measured_tables,
     percent,
@@ -65,9 +66,12 @@ class PaperReport:
 
     def tables(self) -> Iterator[Table]:
         """Yield all tables, in the order of the page."""
-        if self.folder.scores:
+        if self.folder.shown:
             yield overview(self.folder)
-        yield from map(score_table, self.folder.scores)
+        for found in self.folder.shown:
+            beside = self.folder.beside(found)
+            yield score_table(found, paper_split=beside)
+            yield from derived_tables(found, beside)
         for content in self.folder.measured.values():
             yield from measured_tables(content)
         yield checks_table(self.checks)
@@ -94,7 +98,7 @@ def write_paper_report(found: PaperReport, path: Path) -> None:
 
 def all_cells(folder: Folder) -> pd.DataFrame:
     """Return the distinct cells of all tables of accuracies."""
-    return distinct(pd.concat([table.frame for table in folder.scores]))
+    return distinct(pd.concat([table.frame for table in folder.shown]))
 
 
 def apart_and_nearer(cells: pd.DataFrame) -> list[str]:
@@ -117,23 +121,23 @@ def apart_and_nearer(cells: pd.DataFrame) -> list[str]:
 def sentences(folder: Folder, checks: Sequence[dict[str, Any]]) -> list[str]:
     """Return the sentences of the summary."""
     found = []
-    if folder.scores and len(cells := all_cells(folder)):
+    if folder.shown and len(cells := all_cells(folder)):
         apart, *nearer = apart_and_nearer(cells)
         found.append(
             f"Mean accuracy over {counted(len(cells), 'distinct cell')} of "
-            f"{counted(len(folder.scores), 'table')} is {percent(cells['train'].mean())} % on "
+            f"{counted(len(folder.shown), 'table')} is {percent(cells['train'].mean())} % on "
             f"training trials and {percent(cells['test'].mean())} % on test trials: {apart}."
         )
         found += [f"{text[:1].upper()}{text[1:]}." for text in nearer]
-    if any(table.extent.data == "sim" for table in folder.scores):
+    if any(table.extent.data == "sim" for table in folder.shown):
         found.append(
             "Our values are from simulated data, the paper's from real data, so they cannot be "
             "compared directly. The gap between train and test shows how much the paper's "
             "configuration overfits."
         )
-    for extent in dict.fromkeys(table.extent for table in folder.scores):
-        names = [table.name for table in folder.scores if table.extent == extent]
-        which = "every table" if len(names) == len(folder.scores) else listed(names, 20)
+    for extent in dict.fromkeys(table.extent for table in folder.shown):
+        names = [table.name for table in folder.shown if table.extent == extent]
+        which = "every table" if len(names) == len(folder.shown) else listed(names, 20)
         found.append(f"Extent of {which}: {extent.note}")
     told = tally(checks)
     found.append(f"Of {len(checks)} checks of the paper's printed numbers: {told}.")
@@ -141,7 +145,7 @@ def sentences(folder: Folder, checks: Sequence[dict[str, Any]]) -> list[str]:
         claims = folder.measured["theory"]["claims"]
         told = tally(claims)
         found.append(f"Of {len(claims)} claims of the paper's theory: {told}.")
-    empty = {t.name: int(t.cells["test"].isna().sum()) for t in folder.scores}
+    empty = {t.name: int(t.cells["test"].isna().sum()) for t in folder.shown}
     if unfinished := [f"{name} ({n} of its cells)" for name, n in empty.items() if n]:
         found.append(f"Unfinished: {listed(unfinished)} have no runs.")
     if folder.missing:
@@ -160,7 +164,7 @@ def sentences(folder: Folder, checks: Sequence[dict[str, Any]]) -> list[str]:
 def overview(folder: Folder) -> Table:
     """Make a table with one row per table of accuracies."""
     rows = []
-    for table in folder.scores:
+    for table in folder.shown:
         cells = distinct(table.frame)
         train, test, gap = (cells[key].mean() for key in ("train", "test", "gap"))
         near = cells["nearer"][cells["nearer"] != ""]
@@ -208,7 +212,8 @@ def page(found: PaperReport) -> str:
     """Return the page as HTML."""
     folder, checks = found.folder, found.checks
     sections: list[tuple[str, str, str, str]] = [
-        (table.name, table.heading, table.label, _scores(table)) for table in folder.scores
+        (table.name, table.heading, table.label, _scores(table, folder.beside(table)))
+        for table in folder.shown
     ]
     for name, content in folder.measured.items():
         tables = measured_tables(content)
@@ -234,11 +239,11 @@ def page(found: PaperReport) -> str:
     sections.append(("audit", "Audit of the printed numbers", "", audited))
     sections.append(("provenance", "Provenance", "", made))
     scope = (
-        f"{counted(len(folder.scores) + len(folder.measured), 'table')}, "
+        f"{counted(len(folder.shown) + len(folder.measured), 'table')}, "
         f"{counted(len(folder.figures), 'figure')}, {counted(len(folder.runs), 'run')}."
     )
     body = [f'<p>{scope}</p>\n<h2 id="summary">Summary</h2>', bullets(sentences(folder, checks))]
-    if folder.scores:
+    if folder.shown:
         body += [to_html(overview(folder)), _ours_against_reported(all_cells(folder))]
     body.append(contents([(f"section-{name}", title) for name, title, _, _ in sections]))
     for name, title, label, inside in sections:
@@ -248,9 +253,10 @@ def page(found: PaperReport) -> str:
     return whole_page(TITLE, body, found.written)
 
 
-def _scores(table: ScoreTable) -> str:
+def _scores(table: ScoreTable, paper_split: ScoreTable | None) -> str:
     told = [f"{t[:1].upper()}{t[1:]}." for t in apart_and_nearer(distinct(table.frame))]
-    shown = to_html(score_table(table), heading=False)
+    shown = to_html(score_table(table, paper_split=paper_split), heading=False)
+    shown += "".join(to_html(other) for other in derived_tables(table, paper_split))
     return f'<p>{escape(" ".join(told))}</p>\n<div class="scores">{shown}</div>'
 
 

@@ -33,7 +33,7 @@ from spdtokens.paper.reproduce.experiments import (
     Role,
     Split,
 )
-from spdtokens.paper.reproduce.scores import ScoreTable, cell_scores
+from spdtokens.paper.reproduce.scores import ScoreTable, cell_scores, run_scores
 
 #: Methods with seeds that are trained one by one.
 ONE_BY_ONE = (*NETWORKS, "token-adversarial")
@@ -141,6 +141,46 @@ class Extent:
         return replace(role, real=options.pop("dataset", role.real), options=options)
 
 
+def dataset_of(role: Role, extent: Extent, source: Source) -> Dataset:
+    """Return the data set of a role."""
+    mine = extent.role(role)
+    options = mine.dataset_options(extent.data, extent.split)
+    return source.dataset(mine.dataset(extent.data), Selection(), options)
+
+
+def subjects_of(role: Role, extent: Extent, source: Source) -> tuple[dict[str, str], str]:
+    """Find the paper's subjects in the data set of a role.
+
+    Returns
+    -------
+    subjects : dict of str to str
+        Names in the data set by the paper's names; empty if the data set is not there.
+    reason : str
+        Why it is not there; else empty.
+
+    Raises
+    ------
+    DataError
+        If the data set is there but has none of the paper's subjects, or an option is wrong.
+    """
+    mine = extent.role(role)
+    name, folder = mine.dataset(extent.data), mine.options.get("folder")
+    official = OFFICIAL.get(name)
+    if not name:
+        return {}, f"{role.name} has simulated data only."
+    if official and not official.is_present(folder and Path(folder)):
+        where = f"in {folder}" if folder else f"(--dataset-option {name}.folder=...)"
+        return {}, f"{role.name}: no files {where}. {official.how_to_get}"
+    there = dataset_of(role, extent, source).subjects
+    found = role.found(extent.data, there)
+    if not found:
+        raise DataError(
+            f"{name} must have one of the paper's subjects of {role.name} "
+            f"({', '.join(role.subjects)}), got {', '.join(there)}."
+        )
+    return dict(list(found.items())[: extent.subjects]), ""
+
+
 class Reproduction:
     """Run experiments and collect their tables.
 
@@ -198,31 +238,13 @@ class Reproduction:
         self.planned = Plan(study, self.source, specs, code)
         self._specs = dict(zip(questions, specs, strict=True))
 
-    def _dataset(self, role: Role) -> Dataset:
-        mine = self.extent.role(role)
-        options = mine.dataset_options(self.extent.data, self.extent.split)
-        return self.source.dataset(mine.dataset(self.extent.data), Selection(), options)
-
     def _subjects(self, role: Role) -> dict[str, str]:
         """Names of the subjects in the data set, by the paper's; none if it is not there."""
         if role.name not in self._present:
-            found, mine = {}, self.extent.role(role)
-            name, folder = mine.dataset(self.extent.data), mine.options.get("folder")
-            official = OFFICIAL.get(name)
-            if not name:
-                self.left_out[role.name] = f"{role.name} has simulated data only."
-            elif official and not official.is_present(folder and Path(folder)):
-                where = f"in {folder}" if folder else f"(--dataset-option {name}.folder=...)"
-                self.left_out[role.name] = f"{role.name}: no files {where}. {official.how_to_get}"
-            else:
-                there = self._dataset(role).subjects
-                if not (found := role.found(self.extent.data, there)):
-                    known = ", ".join(role.subjects)
-                    raise DataError(
-                        f"{name} must have one of the paper's subjects of {role.name} ({known}), "
-                        f"got {', '.join(there)}."
-                    )
-            self._present[role.name] = dict(list(found.items())[: self.extent.subjects])
+            found, reason = subjects_of(role, self.extent, self.source)
+            self._present[role.name] = found
+            if reason:
+                self.left_out[role.name] = reason
         return self._present[role.name]
 
     def _applies(self, cell: Cell) -> bool:
@@ -237,7 +259,9 @@ class Reproduction:
             )
             return False
         assert isinstance(cell.choice.method, str)
-        reason = get_method(cell.choice.method).why_not(self._dataset(cell.role))
+        reason = get_method(cell.choice.method).why_not(
+            dataset_of(cell.role, self.extent, self.source)
+        )
         if reason is None and cell.protocol == ACROSS and len(subjects) < 2:
             reason = f"{ACROSS} needs at least two subjects of {name}"
         if reason is not None:
@@ -293,13 +317,15 @@ class Reproduction:
         )
 
     def _table(self, experiment: Experiment, store: RunStore) -> ScoreTable:
-        cells = []
+        cells, runs = [], []
         for cell, question in self.cells[experiment.name]:
             keys = [spec.key for spec in self.specs(question)]
             results = store.results(keys, self.planned.code)
-            place = {"row": cell.row, "column": cell.column}
-            printed = {"reported": cell.reported, "n_runs": len(results)}
-            cells.append(place | cell_scores(results) | printed)
+            about_cell = {"row": cell.row, "column": cell.column, "method": cell.choice.name}
+            about_cell |= {"protocol": question.protocol, "reported": cell.reported}
+            cells.append(about_cell | cell_scores(results) | {"n_runs": len(results)})
+            runs.append(run_scores(cell.row, cell.column, results))
         about = (experiment.name, experiment.title, experiment.label, experiment.note)
         command, code = self.extent.command(experiment.name), self.planned.code
-        return ScoreTable(*about, command, code, self.extent, pd.DataFrame(cells))
+        frames = (pd.DataFrame(cells), pd.concat(runs, ignore_index=True))
+        return ScoreTable(*about, command, code, self.extent, *frames)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,7 +18,7 @@ from spdtokens.experiments.store import RunStore
 from spdtokens.paper.findings import claim_evidence, tally
 from spdtokens.paper.reproduce.experiments import EXPERIMENTS
 from spdtokens.paper.reproduce.figures import FIGURES, Drawn, read_drawn
-from spdtokens.paper.reproduce.scores import ScoreTable
+from spdtokens.paper.reproduce.scores import ScoreTable, file_stem
 from spdtokens.paper.tables import paper_table
 from spdtokens.reporting.tables import (
     MINUS,
@@ -71,11 +72,98 @@ COLUMNS: dict[str, Callable[[Any], Cell]] = {
 IN_TERMINAL = ("row", "column", "train", "test", "±", PAPER)
 
 
-def score_table(found: ScoreTable, columns: Sequence[str] = tuple(COLUMNS)) -> Table:
-    """Make a table with one row per cell: train and test score, and what the paper reports."""
+#: Headers of the scores of the paper's split.
+PAPER_SPLIT = ("train, paper's split", "test, paper's split")
+
+
+def score_table(
+    found: ScoreTable,
+    columns: Sequence[str] = tuple(COLUMNS),
+    paper_split: ScoreTable | None = None,
+) -> Table:
+    """Make a table with one row per cell: train and test score, and what the paper reports.
+
+    Parameters
+    ----------
+    found : ScoreTable
+        The scores.
+    columns : sequence of str
+        Names of :data:`COLUMNS`.
+    paper_split : ScoreTable, optional
+        Scores of the same cells with the paper's split, for two further columns.
+    """
     rows = [[COLUMNS[name](cell) for name in columns] for cell in found.frame.itertuples()]
-    note = " ".join(filter(None, (found.extent.note, found.note)))
-    return Table(found.name, found.heading, tuple(columns), rows, f"Accuracy in %. {note}")
+    note = ["Accuracy in %.", found.extent.note, found.note]
+    if paper_split is not None:
+        columns = [*columns, *PAPER_SPLIT]
+        there = paper_split.cells.set_index(["row", "column"])[["train", "test"]]
+        places = [tuple(place) for place in found.cells[["row", "column"]].to_numpy()]
+        for row, scores in zip(rows, there.reindex(places).to_numpy(), strict=True):
+            row += [Cell(percent(score), score) for score in scores]
+        note.append(f"Paper's split: {paper_split.extent.note}")
+    note += [protocol_note(t) for t in (found, paper_split) if t and t.extent.split == "paper"]
+    text = " ".join(filter(None, note))
+    return Table(found.stem, found.heading, tuple(columns), rows, text)
+
+
+def protocol_note(found: ScoreTable) -> str:
+    """Name the protocols of a table of the paper's split."""
+    protocols = ", ".join(found.cells["protocol"].unique())
+    return (
+        f"The paper's split is our reading of the paper, as the protocol {protocols}; its scores "
+        "are leaky where segments of one trial are on both sides."
+    )
+
+
+def derived_tables(found: ScoreTable, paper_split: ScoreTable | None = None) -> list[Table]:
+    """Make the table of the other columns of the paper's table; none if there is nothing to show.
+
+    Parameters
+    ----------
+    found : ScoreTable
+        The scores.
+    paper_split : ScoreTable, optional
+        Scores with the paper's split, for two further columns.
+    """
+    derived = found.derived
+    if not derived:
+        return []
+    headers = ["row", "column", "ours (train)", "ours (test)"]
+    others = {}
+    if paper_split is not None:
+        headers += PAPER_SPLIT
+        others = {(each.row, each.column): each for each in paper_split.derived}
+    rows = []
+    for each in derived:
+        texts = [each.row, each.column, each.text("train"), each.text("test")]
+        if paper_split is not None:
+            other = others.get((each.row, each.column))
+            texts += [other.text(part) if other else "-" for part in ("train", "test")]
+        rows.append([Cell(text) for text in [*texts, each.printed or "-"]])
+    note = ["Differences in points of accuracy."]
+    kinds, columns = {each.kind for each in derived}, " ".join(each.column for each in derived)
+    if "p" in kinds:
+        note.append("p: paired t-test over seeds unless stated; - if all differences are equal.")
+    if "seconds" in kinds:
+        note.append(
+            "Times: ours on the CPU of this machine, with preparation and prediction, shared "
+            "equally by runs trained together; the paper's on an RTX 3090."
+        )
+    if "Params" in columns:
+        note.append("Params: all trained parameters on BCI2a.")
+    if "[min-max]" in columns:
+        note.append("Worst and best fold, averaged over seeds, with the test subject.")
+    title = "Other columns of the paper's table"
+    return [
+        Table(
+            f"{found.stem}-other",
+            f"{found.heading}: other columns of the paper's table",
+            (*headers, "paper"),
+            rows,
+            " ".join(note),
+            title,
+        )
+    ]
 
 
 def wide_table(found: ScoreTable) -> Table:
@@ -94,8 +182,9 @@ def wide_table(found: ScoreTable) -> Table:
     cells = [[Cell(row), *(Cell(texts.get((row, c), "")) for c in columns)] for row in rows]
     label = f"The paper's {found.label}." if found.label else ""
     said = f"Cells: train / test / {PAPER}; accuracy in %, ± over subjects or seeds."
-    note = " ".join(filter(None, (label, found.extent.note, found.note, said)))
-    return Table(found.name, found.heading, ("", *columns), cells, note)
+    split = protocol_note(found) if found.extent.split == "paper" else ""
+    note = " ".join(filter(None, (label, found.extent.note, found.note, said, split)))
+    return Table(found.stem, found.heading, ("", *columns), cells, note)
 
 
 # Efficiency and theory
@@ -242,14 +331,25 @@ def in_terminal(found: Table) -> RichTable:
     return made
 
 
+def write_scores(found: ScoreTable, folder: Path) -> list[Path]:
+    """Write a table of accuracies and its other columns as Markdown, LaTeX and JSON."""
+    return write_tables([wide_table(found), *derived_tables(found)], found.to_dict(), folder)
+
+
 def write_tables(tables: Sequence[Table], content: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Write tables as ``NAME.md`` and ``NAME.tex``, and their content as ``NAME.json``."""
+    """Write tables as ``NAME.md`` and ``NAME.tex``, and their content as ``NAME.json``.
+
+    ``NAME`` is the ``file`` of the content, or its ``name``.
+    """
+    plain = json.dumps(content, indent=2)
+    # Lists of plain values are on one line: there is one value per run.
+    plain = re.sub(r"\[\n[^\[\]{}]*\n *\]", lambda found: re.sub("\n *", " ", found[0]), plain)
     texts = {
         ".md": "\n".join(map(to_markdown, tables)),
         ".tex": "\n".join(map(to_latex, tables)),
-        ".json": json.dumps(content, indent=2) + "\n",
+        ".json": f"{plain}\n",
     }
-    written = [folder / f"{content['name']}{suffix}" for suffix in texts]
+    written = [folder / f"{content.get('file', content['name'])}{suffix}" for suffix in texts]
     for path, text in zip(written, texts.values(), strict=True):
         with written_whole(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
@@ -269,6 +369,8 @@ class Folder:
         The folder.
     scores : list of ScoreTable
         Tables of accuracies.
+    paper_split : dict of str to ScoreTable
+        Tables of accuracies with the paper's split, by name.
     measured : dict of str to dict
         Content of ``efficiency.json`` and ``theory.json``.
     figures : dict of str to Drawn
@@ -279,15 +381,33 @@ class Folder:
 
     path: Path
     scores: list[ScoreTable]
+    paper_split: dict[str, ScoreTable]
     measured: dict[str, dict[str, Any]]
     figures: dict[str, Drawn]
     runs: list[RunResult]
 
     @property
+    def shown(self) -> list[ScoreTable]:
+        """Tables of accuracies with a section of their own.
+
+        The paper's split is shown beside the honest one, and alone if that is missing.
+        """
+        names = {found.name for found in self.scores}
+        alone = [found for name, found in self.paper_split.items() if name not in names]
+        return [*self.scores, *alone]
+
+    def beside(self, found: ScoreTable) -> ScoreTable | None:
+        """Return the table of the paper's split to show beside another table."""
+        return self.paper_split.get(found.name) if found.extent.split == "honest" else None
+
+    @property
     def _made(self) -> dict[str, tuple[str, str | None]]:
         """Command and code digest of each table and figure, by name."""
         return {
-            **{found.name: (found.command, found.code) for found in self.scores},
+            **{
+                found.stem: (found.command, found.code)
+                for found in (*self.scores, *self.paper_split.values())
+            },
             **{
                 n: (found["command"], found["origin"]["code"]) for n, found in self.measured.items()
             },
@@ -319,21 +439,23 @@ def read_folder(path: Path) -> Folder:
     ReportError
         If the folder has no table or figure, or one that cannot be read.
     """
-    scores, measured, figures = _read(path, NAMES)
-    if not (scores or measured or figures):
+    tables, measured, figures = _read(path)
+    if not (tables or measured or figures):
         raise ReportError(
             f"{path} must have tables or figures of spdtokens reproduce. Run: spdtokens reproduce "
             f"all --quick --out {path}"
         )
     runs: dict[str, RunResult] = {}
-    if scores and (path / STORE).exists():
+    if tables and (path / STORE).exists():
         with RunStore(path / STORE) as store:
-            for code in dict.fromkeys(table.code for table in scores):
+            for code in dict.fromkeys(table.code for table in tables):
                 runs |= {run.spec.key: run for run in store.results(None, code)}
-    return Folder(path, scores, measured, figures, list(runs.values()))
+    honest = [table for table in tables if table.extent.split == "honest"]
+    split = {table.name: table for table in tables if table.extent.split == "paper"}
+    return Folder(path, honest, split, measured, figures, list(runs.values()))
 
 
-def check_folder(path: Path, new: Collection[str]) -> None:
+def check_folder(path: Path, new: Collection[str], split: str = "honest") -> None:
     """Check that the report can be made from the files of a folder.
 
     Parameters
@@ -341,33 +463,37 @@ def check_folder(path: Path, new: Collection[str]) -> None:
     path : Path
         The folder.
     new : collection of str
-        Names of files that will be overwritten and are not checked.
+        Names of tables and figures that will be overwritten and are not checked.
+    split : {'honest', 'paper'}
+        Split of these tables.
     """
-    _read(path, [name for name in NAMES if name not in new])
+    _read(path, {file_stem(name, split) if name in EXPERIMENTS else name for name in new})
 
 
 def _read(
-    path: Path, names: Collection[str]
+    path: Path, but: Collection[str] = ()
 ) -> tuple[list[ScoreTable], dict[str, dict[str, Any]], dict[str, Drawn]]:
-    def there(kind: Iterable[str], suffix: str) -> list[Path]:
-        files = [path / f"{name}{suffix}" for name in kind if name in names]
+    def there(stems: Iterable[str], suffix: str) -> list[Path]:
+        files = [path / f"{stem}{suffix}" for stem in stems if stem not in but]
         return [file for file in files if file.exists()]
 
     def read(file: Path) -> Any:
+        name, *split = file.stem.split(".")
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
-            if file.stem in EXPERIMENTS:
+            if name in EXPERIMENTS:
                 return ScoreTable.from_dict(found)
             needed = ("command", "origin", "methods" if file.stem == "efficiency" else "claims")
             return found | {key: found[key] for key in needed}
         except (KeyError, TypeError, ValueError) as error:
             raise ReportError(
                 f"{file} must be written by this version of spdtokens reproduce. Run: spdtokens "
-                f"reproduce {file.stem} --out {file.parent}"
+                f"reproduce {name}{' --split paper' if split else ''} --out {file.parent}"
             ) from error
 
+    stems = [file_stem(name, split) for split in ("honest", "paper") for name in EXPERIMENTS]
     return (
-        [read(file) for file in there(EXPERIMENTS, ".json")],
+        [read(file) for file in there(stems, ".json")],
         {file.stem: read(file) for file in there(MEASURED, ".json")},
         {file.stem: read_drawn(file) for file in there(FIGURES, ".png")},
     )
