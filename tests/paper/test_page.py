@@ -15,6 +15,7 @@ from spdtokens.paper.reproduce import ScoreTable
 from spdtokens.paper.reproduce.page import make_paper_report, page, sentences
 from spdtokens.paper.reproduce.scores import RUNS
 from spdtokens.paper.reproduce.tables import (
+    PAPER,
     PAPER_SPLIT,
     check_folder,
     read_folder,
@@ -83,8 +84,8 @@ def test_both_splits_stand_side_by_side(tmp_path: Path) -> None:
     assert {"depth", "geometry"} <= set(folder.missing)
     text = page(make_paper_report(tmp_path))
     headers, first, *_ = inside(text, "subjects-bci2a")
-    assert headers[-2:] == list(PAPER_SPLIT)
-    assert (first[2:4], first[-2:]) == (["90.0", "50.0"], ["90.0", "70.0"])
+    assert headers[2:7] == ["train", "test", *PAPER_SPLIT, PAPER]
+    assert first[2:7] == ["90.0", "50.0", "90.0", "70.0", "91.51 ± 11.42"]
     headers, lowest, *_ = inside(text, "subjects-bci2a-other")
     assert headers[4:] == [*PAPER_SPLIT, "paper"]
     assert lowest == ["S1", "Min", "89.0", "49.0", "89.0", "69.0", "76.59"]
@@ -94,7 +95,7 @@ def test_both_splits_stand_side_by_side(tmp_path: Path) -> None:
     (tmp_path / "depth.paper-split.json").write_text("{}")
     with pytest.raises(ReportError, match="reproduce depth --split paper"):
         check_folder(tmp_path, ["depth"])
-    check_folder(tmp_path, ["depth"], "paper")
+    check_folder(tmp_path, ["depth"], paper_split=True)
 
 
 def test_it_needs_nothing_but_itself(text: str) -> None:

@@ -18,7 +18,7 @@ from spdtokens.errors import PaperError
 from spdtokens.paper.tables import paper_table
 from spdtokens.reporting.tables import MINUS, NAN, number_text, score_text
 
-#: Smaller differences of accuracies, which are rounded to six decimals, are none.
+#: Accuracies, which are rounded to six decimals, are equal if they differ by less.
 EQUAL = 1e-5
 T = TypeVar("T")
 #: Row and column of a cell.
@@ -273,29 +273,32 @@ def _improved(found: Scores, new: Place, old: Place, part: str) -> str:
     return f"{n}/{len(pairs)}" if len(pairs) else "-"
 
 
-def _difference(column: str, one: str, other: str, *, p: bool) -> Derive:
-    """Make a function for the difference of two columns, and its p-value over runs."""
-
-    def function(found: Scores) -> Iterator[Derived]:
-        for row in found.rows:
-            pair = ((row, one), (row, other))
-            yield Derived(row, column, "points", *found.gain(*pair), found.printed(row, column))
-            if p:
-                yield Derived(row, "p", "p", *found.p(*pair), found.printed(row, "p"))
-
-    return function
+def _difference(
+    found: Scores, row: str, column: str, one: str, other: str, *, p: bool
+) -> Iterator[Derived]:
+    """Yield the difference of two columns, and its p-value over runs."""
+    pair = ((row, one), (row, other))
+    yield Derived(row, column, "points", *found.gain(*pair), found.printed(row, column))
+    if p:
+        yield Derived(row, "p", "p", *found.p(*pair), found.printed(row, "p"))
 
 
-derives(*(f"multiband-{name}" for name in ("bci2a", "bcicha", "mamem")))(
-    _difference("Improvement", "Multi-Band", "Single-Token", p=False)
-)
-derives("bn-embed")(_difference("Delta", "With BN", "Without BN", p=True))
+@derives(*(f"multiband-{name}" for name in ("bci2a", "bcicha", "mamem")))
+def _multiband_subjects(found: Scores) -> Iterator[Derived]:
+    for row in found.rows:
+        yield from _difference(found, row, "Improvement", "Multi-Band", "Single-Token", p=False)
+
+
+@derives("bn-embed")
+def _bn_embed(found: Scores) -> Iterator[Derived]:
+    for row in found.rows:
+        yield from _difference(found, row, "Delta", "With BN", "Without BN", p=True)
 
 
 @derives("geometric-attention")
 def _geometric_attention(found: Scores) -> Iterator[Derived]:
-    yield from _difference("Delta", "Geometric", "Standard", p=True)(found)
     for row in found.rows:
+        yield from _difference(found, row, "Delta", "Geometric", "Standard", p=True)
         for column, of in (("Time (Std)", "Standard"), ("Time (Geo)", "Geometric")):
             seconds = found.seconds(row, of)
             yield Derived(row, column, "seconds", seconds, printed=found.printed(row, column))

@@ -407,7 +407,7 @@ def _small_multiples(
     """Draw the sum over seeds of the confusion matrices of each subject."""
     wide = min(len(counts), max(3, math.ceil(math.sqrt(len(counts)))))
     high = -(-len(counts) // wide)
-    figure = Figure(figsize=(2.6 * wide + 0.8, 2.7 * high + 0.5), layout="constrained")
+    figure = Figure(figsize=(2.6 * wide + 0.8, 2.75 * high + 0.9), layout="constrained")
     grid = figure.subplots(high, wide, sharex=True, sharey=True, squeeze=False)
     for axes, (subject, seeds) in zip(grid.flat, counts.items(), strict=False):
         total = np.sum(list(seeds.values()), axis=0)

@@ -29,9 +29,9 @@ RUNS: dict[str, Any] = {
 _PLACE = ["row", "column"]
 
 
-def file_stem(name: str, split: str) -> str:
+def file_stem(name: str, *, paper_split: bool) -> str:
     """Return the name of the files of a table without suffix."""
-    return name + (".paper-split" if split == "paper" else "")
+    return name + ".paper-split" * paper_split
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,18 @@ class ScoreTable:
     def heading(self) -> str:
         """The title; says so if the data are simulated or the split is the paper's."""
         said = ["simulated data"] * (self.extent.data == "sim")
-        said += ["the paper's split"] * (self.extent.split == "paper")
+        said += ["the paper's split"] * self.has_paper_split
         return self.title + (f" ({', '.join(said)})" if said else "")
+
+    @property
+    def has_paper_split(self) -> bool:
+        """Whether the trials are split as in the paper."""
+        return self.extent.split == "paper"
 
     @property
     def stem(self) -> str:
         """Name of the files without suffix."""
-        return file_stem(self.name, self.extent.split)
+        return file_stem(self.name, paper_split=self.has_paper_split)
 
     @property
     def derived(self) -> list[Derived]:

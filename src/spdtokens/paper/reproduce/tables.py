@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,22 +88,26 @@ def score_table(
     found : ScoreTable
         The scores.
     columns : sequence of str
-        Names of :data:`COLUMNS`.
+        Names of :data:`COLUMNS`; all are shown if there are two splits.
     paper_split : ScoreTable, optional
         Scores of the same cells with the paper's split, for two further columns.
     """
-    rows = [[COLUMNS[name](cell) for name in columns] for cell in found.frame.itertuples()]
+    rows = [{n: make(cell) for n, make in COLUMNS.items()} for cell in found.frame.itertuples()]
     note = ["Accuracy in %.", found.extent.note, found.note]
     if paper_split is not None:
-        columns = [*columns, *PAPER_SPLIT]
+        # What is compared comes first, where it can be seen without scrolling.
+        columns = ["row", "column", "train", "test", *PAPER_SPLIT, PAPER]
+        columns += [name for name in COLUMNS if name not in columns]
         there = paper_split.cells.set_index(["row", "column"])[["train", "test"]]
         places = [tuple(place) for place in found.cells[["row", "column"]].to_numpy()]
         for row, scores in zip(rows, there.reindex(places).to_numpy(), strict=True):
-            row += [Cell(percent(score), score) for score in scores]
-        note.append(f"Paper's split: {paper_split.extent.note}")
-    note += [protocol_note(t) for t in (found, paper_split) if t and t.extent.split == "paper"]
+            row |= {n: Cell(percent(s), s) for n, s in zip(PAPER_SPLIT, scores, strict=True)}
+        if replace(paper_split.extent, split=found.extent.split) != found.extent:
+            note.append(f"Paper's split: {paper_split.extent.note}")
+    note += [protocol_note(t) for t in (found, paper_split) if t and t.has_paper_split]
+    shown = [[row[name] for name in columns] for row in rows]
     text = " ".join(filter(None, note))
-    return Table(found.stem, found.heading, tuple(columns), rows, text)
+    return Table(found.stem, found.heading, tuple(columns), shown, text)
 
 
 def protocol_note(found: ScoreTable) -> str:
@@ -140,30 +144,29 @@ def derived_tables(found: ScoreTable, paper_split: ScoreTable | None = None) -> 
             other = others.get((each.row, each.column))
             texts += [other.text(part) if other else "-" for part in ("train", "test")]
         rows.append([Cell(text) for text in [*texts, each.printed or "-"]])
-    note = ["Differences in points of accuracy."]
-    kinds, columns = {each.kind for each in derived}, " ".join(each.column for each in derived)
-    if "p" in kinds:
-        note.append("p: paired t-test over seeds unless stated; - if all differences are equal.")
-    if "seconds" in kinds:
-        note.append(
-            "Times: ours on the CPU of this machine, with preparation and prediction, shared "
-            "equally by runs trained together; the paper's on an RTX 3090."
-        )
-    if "Params" in columns:
-        note.append("Params: all trained parameters on BCI2a.")
-    if "[min-max]" in columns:
-        note.append("Worst and best fold, averaged over seeds, with the test subject.")
+    words = {word for each in derived for word in (each.kind, *each.column.split())}
+    note = " ".join(text for word, text in _EXPLAINED.items() if word in words)
     title = "Other columns of the paper's table"
-    return [
-        Table(
-            f"{found.stem}-other",
-            f"{found.heading}: other columns of the paper's table",
-            (*headers, "paper"),
-            rows,
-            " ".join(note),
-            title,
-        )
-    ]
+    heading = f"{found.heading}: {title[:1].lower()}{title[1:]}"
+    return [Table(f"{found.stem}-other", heading, (*headers, "paper"), rows, note, title)]
+
+
+#: Notes of derived values, by a word of their kind or column.
+_EXPLAINED = {
+    "accuracy": "Accuracy in %.",
+    "points": "Differences in points of accuracy.",
+    "Best": "Best seed, accuracy in %; in brackets, how many seeds reach it.",
+    "[min-max]": "Worst and best fold, averaged over seeds, accuracy in %; in brackets, the test "
+    "subject.",
+    "range": "Range: accuracy in %; in brackets, the subject.",
+    "Std": "Standard deviations are over runs (subjects and seeds), and over the means of the "
+    "subjects.",
+    "p": "p: paired t-test, over seeds unless stated; - if the differences are constant.",
+    "Params": "Params: all trained parameters, on BCI2a.",
+    "Time/Epoch": "Our Time/Epoch is on BCI2a.",
+    "seconds": "Our times are measured on the CPU, include preparation and prediction, and are "
+    "shared equally by runs trained together.",
+}
 
 
 def wide_table(found: ScoreTable) -> Table:
@@ -182,7 +185,7 @@ def wide_table(found: ScoreTable) -> Table:
     cells = [[Cell(row), *(Cell(texts.get((row, c), "")) for c in columns)] for row in rows]
     label = f"The paper's {found.label}." if found.label else ""
     said = f"Cells: train / test / {PAPER}; accuracy in %, ± over subjects or seeds."
-    split = protocol_note(found) if found.extent.split == "paper" else ""
+    split = protocol_note(found) if found.has_paper_split else ""
     note = " ".join(filter(None, (label, found.extent.note, found.note, said, split)))
     return Table(found.stem, found.heading, ("", *columns), cells, note)
 
@@ -390,7 +393,7 @@ class Folder:
     def shown(self) -> list[ScoreTable]:
         """Tables of accuracies with a section of their own.
 
-        The paper's split is shown beside the honest one, and alone if that is missing.
+        The paper's split is shown next to the one without leakage, and alone if that is missing.
         """
         names = {found.name for found in self.scores}
         alone = [found for name, found in self.paper_split.items() if name not in names]
@@ -398,7 +401,7 @@ class Folder:
 
     def beside(self, found: ScoreTable) -> ScoreTable | None:
         """Return the table of the paper's split to show beside another table."""
-        return self.paper_split.get(found.name) if found.extent.split == "honest" else None
+        return None if found.has_paper_split else self.paper_split.get(found.name)
 
     @property
     def _made(self) -> dict[str, tuple[str, str | None]]:
@@ -450,12 +453,12 @@ def read_folder(path: Path) -> Folder:
         with RunStore(path / STORE) as store:
             for code in dict.fromkeys(table.code for table in tables):
                 runs |= {run.spec.key: run for run in store.results(None, code)}
-    honest = [table for table in tables if table.extent.split == "honest"]
-    split = {table.name: table for table in tables if table.extent.split == "paper"}
-    return Folder(path, honest, split, measured, figures, list(runs.values()))
+    scores = [table for table in tables if not table.has_paper_split]
+    split = {table.name: table for table in tables if table.has_paper_split}
+    return Folder(path, scores, split, measured, figures, list(runs.values()))
 
 
-def check_folder(path: Path, new: Collection[str], split: str = "honest") -> None:
+def check_folder(path: Path, new: Collection[str], *, paper_split: bool = False) -> None:
     """Check that the report can be made from the files of a folder.
 
     Parameters
@@ -464,10 +467,10 @@ def check_folder(path: Path, new: Collection[str], split: str = "honest") -> Non
         The folder.
     new : collection of str
         Names of tables and figures that will be overwritten and are not checked.
-    split : {'honest', 'paper'}
-        Split of these tables.
+    paper_split : bool
+        Whether these are tables with the paper's split.
     """
-    _read(path, {file_stem(name, split) if name in EXPERIMENTS else name for name in new})
+    _read(path, {file_stem(n, paper_split=paper_split and n in EXPERIMENTS) for n in new})
 
 
 def _read(
@@ -491,7 +494,8 @@ def _read(
                 f"reproduce {name}{' --split paper' if split else ''} --out {file.parent}"
             ) from error
 
-    stems = [file_stem(name, split) for split in ("honest", "paper") for name in EXPERIMENTS]
+    splits = [False, True]
+    stems = [file_stem(name, paper_split=split) for split in splits for name in EXPERIMENTS]
     return (
         [read(file) for file in there(stems, ".json")],
         {file.stem: read(file) for file in there(MEASURED, ".json")},
