@@ -42,7 +42,8 @@ PHRASES = {
     r"\bran away\b": "diverged",
     r"\bOnly test tells\b": "Only the test score measures generalisation",
     r"\bis to be (?:its|the|a)\b": "is, must be",
-    r"\bhonest(?:ly)?\b": "without leakage, on held-out trials",
+    # Quoted, it is a value of reproduce --split.
+    r"(?<![\"'`(|])\bhonest(?:ly)?\b": "without leakage, on held-out trials",
     r"\bof which the\b": "whose, where the",
     r"\bin which time is gone\b": "contains covariance matrices",
     r"\bmade alike\b": "made with the same code and libraries",

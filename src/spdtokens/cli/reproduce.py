@@ -87,7 +87,7 @@ def reproduce(
         Print the number of runs and the projected hours per table, and do nothing else. Each method
         is timed for two epochs, which takes some minutes for all.
     stored : bool
-        Make tables of the runs that are stored, for example while another process goes on.
+        Make tables of the runs that are stored, for example while another process adds more.
     save_models : bool
         Also write the models of the tables subjects-... (seed 42) to OUT/models, with cards.
     out : path
@@ -122,13 +122,19 @@ def reproduce(
         if extent != Extent(data.value, split.value, options=options):
             raise typer.BadParameter("--quick has its own numbers of seeds: give one or the other.")
         extent = replace(Extent.quick(data.value, split.value), options=options)
+    if extent.split == "paper":
+        if drawn := [name for name in names if name in FIGURES]:
+            raise StudyError(
+                f"Figures are of protocols without leakage: leave out {', '.join(drawn)}."
+            )
+        wanted = [name for name in wanted if name in EXPERIMENTS]
     experiments = [EXPERIMENTS[name] for name in wanted if name in EXPERIMENTS]
     console = Console(stderr=True)
     if dry_run:
         _print_costs(experiments, extent, out / tables.STORE, any_code, as_json)
         return
     folder = output_folder(out)
-    tables.check_folder(folder, wanted)
+    tables.check_folder(folder, wanted, paper_split=extent.split == "paper")
     scores, written = [], []
     if experiments:
         console.print(f"Planning {counted(len(experiments), 'table')}")

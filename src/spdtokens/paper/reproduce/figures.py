@@ -83,7 +83,7 @@ class Watched:
         role : Role
             The data set.
         extent : Extent
-            Data and split.
+            Data.
         subject : str
             The paper's name of the subject.
         embedding : str
@@ -101,8 +101,7 @@ class Watched:
         options = mine.dataset_options(extent.data, extent.split)
         dataset = dataset_of(role, extent, source)
         trials = source.trials(mine.dataset(extent.data), Selection(), (who,), options)
-        protocol = role.protocol if extent.split == "honest" else role.paper_protocol
-        fold = get_protocol(protocol).folds(trials.table, who)[0]
+        fold = get_protocol(role.protocol).folds(trials.table, who)[0]
         check_fold(fold, trials)
         settings = role.settings(multiband=multiband)
         front, network = split_front(get_method(f"token-{embedding}").make(dataset, settings))
@@ -522,7 +521,7 @@ def is_drawn(path: Path, extent: Extent) -> bool:
         drawn = read_drawn(path)
     except ReportError:  # missing, or written by another version
         return False
-    return drawn.extent == asdict(extent) and drawn.origin["code"] == code_digest()
+    return Extent(**drawn.extent) == extent and drawn.origin["code"] == code_digest()
 
 
 def described(figure: Figure) -> str:
