@@ -57,6 +57,7 @@ def reproduce(
     from spdtokens.experiments.executors import InProcess, Processes
     from spdtokens.experiments.run import StudyBar
     from spdtokens.experiments.store import RunStore
+    from spdtokens.paper import claims
     from spdtokens.paper.reproduce import EXPERIMENTS, Extent, Reproduction, tables
     from spdtokens.paper.reproduce.figures import FIGURES
     from spdtokens.paper.reproduce.page import make_paper_report, write_paper_report
@@ -64,12 +65,15 @@ def reproduce(
     if list_ or not names:
         _print_list(as_json)
         return
-    wanted = list(tables.NAMES) if names == ["all"] else list(dict.fromkeys(names))
-    if unknown := [name for name in wanted if name not in tables.NAMES]:
-        known = ", ".join(tables.NAMES)
+    every = (*tables.NAMES, claims.NAME)
+    wanted = list(every) if names == ["all"] else list(dict.fromkeys(names))
+    if unknown := [name for name in wanted if name not in every]:
+        known = ", ".join(every)
         raise StudyError(f"NAMES must be all or any of {known}, got {unknown[0]!r}.")
     folder = output_folder(out)
-    tables.check_folder(folder, wanted)
+    # The index needs the theory, which takes seconds.
+    also = ["theory"] if claims.NAME in wanted and not (folder / "theory.json").exists() else []
+    tables.check_folder(folder, [*wanted, *also])
     extent = Extent.quick(data.value) if quick else Extent(data.value)
     experiments = [EXPERIMENTS[name] for name in wanted if name in EXPERIMENTS]
     console = Console(stderr=True)
@@ -92,24 +96,32 @@ def reproduce(
         written += tables.write_tables([tables.wide_table(found)], found.to_dict(), folder)
     measured = {
         name: tables.measured_content(name, extent.command(name), **_measured(name, console))
-        for name in wanted
+        for name in dict.fromkeys([*wanted, *also])
         if name in tables.MEASURED
     }
     for content in measured.values():
         written += tables.write_tables(tables.measured_tables(content), content, folder)
     written += [_drawn(name, extent, folder, console) for name in wanted if name in FIGURES]
     report = folder / "report.html"
-    write_paper_report(make_paper_report(folder), report)
+    paper = make_paper_report(folder)
+    write_paper_report(paper, report)
     shown = [tables.score_table(found, tables.IN_TERMINAL) for found in scores]
-    for content in measured.values():
-        shown += tables.measured_tables(content)
+    for name, content in measured.items():
+        shown += tables.measured_tables(content) if name in wanted else []
+    views = list(map(tables.in_terminal, shown))
     results = {"tables": [found.to_dict() for found in scores], **measured}
-    show(as_json, results, *map(tables.in_terminal, shown))
+    if claims.NAME in wanted:
+        content = claims.claims_content(paper.claims, extent.command(claims.NAME))
+        written += tables.write_tables(claims.claims_tables(paper.claims), content, folder)
+        views.append(claims.claims_view(paper.claims))
+        results[claims.NAME] = content
+    show(as_json, results, *views)
     files = counted(len(written), "file")
     typer.echo(f"Written: {folder} ({files}); everything is shown in {report}.", err=as_json)
 
 
 def _print_list(as_json: bool) -> None:
+    from spdtokens.paper import claims
     from spdtokens.paper.reproduce import EXPERIMENTS
     from spdtokens.paper.reproduce.figures import FIGURES
     from spdtokens.paper.reproduce.tables import MEASURED
@@ -118,6 +130,7 @@ def _print_list(as_json: bool) -> None:
     rows = [(each.name, "table", each.title, each.label) for each in EXPERIMENTS.values()]
     rows += [(name, "table", title, paper_table(name).label) for name, title in MEASURED.items()]
     rows += [(each.name, "figure", each.title, each.label) for each in FIGURES.values()]
+    rows.append((claims.NAME, "index", claims.TITLE, ""))
     keys = ("name", "kind", "title", "label")
     data = {"names": [dict(zip(keys, row, strict=True)) for row in rows]}
     headers = ("name", "kind", "content~", "label in the paper~")
