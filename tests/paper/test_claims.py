@@ -31,6 +31,7 @@ from spdtokens.paper.claims import (
 )
 from spdtokens.paper.claims.rules import RULES, Part, joined, look_up
 from spdtokens.paper.reproduce import EXPERIMENTS, Extent, ScoreTable
+from spdtokens.paper.reproduce.experiments import EMBEDDINGS
 from spdtokens.paper.reproduce.figures import FIGURES
 from spdtokens.paper.reproduce.tables import NAMES, read_folder
 from spdtokens.paper.theory import CLAIMS
@@ -121,6 +122,7 @@ def test_rules_name_what_exists() -> None:
         "audit": {check.id for check in CHECKS},
         "noted": {check.id for check in CHECKS},
         "drawn": set(FIGURES),
+        "ends_lower": {*FIGURES, *EMBEDDINGS},
         "shown": set(FIGURES),
     }
     for one in STATEMENTS:
@@ -291,6 +293,16 @@ def test_findings_and_figures() -> None:
     assert applied("drawn", results, "curves").verdict == "holds"
     assert applied("drawn", Results(), "curves").verdict == "not tested"
     assert applied("shown", results, "curves") == Part("", "drawn: ends at 0.5")
+
+
+@pytest.mark.parametrize(("end", "verdict"), [("0.01", "holds"), ("1e-01", "fails")])
+def test_lines_of_figures(end: str, verdict: str) -> None:
+    text = f"sim-mi: Log-Euc ends at 0.05; BWSPD ends at {end}."
+    values = ("convergence", "BWSPD", "Log-Euc")
+    assert applied("ends_lower", Results(figures={"convergence": text}), *values).verdict == verdict
+    without = Results(figures={"convergence": "Log-Euc ends at 0.05."})
+    for found in (Results(), without):
+        assert applied("ends_lower", found, *values).verdict == "not tested"
 
 
 def test_settings_are_read_from_the_objects(monkeypatch: pytest.MonkeyPatch) -> None:

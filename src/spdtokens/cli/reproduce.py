@@ -130,7 +130,7 @@ def _print_list(as_json: bool) -> None:
     rows = [(each.name, "table", each.title, each.label) for each in EXPERIMENTS.values()]
     rows += [(name, "table", title, paper_table(name).label) for name, title in MEASURED.items()]
     rows += [(each.name, "figure", each.title, each.label) for each in FIGURES.values()]
-    rows.append((claims.NAME, "index", claims.TITLE, ""))
+    rows.append((claims.NAME, "table", claims.TITLE, ""))
     keys = ("name", "kind", "title", "label")
     data = {"names": [dict(zip(keys, row, strict=True)) for row in rows]}
     headers = ("name", "kind", "content~", "label in the paper~")

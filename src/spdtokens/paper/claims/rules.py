@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -402,6 +403,32 @@ def shown(results: Results, name: str) -> Part:
         Name of the figure.
     """
     return Part("", drawn(results, name).evidence)
+
+
+@rule
+def ends_lower(results: Results, name: str, line: str, other: str) -> Part:
+    """Require a line of a figure that ends lower than another in every panel with both.
+
+    Parameters
+    ----------
+    results : Results
+        All results.
+    name : str
+        Name of the figure, whose description has the last value of every line.
+    line, other : str
+        Labels of the lines.
+    """
+    if name not in results.figures:
+        return Part("not tested", f"no figure {name}")
+    text = results.figures[name]
+    lows, highs = (
+        [float(x) for x in re.findall(rf"{re.escape(label)} ends at ([\d.e+-]*\d)", text)]
+        for label in (line, other)
+    )
+    if not lows or len(lows) != len(highs):
+        return Part("not tested", f"{name} does not have both {line} and {other}")
+    verdicts = ["holds" if a < b else "fails" for a, b in zip(lows, highs, strict=True)]
+    return Part(joined(verdicts), f"{name}: {text}")
 
 
 @rule
