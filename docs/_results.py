@@ -2,8 +2,10 @@
 
 ``docs/results/plan.toml`` names the commands and the tables. What a command printed is stored as
 ``docs/results/NAME.json``; a page shows a table between ``<!-- results: NAME -->`` and
-``<!-- /results -->``. No number between these marks is typed by hand, and a test checks that pages
-and stored results agree.
+``<!-- /results -->``. The index of the paper stands between ``<!-- claims -->`` and
+``<!-- /claims -->``, from the tables that ``spdtokens reproduce`` wrote, stored in
+``docs/results/reproduce``. No number between these marks is typed by hand, and a test checks that
+pages and stored results agree.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import spdtokens
+from spdtokens.paper.claims import SECTIONS, check_statements, results_of
+from spdtokens.paper.findings import tally
+from spdtokens.paper.reproduce.tables import read_folder
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -28,6 +33,8 @@ STORE = DOCS / "results"
 PLAN = tomllib.loads((STORE / "plan.toml").read_text())
 RECORDINGS = os.environ.get("SPDTOKENS_RECORDINGS", "../shared/data")
 BLOCK = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
+CLAIMS = re.compile(r"(<!-- claims -->\n).*?(<!-- /claims -->)", re.DOTALL)
+REPRODUCED = STORE / "reproduce"
 #: Values of a row of `spdtokens evaluate --json` that tables show.
 KEPT = (
     "method", "metric", "score", "std", "std_over", "train_score", "chance", "chance_bound",
@@ -101,13 +108,34 @@ def _chance(row: dict[str, Any]) -> str:
     return f"{_number(row['chance'], row)} ({_number(row['chance_bound'], row)})"
 
 
+def claims() -> str:
+    """The index of the paper, one Markdown table per section."""
+    found = check_statements(results_of(read_folder(REPRODUCED) if REPRODUCED.exists() else None))
+    parts = [f"{len(found)} statements: {tally(found)}."]
+    for title, kinds in SECTIONS.items():
+        mine = [one for one in found if one["kind"] in kinds]
+        lines = [["where", "the paper", "verdict", "evidence", "command"], ["---"] * 5]
+        for one in mine:
+            texts = (one["where"], one["says"], f"**{one['verdict']}**", one["evidence"])
+            lines.append([*map(_escaped, texts), f"`{one['command']}`"])
+        rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        parts.append(f"## {title}\n\n{len(mine)}: {tally(mine)}.\n\n{rows}")
+    return "\n" + "\n\n".join(parts) + "\n\n"
+
+
+def _escaped(text: str) -> str:
+    """Escape what Markdown would read as markup, except bold verdicts."""
+    return re.sub(r"([\\`_\[\]<>|#~$]|(?<!\*)\*(?!\*))", r"\\\1", text)
+
+
 def pages() -> dict[Path, str]:
     """Every page with results, as it should be."""
     found = {}
     for path in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]:
         text = path.read_text()
-        if BLOCK.search(text):
-            found[path] = BLOCK.sub(lambda m: m[1] + table(m[2]) + m[3], text)
+        if BLOCK.search(text) or CLAIMS.search(text):
+            text = BLOCK.sub(lambda m: m[1] + table(m[2]) + m[3], text)
+            found[path] = CLAIMS.sub(lambda m: m[1] + claims() + m[2], text)
     return found
 
 

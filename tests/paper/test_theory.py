@@ -47,12 +47,17 @@ CORRECTED = {
     *("log-cancellation", "stability-clustered", "table-bilipschitz", "table-distance"),
 }
 TIMED = ("backward-cost", "eigen-complexity")
+#: Premises that simulated EEG does not meet.
+UNMET = {
+    *("eeg-condition-number", "eeg-mean-condition", "eeg-dispersion", "eeg-within-class"),
+    *("eeg-close-eigenvalues", "eeg-token-scales", "eeg-class-separation"),
+}
 
 
 def test_verdicts(findings: dict[str, dict]) -> None:
     verdicts = {name: found["verdict"] for name, found in findings.items() if name not in TIMED}
     assert {name for name, verdict in verdicts.items() if verdict == "corrected"} == CORRECTED
-    assert "fails" not in verdicts.values()
+    assert {name for name, verdict in verdicts.items() if verdict == "fails"} == UNMET
 
 
 def test_quadratic_slope(findings: dict[str, dict]) -> None:

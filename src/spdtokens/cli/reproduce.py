@@ -17,7 +17,7 @@ from spdtokens.cli.app import AsJson, command, show
 from spdtokens.cli.evaluate import dataset_options
 
 if TYPE_CHECKING:
-    from spdtokens.paper.reproduce import Experiment, Extent
+    from spdtokens.paper.reproduce import Experiment, Extent, ScoreTable
 
 
 class DataKind(Enum):
@@ -94,91 +94,118 @@ def reproduce(
         Folder to write tables, figures and runs to.
     """
     from spdtokens._files import output_folder
-    from spdtokens.errors import StudyError
-    from spdtokens.experiments.executors import InProcess, Processes
-    from spdtokens.experiments.run import StudyBar
-    from spdtokens.experiments.store import RunStore
-    from spdtokens.paper.reproduce import EXPERIMENTS, Extent, Reproduction, models, tables
+    from spdtokens.errors import DataError, StudyError
+    from spdtokens.paper import claims
+    from spdtokens.paper.reproduce import EXPERIMENTS, Extent, tables
     from spdtokens.paper.reproduce.figures import FIGURES
     from spdtokens.paper.reproduce.page import make_paper_report, write_paper_report
 
     if list_ or not names:
         _print_list(as_json)
         return
-    wanted = list(tables.NAMES) if names == ["all"] else list(dict.fromkeys(names))
-    if unknown := [name for name in wanted if name not in tables.NAMES]:
-        known = ", ".join(tables.NAMES)
+    every = (*tables.NAMES, claims.NAME)
+    wanted = list(every) if names == ["all"] else list(dict.fromkeys(names))
+    if unknown := [name for name in wanted if name not in every]:
+        known = ", ".join(every)
         raise StudyError(f"NAMES must be all or any of {known}, got {unknown[0]!r}.")
     options = tuple(dataset_options(dataset_option).items())
     extent = Extent(
-        data.value,
-        split.value,
-        seeds=seeds,
-        network_seeds=network_seeds,
-        across_seeds=across_seeds,
-        options=options,
+        data.value, split.value, None, seeds, network_seeds, across_seeds, options=options
     )
     if quick:
         if extent != Extent(data.value, split.value, options=options):
             raise typer.BadParameter("--quick has its own numbers of seeds: give one or the other.")
         extent = replace(Extent.quick(data.value, split.value), options=options)
     if extent.split == "paper":
-        if drawn := [name for name in names if name in FIGURES]:
-            raise StudyError(
-                f"Figures are of protocols without leakage: leave out {', '.join(drawn)}."
-            )
-        wanted = [name for name in wanted if name in EXPERIMENTS]
+        if names != ["all"] and (others := [name for name in wanted if name not in EXPERIMENTS]):
+            raise StudyError(f"--split paper is for tables of accuracies, not {others[0]}.")
+        wanted = list(filter(EXPERIMENTS.__contains__, wanted))
     experiments = [EXPERIMENTS[name] for name in wanted if name in EXPERIMENTS]
     console = Console(stderr=True)
     if dry_run:
         _print_costs(experiments, extent, out / tables.STORE, any_code, as_json)
         return
     folder = output_folder(out)
-    tables.check_folder(folder, wanted, paper_split=extent.split == "paper")
-    scores, written = [], []
+    # The index needs the theory, which takes seconds.
+    also = ["theory"] if claims.NAME in wanted and not (folder / "theory.json").exists() else []
+    tables.check_folder(folder, [*wanted, *also], paper_split=extent.split == "paper")
+    scores: list[ScoreTable] = []
+    written: list[Path] = []
     if experiments:
-        console.print(f"Planning {counted(len(experiments), 'table')}")
-        reproduction = Reproduction(experiments, extent, any_code=any_code)
-        for reason in reproduction.left_out.values():
-            console.print(f"Left out: {reason}", soft_wrap=True)
-        executor = Processes(workers) if workers else InProcess(reproduction.source)
-        with RunStore(folder / tables.STORE) as store:
-            try:
-                with StudyBar("accuracy") as bar:
-                    failures = (
-                        []
-                        if stored
-                        else reproduction.run(store, executor, bar.tell, bar.listen).failures
-                    )
-                if save_models:
-                    written += models.save_models(reproduction, store, folder)
-            except KeyboardInterrupt:
-                typer.echo(f"Interrupted; run the same command to continue. Store: {store.path}")
-                raise typer.Exit(130) from None
-            scores = reproduction.tables(store)
-            for failure in failures:
-                typer.echo(f"Failed: {failure}", err=True)
+        how = (None if stored else workers, any_code, save_models)
+        scores, written = _scored(experiments, extent, folder, console, *how)
     for found in scores:
         written += tables.write_scores(found, folder)
     measured = {
         name: tables.measured_content(name, extent.command(name), **_measured(name, console))
-        for name in wanted
+        for name in dict.fromkeys([*wanted, *also])
         if name in tables.MEASURED
     }
     for content in measured.values():
         written += tables.write_tables(tables.measured_tables(content), content, folder)
-    written += [_drawn(name, extent, folder, console) for name in wanted if name in FIGURES]
+    for name in wanted:
+        if name in FIGURES:
+            try:
+                written.append(_drawn(name, extent, folder, console))
+            except DataError as error:
+                if names != ["all"]:
+                    raise
+                console.print(f"Left out: {name}. {error}", soft_wrap=True)
     report = folder / "report.html"
-    write_paper_report(make_paper_report(folder), report)
+    paper = make_paper_report(folder)
+    write_paper_report(paper, report)
     shown = []
     for found in scores:
         shown += [tables.score_table(found, tables.IN_TERMINAL), *tables.derived_tables(found)]
-    for content in measured.values():
-        shown += tables.measured_tables(content)
+    for name, content in measured.items():
+        shown += tables.measured_tables(content) if name in wanted else []
+    views: list[Any] = list(map(tables.in_terminal, shown))
     results = {"tables": [found.to_dict() for found in scores], **measured}
-    show(as_json, results, *map(tables.in_terminal, shown))
+    if claims.NAME in wanted:
+        content = claims.claims_content(paper.claims, extent.command(claims.NAME))
+        written += tables.write_tables(claims.claims_tables(paper.claims), content, folder)
+        views.append(claims.claims_view(paper.claims))
+        results[claims.NAME] = content
+    show(as_json, results, *views)
     files = counted(len(written), "file")
     typer.echo(f"Written: {folder} ({files}); everything is shown in {report}.", err=as_json)
+
+
+def _scored(
+    experiments: Sequence[Experiment],
+    extent: Extent,
+    folder: Path,
+    console: Console,
+    workers: int | None,
+    any_code: bool,
+    models: bool,
+) -> tuple[list[ScoreTable], list[Path]]:
+    """Do missing runs unless workers is None; return the tables and the models written."""
+    from spdtokens.experiments.executors import InProcess, Processes
+    from spdtokens.experiments.run import StudyBar
+    from spdtokens.experiments.store import RunStore
+    from spdtokens.paper.reproduce import Reproduction, tables
+    from spdtokens.paper.reproduce.models import save_models
+
+    console.print(f"Planning {counted(len(experiments), 'table')}")
+    reproduction = Reproduction(experiments, extent, any_code=any_code)
+    for reason in reproduction.left_out.values():
+        console.print(f"Left out: {reason}", soft_wrap=True)
+    written: list[Path] = []
+    with RunStore(folder / tables.STORE) as store:
+        try:
+            if workers is not None:
+                executor = Processes(workers) if workers else InProcess(reproduction.source)
+                with StudyBar("accuracy") as bar:
+                    progress = reproduction.run(store, executor, bar.tell, bar.listen)
+                for failure in progress.failures:
+                    typer.echo(f"Failed: {failure}", err=True)
+            if models:
+                written += save_models(reproduction, store, folder)
+        except KeyboardInterrupt:
+            typer.echo(f"Interrupted; run the same command to continue. Store: {store.path}")
+            raise typer.Exit(130) from None
+        return reproduction.tables(store), written
 
 
 def _print_costs(
@@ -195,6 +222,7 @@ def _print_costs(
 
 
 def _print_list(as_json: bool) -> None:
+    from spdtokens.paper import claims
     from spdtokens.paper.reproduce import EXPERIMENTS
     from spdtokens.paper.reproduce.figures import FIGURES
     from spdtokens.paper.reproduce.tables import MEASURED
@@ -203,6 +231,7 @@ def _print_list(as_json: bool) -> None:
     rows = [(each.name, "table", each.title, each.label) for each in EXPERIMENTS.values()]
     rows += [(name, "table", title, paper_table(name).label) for name, title in MEASURED.items()]
     rows += [(each.name, "figure", each.title, each.label) for each in FIGURES.values()]
+    rows.append((claims.NAME, "table", claims.TITLE, ""))
     keys = ("name", "kind", "title", "label")
     data = {"names": [dict(zip(keys, row, strict=True)) for row in rows]}
     headers = ("name", "kind", "content~", "label in the paper~")

@@ -22,13 +22,23 @@ def theory(
         typer.Option("--out", help="Folder for theory.json and two figures; created if missing."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the random matrices.")] = 0,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder or file of trials or covariances to test what the theory assumes about "
+            "EEG; besides the simulated data sets."
+        ),
+    ] = None,
 ) -> None:
     """Test the theoretical claims of the paper numerically."""
+    from spdtokens.datasets import load_dataset
     from spdtokens.paper import theory
     from spdtokens.paper.findings import findings_view, write_findings
 
     checked_folder(folder)
-    found = {"claims": collected(theory.check_claims(seed), len(theory.CLAIMS), "Testing")}
+    if data is not None:
+        load_dataset(data)  # an error in the data comes before the claims
+    found = {"claims": collected(theory.check_claims(seed, data), len(theory.CLAIMS), "Testing")}
     show(found, findings_view("claims", found["claims"], show_all=show_all), as_json)
     if folder is not None:
         figures = {

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Finding = dict[str, Any]
-#: Colour in a terminal and plural of every verdict of the audit and of the theory.
+#: Colour in a terminal and plural of every verdict of the audit, the theory and the index.
 VERDICT_STYLES = {
     "holds": ("green", "hold"),
+    "partly": ("yellow", "hold partly"),
     "corrected": ("yellow", "corrected"),
     "fails": ("red", "fail"),
     "does not hold": ("red", "do not hold"),
@@ -26,6 +27,7 @@ VERDICT_STYLES = {
     "fits training size": ("magenta", "fit the training size only"),
     "is something else": ("yellow", "are something else than stated"),
     "undecided": ("dim", "undecided"),
+    "not tested": ("dim", "not tested"),
 }
 #: Verdicts with evidence in the short view.
 FAILURES = ("corrected", "fails", "contradiction")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -16,6 +16,9 @@ from matplotlib.figure import Figure
 from spdtokens._files import written_whole
 from spdtokens._tables import counted
 from spdtokens.paper.audit import audit_paper
+from spdtokens.paper.claims import NAME as CLAIMS
+from spdtokens.paper.claims import TITLE as TITLE_OF_CLAIMS
+from spdtokens.paper.claims import check_statements, claims_tables, results_of
 from spdtokens.paper.findings import tally
 from spdtokens.paper.reproduce.figures import FIGURES, Drawn
 from spdtokens.paper.reproduce.scores import ScoreTable, distinct
@@ -56,16 +59,20 @@ class PaperReport:
         The reproduced tables and figures.
     checks : list of dict
         Checks of the audit.
+    claims : list of dict
+        Statements of the paper, see :func:`spdtokens.paper.claims.check_statements`.
     written : datetime
         Time of the report.
     """
 
     folder: Folder
     checks: list[dict[str, Any]]
+    claims: list[dict[str, Any]]
     written: datetime
 
     def tables(self) -> Iterator[Table]:
         """Yield all tables, in the order of the page."""
+        yield from claims_tables(self.claims)
         if self.folder.shown:
             yield overview(self.folder)
         for found in self.folder.shown:
@@ -82,7 +89,9 @@ class PaperReport:
 
 def make_paper_report(path: Path) -> PaperReport:
     """Read a folder and audit the paper."""
-    return PaperReport(read_folder(path), list(audit_paper()), datetime.now(UTC))
+    folder, checks = read_folder(path), list(audit_paper())
+    claims = check_statements(results_of(folder, checks))
+    return PaperReport(folder, checks, claims, datetime.now(UTC))
 
 
 def write_paper_report(found: PaperReport, path: Path) -> None:
@@ -212,6 +221,9 @@ def page(found: PaperReport) -> str:
     """Return the page as HTML."""
     folder, checks = found.folder, found.checks
     sections: list[tuple[str, str, str, str]] = [
+        (CLAIMS, TITLE_OF_CLAIMS, "", _index(found.claims))
+    ]
+    sections += [
         (table.name, table.heading, table.label, _scores(table, folder.beside(table)))
         for table in folder.shown
     ]
@@ -251,6 +263,16 @@ def page(found: PaperReport) -> str:
         heading = escape(title.removeprefix("Figure: "))
         body.append(f'<h2 id="section-{name}">{heading}</h2>\n{where}\n{inside}')
     return whole_page(TITLE, body, found.written)
+
+
+def _index(claims: Sequence[dict[str, Any]]) -> str:
+    said = f"{counted(len(claims), 'statement')} of the paper: {tally(claims)}."
+    shown = (
+        f"<details><summary>{escape(t.title)}: {escape(t.note)}</summary>"
+        f"{prose(replace(t, note=''), heading=False)}</details>"
+        for t in claims_tables(claims)
+    )
+    return f"<p>{escape(said)}</p>\n" + "\n".join(shown)
 
 
 def _scores(table: ScoreTable, paper_split: ScoreTable | None) -> str:

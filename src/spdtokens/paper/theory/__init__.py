@@ -6,22 +6,26 @@ A test is a function decorated with :func:`spdtokens.paper.theory.claim.claim`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 # In the order in which the claims are shown.
-from spdtokens.paper.theory import distances, gradients, tokens  # isort: skip
+from spdtokens.paper.theory import distances, gradients, tokens, premises  # isort: skip
 from spdtokens.paper.theory.claim import CLAIMS, Claim
 
-__all__ = ["CLAIMS", "Claim", "check_claims", "distances", "gradients", "tokens"]
+__all__ = ["CLAIMS", "Claim", "check_claims", "distances", "gradients", "premises", "tokens"]
 
 
-def check_claims(seed: int = 0) -> Iterator[dict[str, Any]]:
+def check_claims(seed: int = 0, data: Path | None = None) -> Iterator[dict[str, Any]]:
     """Test every theoretical claim of the paper numerically.
 
     Parameters
     ----------
     seed : int, default=0
         Seed of the random matrices. Each claim has its own generator.
+    data : Path, default=None
+        Folder or file of trials or covariances to test what the theory assumes about EEG, besides
+        the simulated data sets.
 
     Yields
     ------
@@ -42,4 +46,4 @@ def check_claims(seed: int = 0) -> Iterator[dict[str, Any]]:
     ('vech-norm', 'holds')
     """
     for claim in CLAIMS:
-        yield claim.check(seed)
+        yield claim.check(seed, data)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor
 
 from spdtokens.paper.findings import Outcome, docstring_parts
+from spdtokens.runtime.threads import one_thread
 
 F64 = torch.float64
 # Okabe and Ito's colours, which colour-blind readers can distinguish.
@@ -36,22 +39,28 @@ class Claim:
         Paragraphs of the test's docstring, with values of the outcome in braces: ``Tested on``,
         ``Found``, ``Counter-example`` and ``Instead`` (the correction).
     test : callable
-        Function from a seeded generator to an outcome.
+        Function from a seeded generator to an outcome; for a premise, from measured trials.
+    is_premise : bool
+        Whether it is about EEG, and tested on trials.
     """
 
     id: str
     source: str
     claim: str
     texts: Mapping[str, str]
-    test: Callable[[torch.Generator], Outcome]
+    test: Callable[[Any], Outcome]
+    is_premise: bool = False
 
-    def check(self, seed: int) -> dict[str, Any]:
+    @one_thread()  # matrices are small: more threads are six times slower
+    def check(self, seed: int, data: Path | None = None) -> dict[str, Any]:
         """Test the claim.
 
         Parameters
         ----------
         seed : int
             Seed of the random matrices.
+        data : Path, default=None
+            Trials to test premises on, besides the simulated ones.
 
         Returns
         -------
@@ -59,7 +68,12 @@ class Claim:
             With the keys ``id``, ``source``, ``claim``, ``method``, ``verdict``, ``evidence``,
             ``numbers``, ``counterexample`` and ``instead``.
         """
-        found = self.test(torch.Generator().manual_seed(seed))
+        if self.is_premise:
+            from spdtokens.paper.theory.premises import premises_of  # which imports this module
+
+            found = self.test(premises_of(data))
+        else:
+            found = self.test(torch.Generator().manual_seed(seed))
         return {
             "id": self.id,
             "source": self.source,
@@ -75,10 +89,10 @@ class Claim:
 
 #: All claims, in the order of definition; see :func:`claim`.
 CLAIMS: list[Claim] = []
-_Test = Callable[[torch.Generator], Outcome]
+_Test = TypeVar("_Test", bound=Callable[..., Outcome])
 
 
-def claim(source: str) -> Callable[[_Test], _Test]:
+def claim(source: str, *, is_premise: bool = False) -> Callable[[_Test], _Test]:
     """Register a function as the test of a claim.
 
     The first paragraph of its docstring is the claim. Others begin with ``Tested on:``, ``Found:``,
@@ -88,14 +102,20 @@ def claim(source: str) -> Callable[[_Test], _Test]:
     ----------
     source : str
         Where the paper states it.
+    is_premise : bool, default=False
+        Whether the function is given measured trials instead of a generator.
     """
 
     def register(test: _Test) -> _Test:
         claimed, texts = docstring_parts(test)
-        CLAIMS.append(Claim(test.__name__.replace("_", "-"), source, claimed, texts, test))
+        name = test.__name__.replace("_", "-")
+        CLAIMS.append(Claim(name, source, claimed, texts, test, is_premise))
         return test
 
     return register
+
+
+premise = partial(claim, is_premise=True)
 
 
 def judge(as_printed: bool, instead_holds: bool | None = None) -> Verdict:
