@@ -110,11 +110,10 @@ def test_a_wrong_command_would_be_found() -> None:
 
 
 def test_rules_name_what_exists() -> None:
-    counts = {"BCI2a": 3, "BCIcha": 3, "MAMEM": 3}
     known = {
         (name, cell.row, cell.column)
         for name, experiment in EXPERIMENTS.items()
-        for cell in experiment.cells(counts)
+        for cell in experiment.cells()
     }
     findings = {
         "theory": {claim.id for claim in CLAIMS},

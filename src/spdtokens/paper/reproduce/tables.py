@@ -195,9 +195,9 @@ def wide_table(found: ScoreTable) -> Table:
 #: The paper's models by our names, in the paper's order.
 MODELS = {
     "spdnet-paper": "SPDNet",
-    "eegnet": "EEGNet",
+    "eegnet-paper": "EEGNet",
     "shallownet": "ShallowNet",
-    "atcnet": "ATCNet",
+    "atcnet-paper": "ATCNet",
     "deepnet": "DeepNet",
     "token-log-euclidean": "Log-Euc (Ours)",
     "token-bures-wasserstein": "BWSPD-Transformer (Ours)",
