@@ -2,10 +2,11 @@
 
 ``docs/results/plan.toml`` names the commands and the tables. What a command printed is stored as
 ``docs/results/NAME.json``; a page shows a table between ``<!-- results: NAME -->`` and
-``<!-- /results -->``. The index of the paper stands between ``<!-- claims -->`` and
-``<!-- /claims -->``, from the tables that ``spdtokens reproduce`` wrote, stored in
-``docs/results/reproduce``. No number between these marks is typed by hand, and a test checks that
-pages and stored results agree.
+``<!-- /results -->``. Tables that ``spdtokens reproduce`` wrote are stored in
+``docs/results/reproduce`` (simulated data) and ``docs/results/reproduce-s9`` (BCI2a subject 9):
+``<!-- reproduced: FOLDER NAME -->`` shows one of them, ``<!-- claims -->`` the index of the paper,
+``<!-- verdicts -->`` its predictions and contributions. No number between these marks is typed by
+hand, and a test checks that pages and stored results agree.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ import subprocess
 import sys
 import tomllib
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import spdtokens
 from spdtokens.paper.claims import SECTIONS, check_statements, results_of
 from spdtokens.paper.findings import tally
-from spdtokens.paper.reproduce.tables import read_folder
+from spdtokens.paper.reproduce.tables import IN_TERMINAL, PAPER_SPLIT, read_folder, score_table
+from spdtokens.paper.reproduce.tables import PAPER as REPORTED
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -33,7 +36,9 @@ STORE = DOCS / "results"
 PLAN = tomllib.loads((STORE / "plan.toml").read_text())
 RECORDINGS = os.environ.get("SPDTOKENS_RECORDINGS", "../shared/data")
 BLOCK = re.compile(r"(<!-- results: ([\w-]+) -->\n).*?(<!-- /results -->)", re.DOTALL)
-CLAIMS = re.compile(r"(<!-- claims -->\n).*?(<!-- /claims -->)", re.DOTALL)
+PAPER = re.compile(
+    r"(<!-- (claims|verdicts|reproduced)(?:: ([\w-]+) ([\w-]+))? -->\n).*?(<!-- /\2 -->)", re.DOTALL
+)
 REPRODUCED = STORE / "reproduce"
 #: Values of a row of `spdtokens evaluate --json` that tables show.
 KEPT = (
@@ -108,19 +113,50 @@ def _chance(row: dict[str, Any]) -> str:
     return f"{_number(row['chance'], row)} ({_number(row['chance_bound'], row)})"
 
 
+@cache
+def statements() -> list[dict[str, Any]]:
+    """Every statement of the paper with its verdict."""
+    return list(check_statements(results_of(read_folder(REPRODUCED))))
+
+
+def statements_table(found: list[dict[str, Any]]) -> str:
+    """A Markdown table of statements."""
+    lines = [["where", "the paper", "verdict", "evidence", "command"], ["---"] * 5]
+    for one in found:
+        texts = (one["where"], one["says"], f"**{one['verdict']}**", one["evidence"])
+        lines.append([*map(_escaped, texts), f"`{one['command']}`"])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
 def claims() -> str:
     """The index of the paper, one Markdown table per section."""
-    found = check_statements(results_of(read_folder(REPRODUCED) if REPRODUCED.exists() else None))
-    parts = [f"{len(found)} statements: {tally(found)}."]
+    parts = [f"{len(statements())} statements: {tally(statements())}."]
     for title, kinds in SECTIONS.items():
-        mine = [one for one in found if one["kind"] in kinds]
-        lines = [["where", "the paper", "verdict", "evidence", "command"], ["---"] * 5]
-        for one in mine:
-            texts = (one["where"], one["says"], f"**{one['verdict']}**", one["evidence"])
-            lines.append([*map(_escaped, texts), f"`{one['command']}`"])
-        rows = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-        parts.append(f"## {title}\n\n{len(mine)}: {tally(mine)}.\n\n{rows}")
+        mine = [one for one in statements() if one["kind"] in kinds]
+        parts.append(f"## {title}\n\n{len(mine)}: {tally(mine)}.\n\n{statements_table(mine)}")
     return "\n" + "\n\n".join(parts) + "\n\n"
+
+
+def verdicts() -> str:
+    """The paper's predictions and contributions."""
+    kinds = ("prediction", "contribution")
+    return f"\n{statements_table([one for one in statements() if one['kind'] in kinds])}\n\n"
+
+
+def reproduced(place: str, name: str) -> str:
+    """A table of accuracies with both splits, as far as they are stored, and its command."""
+    folder = read_folder(STORE / place)
+    (found,) = (one for one in folder.scores if one.name == name)
+    shown = score_table(found, IN_TERMINAL, paper_split=folder.beside(found))
+    columns = ["row", "column", "train", "test", *PAPER_SPLIT, REPORTED]
+    at = [shown.headers.index(column) for column in columns if column in shown.headers]
+    lines = [[shown.headers[i] for i in at], ["---"] * len(at)]
+    lines += [[row[i].text for i in at] for row in shown.rows]
+    text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    # Where the recordings are is the reader's business.
+    command = re.sub(r"=\S*/([\w-]+)", r"=DATA/\1", found.command)
+    note = re.sub(r"=\S*/([\w-]+)", r"=DATA/\1", shown.note)
+    return f"\n{text}\n\n{note}\n`{command}`\n\n"
 
 
 def _escaped(text: str) -> str:
@@ -133,10 +169,16 @@ def pages() -> dict[Path, str]:
     found = {}
     for path in [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]:
         text = path.read_text()
-        if BLOCK.search(text) or CLAIMS.search(text):
+        if BLOCK.search(text) or PAPER.search(text):
             text = BLOCK.sub(lambda m: m[1] + table(m[2]) + m[3], text)
-            found[path] = CLAIMS.sub(lambda m: m[1] + claims() + m[2], text)
+            found[path] = PAPER.sub(lambda m: m[1] + _made(*m.groups()[1:4]) + m[5], text)
     return found
+
+
+def _made(kind: str, place: str | None, name: str | None) -> str:
+    if place and name:
+        return reproduced(place, name)
+    return {"claims": claims, "verdicts": verdicts}[kind]()
 
 
 def figure_digest() -> str:

@@ -320,7 +320,6 @@ for kind, title, columns in (
         experiment(
             f"{kind}-{role.name.lower()}",
             f"{title}, subjects of {role.name}",
-            "Simulated subjects stand for the paper's in their order only.",
         )(_by_subject(columns, role))
 
 

@@ -100,7 +100,9 @@ class Extent:
     @property
     def note(self) -> str:
         """The extent in words."""
-        data = "simulated data" if self.data == "sim" else "the paper's data sets"
+        data = "simulated subjects, which stand for the paper's in their order only"
+        if self.data == "real":
+            data = "the paper's data sets"
         many = "all subjects" if self.subjects is None else counted(self.subjects, "subject")
         parts = [many if self.subjects is None else f"at most {many}", counted(self.seeds, "seed")]
         if self.network_seeds is not None:
@@ -138,7 +140,9 @@ class Extent:
         """Return a role with the user's data set and options."""
         mine = [(n.partition(".")[2], v) for n, v in self.options if n.split(".")[0] == role.real]
         options = dict(mine)
-        return replace(role, real=options.pop("dataset", role.real), options=options)
+        if "dataset" in options:  # its trials are its own
+            role = replace(role, real=options.pop("dataset"), paper_options={})
+        return replace(role, options=options)
 
 
 def dataset_of(role: Role, extent: Extent, source: Source) -> Dataset:
@@ -259,13 +263,14 @@ class Reproduction:
             )
             return False
         assert isinstance(cell.choice.method, str)
-        reason = get_method(cell.choice.method).why_not(
-            dataset_of(cell.role, self.extent, self.source)
-        )
+        dataset = dataset_of(cell.role, self.extent, self.source)
+        reason = get_method(cell.choice.method).why_not(dataset)
+        if dataset.is_covariance and cell.choice.settings.bands != cell.role.bands:
+            reason = f"{dataset.name} contains covariance matrices, whose bands cannot be chosen"
         if reason is None and cell.protocol == ACROSS and len(subjects) < 2:
             reason = f"{ACROSS} needs at least two subjects of {name}"
         if reason is not None:
-            self.left_out[f"{name}, {reason}"] = f"{reason[:1].upper()}{reason[1:]}."
+            self.left_out[f"{name}, {reason}"] = f"{reason}."
         return reason is None
 
     def specs(self, question: Question) -> tuple[RunSpec, ...]:
@@ -325,7 +330,14 @@ class Reproduction:
             about_cell |= {"protocol": question.protocol, "reported": cell.reported}
             cells.append(about_cell | cell_scores(results) | {"n_runs": len(results)})
             runs.append(run_scores(cell.row, cell.column, results))
-        about = (experiment.name, experiment.title, experiment.label, experiment.note)
+        roles = {cell.role.name: cell.role for cell, _ in self.cells[experiment.name]}
+        some = [
+            f"{name}: {', '.join(self._subjects(role))} only."
+            for name, role in roles.items()
+            if self.extent.subjects is None and len(self._subjects(role)) < len(role.subjects)
+        ]
+        note = " ".join(filter(None, [experiment.note, *some]))
+        about = (experiment.name, experiment.title, experiment.label, note)
         command, code = self.extent.command(experiment.name), self.planned.code
         frames = (pd.DataFrame(cells), pd.concat(runs, ignore_index=True))
         return ScoreTable(*about, command, code, self.extent, *frames)
