@@ -145,8 +145,11 @@ def test_rules_name_what_exists() -> None:
 
 
 def scores(cells: dict[str, tuple[float, ...]], data: str = "sim", name: str = "made") -> Results:
-    """Results with one table; cells ``'row / column'``: test, std, n_runs, train, printed."""
-    rows = []
+    """Results with one table; cells ``'row / column'``: test, std, n_runs, train, printed.
+
+    More than ten runs, or nine, are of several subjects: five seeds of each if that is possible.
+    """
+    rows, runs = [], []
     for place, (test, std, n_runs, *more) in cells.items():
         row, column = place.split(" / ")
         train, reported = (*more, *(None, None)[len(more) :])
@@ -161,8 +164,12 @@ def scores(cells: dict[str, tuple[float, ...]], data: str = "sim", name: str = "
                 "n_runs": int(n_runs),
             }
         )
+        seeds = 5 if n_runs > 10 and n_runs % 5 == 0 else 1 if n_runs in (9, 16) else int(n_runs)
+        for i in range(int(n_runs)):
+            about = {"subject": str(i // seeds), "fold": "", "seed": i % seeds}
+            runs.append({"row": row, "column": column, **about, "train": 0.9, "test": test})
     extent = Extent(data)  # type: ignore[arg-type]
-    made = pd.DataFrame(rows), pd.DataFrame(columns=RUNS)
+    made = pd.DataFrame(rows), pd.DataFrame(runs, columns=list(RUNS))
     table = ScoreTable(name, "Made", "", "", "", None, extent, *made)
     return Results(scores={name: table})
 
@@ -172,10 +179,17 @@ def applied(rule: str, results: Results, *values: Any) -> Part:
 
 
 def test_standard_errors_are_over_subjects_or_seeds() -> None:
-    results = scores({"a / x": (0.6, 0.1, 45), "b / x": (0.6, 0.1, 5), "c / x": (0.6, 0.1, 9)})
-    errors = [look_up(results, f"made / {row} / x").error for row in "abc"]  # type: ignore[union-attr]
-    assert errors == pytest.approx([0.1 / 3, 0.1 / 5**0.5, 0.1 / 3])
-    assert look_up(results, "made / d / x") is None
+    results = scores(
+        {
+            "a / x": (0.6, 0.1, 45),
+            "b / x": (0.6, 0.1, 5),
+            "c / x": (0.6, 0.1, 9),
+            "d / x": (0.6, 0.1, 10),  # ten seeds of one subject
+        }
+    )
+    errors = [look_up(results, f"made / {row} / x").error for row in "abcd"]  # type: ignore[union-attr]
+    assert errors == pytest.approx([0.1 / 3, 0.1 / 5**0.5, 0.1 / 3, 0.1 / 10**0.5])
+    assert look_up(results, "made / e / x") is None
     assert look_up(results, "other / a / x") is None
 
 

@@ -122,18 +122,13 @@ def look_up(results: Results, path: str) -> Score | None:
     if at.empty:
         return None
     cell = at.iloc[0]
-    error = float(cell["std"]) / math.sqrt(_units(int(cell["n_runs"]), found.extent.seeds))
+    # The standard deviation is over subjects, or over seeds if there is one subject.
+    runs = found.runs[(found.runs["row"] == row) & (found.runs["column"] == column)]
+    n_subjects = runs["subject"].nunique()
+    error = float(cell["std"]) / math.sqrt(n_subjects if n_subjects > 1 else len(runs))
     values = {key: float(cell[key]) for key in ("train", "test", "std", "printed")}
     simulated = found.extent.data == "sim"
     return Score(f"{row}, {column}", **values, error=error, simulated=simulated)
-
-
-def _units(n_runs: int, seeds: int) -> int:
-    """Return the number of subjects of a cell, or of seeds if there is one subject.
-
-    The standard deviation is over these. A method without seeds has one run per subject.
-    """
-    return n_runs // seeds if n_runs > seeds and n_runs % seeds == 0 else n_runs
 
 
 def _percent(value: float) -> str:
