@@ -71,6 +71,21 @@ def cost(name: str, parameters: int | None, forward: float) -> dict:
 COSTS = [cost("mdm", None, 9.0), cost("token-log-euclidean", 827_000, 3.25)]
 
 
+#: Rows of ``bench attention``.
+ATTENTION = [
+    {
+        "channels": channels,
+        "tokens": tokens,
+        "batch_size": 64,
+        "milliseconds": {"standard": 2.0, "distances once": 2.1, "distances in every block": 9.0},
+        "ratio": {"distances once": 1.05, "distances in every block": 4.5},
+        "printed_ratio": printed if tokens == 1 else None,
+    }
+    for channels, printed in ((8, 4.0), (56, 87.5))
+    for tokens in (1, 3)
+]
+
+
 def made_findings() -> list[dict]:
     """The claims that the paper's table needs, really tested, and one that does not hold."""
     wrong = {"id": "wrong", "source": "thm:x", "claim": "1 < 0", "method": "", "numbers": {}}
@@ -83,7 +98,7 @@ def made_folder(folder: Path, names: tuple[str, ...] = ("geometry", "bands")) ->
     for table in map(made_table, names):
         tables.write_scores(table, folder)
     measured = {
-        "efficiency": {"batch": 32, "methods": COSTS},
+        "efficiency": {"batch": 32, "methods": COSTS, "attention": ATTENTION},
         "theory": {"claims": made_findings()},
     }
     for name, data in measured.items():

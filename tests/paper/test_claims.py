@@ -36,7 +36,7 @@ from spdtokens.paper.reproduce.figures import FIGURES
 from spdtokens.paper.reproduce.scores import RUNS
 from spdtokens.paper.reproduce.tables import NAMES, read_folder
 from spdtokens.paper.theory import CLAIMS
-from tests.paper.stand_ins import made_folder
+from tests.paper.stand_ins import ATTENTION, made_folder
 
 TEX = Path(__file__).parents[3] / "shared" / "paper" / "paper.tex"
 KINDS = {
@@ -138,7 +138,7 @@ def test_rules_name_what_exists() -> None:
                     place = tuple(path.split(" / "))
                     assert place in known, path
             else:
-                assert rule in ("similar", "lowest"), one.id
+                assert rule in ("similar", "lowest", "attention_cost"), one.id
 
 
 # The rules
@@ -176,6 +176,14 @@ def scores(cells: dict[str, tuple[float, ...]], data: str = "sim", name: str = "
 
 def applied(rule: str, results: Results, *values: Any) -> Part:
     return RULES[rule](results, *values)
+
+
+def test_attention_cost() -> None:
+    rows = [row for row in ATTENTION if row["printed_ratio"]]
+    assert applied("attention_cost", Results(attention=rows[:1]), 1.5).verdict == "holds"
+    assert applied("attention_cost", Results(attention=rows[1:]), 1.5).verdict == "fails"
+    assert applied("attention_cost", Results(attention=rows), 1.5).verdict == "partly"
+    assert applied("attention_cost", Results(), 1.5).verdict == "not tested"
 
 
 def test_standard_errors_are_over_subjects_or_seeds() -> None:

@@ -255,12 +255,14 @@ def _drawn(name: str, extent: Extent, folder: Path, console: Console) -> Path:
 
 
 def _measured(name: str, console: Console) -> dict[str, Any]:
+    from spdtokens.bench.attention import bench_attention
     from spdtokens.bench.methods import bench_methods
     from spdtokens.paper.theory import check_claims
 
     if name == "efficiency":
         console.print("Measuring the cost of the methods")
         found = bench_methods(rounds=3)
-        return {"batch": found["batch"], "methods": found["rows"]}
+        attention = bench_attention(rounds=3, threads=1)["rows"]
+        return {"batch": found["batch"], "methods": found["rows"], "attention": attention}
     console.print("Testing the theoretical claims")
     return {"claims": list(check_claims(0))}

@@ -122,6 +122,7 @@ def results_of(folder: Folder | None, checks: Iterable[Finding] | None = None) -
     return Results(
         scores={one.name: one for one in folder.scores},
         costs={row["name"]: row for row in efficiency.get("methods", [])},
+        attention=[row for row in efficiency.get("attention", []) if row["printed_ratio"]],
         figures={name: found.label for name, found in folder.figures.items()},
         audit=audit,
         theory={one["id"]: one for one in theory.get("claims", [])},

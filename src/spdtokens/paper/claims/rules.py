@@ -30,6 +30,8 @@ class Results:
         Tables of accuracies by name.
     costs : dict of str to dict
         Rows of the table of computational cost by method.
+    attention : sequence of dict
+        Rows of the cost of geometric attention with one token, for which the paper prints ratios.
     figures : dict of str to str
         Descriptions of the figures by name.
     audit, theory : dict of str to dict
@@ -38,6 +40,7 @@ class Results:
 
     scores: Mapping[str, ScoreTable] = field(default_factory=dict)
     costs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    attention: Sequence[Mapping[str, Any]] = ()
     figures: Mapping[str, str] = field(default_factory=dict)
     audit: Mapping[str, Finding] = field(default_factory=dict)
     theory: Mapping[str, Finding] = field(default_factory=dict)
@@ -368,6 +371,29 @@ def lowest(results: Results, method: str, key: str) -> Part:
         f"{key.replace('_', ' ')}: {known[method]:.3g} ({method}), least {known[least]:.3g} "
         f"({least}), of {counted(len(known), 'network')} on this CPU",
     )
+
+
+@rule
+def attention_cost(results: Results, factor: float) -> Part:
+    """Require relative costs of geometric attention in every block that are near the printed ones.
+
+    Parameters
+    ----------
+    results : Results
+        All results.
+    factor : float
+        How far ours may be off, as a factor.
+    """
+    if not results.attention:
+        return Part("not tested", "no results of efficiency")
+    verdicts, texts = [], []
+    for row in results.attention:
+        *_, ours = row["ratio"].values()
+        printed = row["printed_ratio"]
+        off = max(ours / printed, printed / ours)
+        verdicts.append("holds" if off <= factor else "fails")
+        texts.append(f"{row['channels']} channels {ours:.1f}x, printed {printed:.1f}x")
+    return Part(joined(verdicts), f"ours on a CPU, the paper's on a GPU: {'; '.join(texts)}")
 
 
 @rule

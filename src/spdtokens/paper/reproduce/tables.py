@@ -25,6 +25,7 @@ from spdtokens.reporting.tables import (
     NAN,
     Cell,
     Table,
+    number_text,
     score_text,
     to_latex,
     to_markdown,
@@ -253,6 +254,33 @@ def _cost_cell(row: Mapping[str, Any], key: str, form: str, unit: float, column:
     return Cell(f"{ours} / {printed}", NAN if value is None else float(value))
 
 
+def attention_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Make a table of the cost of geometric attention, with the paper's ratio after ours.
+
+    Parameters
+    ----------
+    rows : sequence of mapping
+        Rows of :func:`spdtokens.bench.attention.bench_attention`.
+    """
+    cells = []
+    for row in rows:
+        times = [Cell(f"{value:.3g}", value) for value in row["milliseconds"].values()]
+        ratios = [Cell(f"{value:.2f}", value) for value in row["ratio"].values()]
+        printed = row["printed_ratio"] or NAN
+        sizes = [Cell(str(row[key]), row[key]) for key in ("channels", "tokens")]
+        cells.append([*sizes, *times, *ratios, Cell(number_text(printed, ".1f"), printed)])
+    return Table(
+        "attention-cost",
+        "Cost of geometric attention",
+        ("channels", "tokens", "standard", "once", "every block", "once / standard",
+         "every block / standard", "paper"),
+        cells,
+        note="Milliseconds of a training step on one core of this machine, with the network and "
+        "batch size of the paper. Distances are computed once before training, as we do, or in "
+        "every block and step, as the paper does. The paper's ratio is of times on a GPU.",
+    )  # fmt: skip
+
+
 def theory_tables(findings: Sequence[dict[str, Any]]) -> list[Table]:
     """Make the paper's table of properties with measured values, and a table of all claims."""
     claims = []
@@ -302,7 +330,8 @@ def _properties(numbers: Mapping[str, Mapping[str, Any]]) -> Table:
 def measured_tables(content: Mapping[str, Any]) -> list[Table]:
     """Make the tables of the content of ``efficiency.json`` or ``theory.json``."""
     if content["name"] == "efficiency":
-        return [efficiency_table(content["methods"], content["batch"])]
+        costs = efficiency_table(content["methods"], content["batch"])
+        return [costs, attention_table(content["attention"])]
     return theory_tables(content["claims"])
 
 
@@ -486,8 +515,8 @@ def _read(
             found = json.loads(file.read_text(encoding="utf-8"))
             if name in EXPERIMENTS:
                 return ScoreTable.from_dict(found)
-            needed = ("command", "origin", "methods" if file.stem == "efficiency" else "claims")
-            return found | {key: found[key] for key in needed}
+            needed = ("methods", "attention") if file.stem == "efficiency" else ("claims",)
+            return found | {key: found[key] for key in ("command", "origin", *needed)}
         except (KeyError, TypeError, ValueError) as error:
             raise ReportError(
                 f"{file} must be written by this version of spdtokens reproduce. Run: spdtokens "
