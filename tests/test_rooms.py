@@ -19,8 +19,8 @@ ROOMS = [
     "evaluation",
     "experiments",
     "reporting",
-    "paper",
     "inference",
+    "paper",
     "bench",
     "cli",
 ]
