@@ -29,7 +29,7 @@ from spdtokens.evaluation.alignment import align, align_signals
 from spdtokens.evaluation.estimators import steps_of, with_seed
 from spdtokens.evaluation.metrics import all_scores
 from spdtokens.evaluation.plan import IN_BANDS, Source, domains, split_front, with_access
-from spdtokens.evaluation.protocols import Fold, check_fold, get_access, get_protocol
+from spdtokens.evaluation.protocols import Fold, check_fold, get_access
 from spdtokens.evaluation.runs import RunResult, RunSpec, origin, peak_memory
 from spdtokens.evaluation.trials import Index, Trials, TrialTable
 from spdtokens.preprocessing import FilterBankCovariances
@@ -102,10 +102,10 @@ class Opened:
             params["domains"] = table.subject[train]
         if has_fit_parameter(last, "unlabeled") and self.unlabeled is not None:
             params["unlabeled"] = self.unlabeled
-        own = table.subject[train] == self.fold.subject
+        own = np.isin(table.subject[train], table.subject[self.fold.test])
         share = own.mean()
         if isinstance(last, TokenDiscriminantClassifier) and 0 < share < 1:
-            # The trials of the test subject have the same total weight as all others.
+            # The trials of the test subjects have the same total weight as all others.
             params["sample_weight"] = np.where(own, 0.5 / share, 0.5 / (1 - share))
         return params
 
@@ -215,12 +215,7 @@ def _aligned(
 def open_fold(spec: RunSpec, source: Source) -> tuple[Fold, Trials]:
     """Return the fold and trials of a run, which must be those it was planned with."""
     trials = source.trials_of(spec)
-    protocol = get_protocol(spec.protocol)
-    folds = source.folds(trials, spec.subject, protocol, spec.protocol_options)
-    fold = next((fold for fold in folds if fold.name == spec.fold), None)
-    if fold is None:
-        raise EvaluationError(f"{spec.dataset}: subject {spec.subject} has no fold {spec.fold}.")
-    fold = with_access(fold, trials.table, get_access(spec.access))
+    fold = with_access(source.fold_of(spec), trials.table, get_access(spec.access))
     check_fold(fold, trials)  # again, for runs that were not planned here
     if trials.hash_of(fold.rows) != spec.data_hash:
         raise EvaluationError(

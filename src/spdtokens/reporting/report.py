@@ -17,7 +17,7 @@ from spdtokens.errors import ReportError
 from spdtokens.evaluation.answer import Evaluation
 from spdtokens.evaluation.plan import Source
 from spdtokens.evaluation.runs import RunResult, as_text, code_digest
-from spdtokens.evaluation.summary import Row
+from spdtokens.evaluation.summary import Row, by_subject
 from spdtokens.experiments.run import Plan
 from spdtokens.experiments.store import RunStore
 from spdtokens.reporting.decisions import Decision, Tell, decisions, parameters_of
@@ -81,7 +81,7 @@ def units_of(results: Mapping[str, Sequence[RunResult]], metric: str) -> Units:
             *(part.get(metric, np.nan) for part in (run.test, run.train)),
         )
         for method, runs in results.items()
-        for run in runs
+        for run in by_subject(runs)
     ]
     frame = pd.DataFrame(rows, columns=["method", "subjects", "folds", "seeds", "test", "train"])
     if frame["subjects"].nunique() > 1:
