@@ -235,16 +235,15 @@ class Pair(_Record):
 
 
 def by_subject(runs: Sequence[RunResult]) -> list[RunResult]:
-    """Split the runs of pooled protocols into one result per test subject.
+    """Split the runs of a pooled protocol into one result per test subject.
 
     Each has the subject's predictions and test scores; all else is that of the run. They are in the
     order of the data set. Runs of other protocols are returned as they are.
     """
+    if not runs or not PROTOCOLS[runs[0].spec.protocol].pooled:
+        return list(runs)
     found = []
     for run in runs:
-        if not PROTOCOLS[run.spec.protocol].pooled:
-            found.append(run)
-            continue
         subject = subjects_of(run)
         for name in dict.fromkeys(subject.tolist()):
             at = np.flatnonzero(subject == name)
@@ -261,8 +260,7 @@ def by_subject(runs: Sequence[RunResult]) -> list[RunResult]:
                 chain=None if run.chain is None else run.chain[at],
             )
             found.append(mine)
-    pooled = all(PROTOCOLS[run.spec.protocol].pooled for run in runs)
-    return sorted(found, key=lambda run: run.spec.subjects.index(run.spec.subject) if pooled else 0)
+    return sorted(found, key=lambda run: run.spec.subjects.index(run.spec.subject))
 
 
 def subjects_of(run: RunResult) -> NDArray[np.str_]:
