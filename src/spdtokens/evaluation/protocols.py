@@ -414,7 +414,7 @@ class Protocol:
         """
         found: dict[str, Any] = dict(self.options)
         for name, value in options.items():
-            kind: type = type(look_up(f"option of protocol {self.name}", name, self.options))
+            kind: Any = type(look_up(f"option of protocol {self.name}", name, self.options))
             wanted = "true or false" if kind is bool else "an integer >= 2"
             right = type(value) is kind and not (kind is int and value < 2)
             found[name] = value
