@@ -575,11 +575,13 @@ QUICK = 8
 def batches(specs: Sequence[RunSpec], source: Source) -> list[list[RunSpec]]:
     """Group runs into batches of one family, in the order given.
 
-    All seeds of a fold stay together, so that its trials are prepared once.
+    All seeds of a fold stay together, so that its trials are prepared once. Folds of a pooled
+    protocol are large: a batch has one only.
     """
-    families: dict[str, list[RunSpec]] = {}
+    families: dict[tuple[str, str], list[RunSpec]] = {}
     for spec in specs:
-        families.setdefault(spec.family, []).append(spec)
+        fold = spec.fold if get_protocol(spec.protocol).pooled else ""
+        families.setdefault((spec.family, fold), []).append(spec)
     found = []
     for runs in families.values():
         method = METHODS.get(runs[0].method)

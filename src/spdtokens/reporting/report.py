@@ -150,7 +150,10 @@ class Facts:
     def protocol(self) -> str:
         """Protocol with its options, target access and alignment."""
         question = self.answer.question
-        options = [f"{name} = {as_text(v)}" for name, v in question.protocol_options.items()]
+        options = [
+            f"{name} = {counted(len(v), 'subject') if isinstance(v, list | tuple) else as_text(v)}"
+            for name, v in question.protocol_options.items()
+        ]
         seen = [] if question.access == "train" else [f"access {question.access}"]
         if question.alignment != "none":
             seen.append(f"{question.alignment} by {question.domain}")
