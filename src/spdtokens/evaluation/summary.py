@@ -23,7 +23,7 @@ from spdtokens.evaluation.metrics import (
     log_loss,
 )
 from spdtokens.evaluation.plan import Question
-from spdtokens.evaluation.protocols import PROTOCOLS
+from spdtokens.evaluation.protocols import get_protocol
 from spdtokens.evaluation.runs import RunResult
 from spdtokens.evaluation.statistics import Comparison, compare, holm, mcnemar, trial_permutation
 from spdtokens.preprocessing.bands import cut_note
@@ -240,7 +240,7 @@ def by_subject(runs: Sequence[RunResult]) -> list[RunResult]:
     Each has the subject's predictions and test scores; all else is that of the run. They are in the
     order of the data set. Runs of other protocols are returned as they are.
     """
-    if not runs or not PROTOCOLS[runs[0].spec.protocol].pooled:
+    if not runs or not get_protocol(runs[0].spec.protocol).pooled:
         return list(runs)
     found = []
     for run in runs:
@@ -265,7 +265,7 @@ def by_subject(runs: Sequence[RunResult]) -> list[RunResult]:
 
 def subjects_of(run: RunResult) -> NDArray[np.str_]:
     """Return the subject of each test trial (n,)."""
-    if not PROTOCOLS[run.spec.protocol].pooled:
+    if not get_protocol(run.spec.protocol).pooled:
         return np.full(len(run.ids), run.spec.subject)
     return np.array([trial.split("/", 1)[0] for trial in run.ids.tolist()])
 
