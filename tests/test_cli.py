@@ -279,6 +279,33 @@ def test_evaluate_refuses_by_name(covariance_folder: Path, options: Any, culprit
     assert code == 2 or said.startswith("Error: ")
 
 
+def test_evaluate_on_other_subjects(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for subject in range(1, 7):
+        X = rng.standard_normal((20, 3, 80))
+        y = np.arange(20) % 2
+        X[:, 0] *= (1 + y)[:, None]
+        np.savez(
+            tmp_path / f"sub-{subject:02d}_ses-1.npz", C=X @ X.transpose(0, 2, 1) / 80, y=y,
+            classes=["rest", "move"], ch_names=["C3", "Cz", "C4"],
+        )  # fmt: skip
+    command = ("evaluate", "--dataset", tmp_path, "--method", "ts-lr")
+    recentred = ("--target-access", "unlabeled_full", "--alignment", "recentre")
+    between = (*command, "--protocol", "between-subjects")
+    (row,) = run_json(*between, "--test-subjects", "5,2", *recentred)["results"]
+    assert list(row["subjects"]) == ["02", "05"]
+    assert row["score"] == pytest.approx(np.mean(list(row["subjects"].values())))
+    assert (row["n_runs"], row["n_subjects"], row["n_test"], row["n_train"]) == (1, 2, 40, 80)
+    groups = ("--protocol", "subjects-k-fold", "--folds", 3)
+    (row,) = run_json(*command, *groups)["results"]
+    assert list(row["subjects"]) == [f"{i:02d}" for i in range(1, 7)]
+    assert (row["n_runs"], row["n_test"], row["n_train"]) == (3, 120, 80)
+    assert "--test-subjects" in run(*between, code=1).stderr
+    assert "'9'" in run(*between, "--test-subjects", "2,9", code=1).stderr
+    assert "05" in run(*between, "--test-subjects", "5", "--subjects", "1,2", code=1).stderr
+    assert "folds" in run(*between, "--test-subjects", "5", "--folds", 3, code=1).stderr
+
+
 def test_evaluate_needs_an_earlier_session(covariance_folder: Path) -> None:
     (covariance_folder / "sub-01_ses-2.npz").unlink()
     said = run("evaluate", "--dataset", covariance_folder, code=1).stderr

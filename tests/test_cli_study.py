@@ -15,7 +15,7 @@ from typer.testing import Result
 from spdtokens.evaluation.runs import code_digest
 from spdtokens.experiments.run import Progress, StudyBar
 from spdtokens.experiments.store import RunStore
-from tests.experiments.helpers import write_study
+from tests.experiments.helpers import edit, write_study
 from tests.helpers import run, run_json, unboxed
 
 TEXT = """
@@ -84,6 +84,38 @@ def test_run_status_show_export_compare(file: Path, tmp_path: Path) -> None:
     (found,) = run_json("study", "compare", file)["comparisons"]
     assert (found["reference"], found["over"], found["n"]) == ("mdm", "subjects", 3)
     assert [row["method"] for row in found["methods"]] == ["ts-lr", "small mlp"]
+
+
+POOLED = """
+datasets = ["data"]
+methods = ["mdm", "ts-lr"]
+[[protocols]]
+name = "between-subjects"
+test_subjects = [4, "2"]
+[[protocols]]
+name = "subjects-k-fold"
+folds = 2
+"""
+
+
+def test_subjects_that_one_model_tests(tmp_path: Path) -> None:
+    file = write_study(tmp_path / "study", POOLED, subjects=4)
+    assert "6 runs: 0 stored before, 6 done now, 0 failed" in study("run", file).stdout
+    edit(file, '[4, "2"]', '["02", "04"]')
+    assert "6 runs: 6 stored before, 0 done now" in study("run", file).stdout
+    named, groups = run_json("study", "show", file)["tables"]
+    assert [list(row["subjects"]) for row in named["results"]] == [["02", "04"]] * 2
+    assert [list(row["subjects"]) for row in groups["results"]] == [["01", "02", "03", "04"]] * 2
+    assert [row["n_runs"] for row in (*named["results"], *groups["results"])] == [1, 1, 2, 2]
+    compared = run_json("study", "compare", file)["comparisons"]
+    assert [(found["over"], found["n"]) for found in compared] == [("subjects", 2), ("subjects", 4)]
+    for found, shown in zip(compared, (named, groups), strict=True):
+        mdm, ts_lr = (np.mean(list(row["subjects"].values())) for row in shown["results"])
+        assert found["methods"][0]["difference"] == pytest.approx(ts_lr - mdm)
+    edit(file, '["02", "04"]', '["02", "03"]')
+    assert "6 runs: 4 stored before, 2 done now" in study("run", file).stdout
+    edit(file, 'test_subjects = ["02", "03"]', "")
+    assert "test_subjects" in study("run", file, code=1).stderr
 
 
 @pytest.mark.parametrize(

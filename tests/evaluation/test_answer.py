@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
-from sklearn.metrics import accuracy_score, log_loss
+from sklearn.metrics import accuracy_score, log_loss, roc_auc_score
 
 from spdtokens.classifiers.methods import Settings
 from spdtokens.classifiers.nn.recipe import STABILITY_SEEDS
@@ -50,6 +50,88 @@ def test_unequal_classes_are_shown_by_balanced_accuracy() -> None:
     assert (row.metric, row.chance, row.majority) == ("balanced_accuracy", 0.5, 0.75)
     row = evaluated(unequal(), "mdm", subjects=("1",), metric="accuracy").rows[0]
     assert row.chance == 0.75 <= row.chance_bound
+
+
+HARD = {str(i): ("a", "b") for i in range(1, 7)}
+
+
+def hard(**more: Any) -> Dataset:
+    """Subjects who cannot be decoded perfectly, and trials that depend on each other in pairs."""
+
+    def change(recording: Recording) -> Recording:
+        rng = np.random.default_rng([7, int(recording.subject), *map(ord, recording.session)])
+        X = recording.X + 2 * rng.standard_normal(recording.X.shape)
+        return replace(recording, X=X, group=np.arange(24) // 2)
+
+    return signals(HARD, change=change, **more)
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "roc_auc"])
+@pytest.mark.parametrize(
+    "question",
+    [
+        {"protocol": "between-subjects", "protocol_options": {"test_subjects": [2, 3, 6]}},
+        {"protocol": "subjects-k-fold", "protocol_options": {"folds": 4}},
+        {"protocol": "leave-one-session-out", "subjects": (1, 4)},
+    ],
+    ids=lambda question: question["protocol"],
+)
+def test_scores_of_subjects_are_those_of_their_predictions(
+    question: dict[str, Any], metric: str
+) -> None:
+    result = evaluated(hard(), "mdm", "token-euclidean", seeds=(1, 2), metric=metric, **question)
+    trials = result.predictions()
+    assert (trials["subject"] == trials["trial"].str.split("/").str[0]).all()
+    trials["seed"] = trials["seed"].fillna(0)
+    for row in result.rows:
+        mine = trials[trials["method"] == row.method]
+        runs = {
+            place: accuracy_score(part["truth"], part["predicted"])
+            if metric == "accuracy"
+            else roc_auc_score(part["truth"] == "b", part["p(b)"])
+            for place, part in mine.groupby(["subject", "fold", "seed"])
+        }
+        expected = pd.Series(runs).groupby(level=0).mean()
+        assert list(row.subjects) == list(expected.index)
+        np.testing.assert_allclose(list(row.subjects.values()), expected)
+        assert row.score == pytest.approx(expected.mean())
+        assert row.std == pytest.approx(expected.std())
+        assert row.std_over == "subjects"
+        assert row.n_test == mine["trial"].nunique()
+        assert row.n_independent == row.n_test / (2 if metric == "accuracy" else 1)
+        assert result.subjects()[row.method].to_dict() == row.subjects
+        assert row.values()["subjects"] == row.subjects
+    assert "subjects" not in result.to_frame()
+
+
+def test_groups_of_one_are_subjects_left_out() -> None:
+    """All but the time: scores, spreads, chance, calibration, tests."""
+    methods, question = ("mdm", "token-euclidean"), {"seeds": (1, 2)}
+    options = {"protocol_options": {"folds": len(HARD)}}
+    found = evaluated(hard(), *methods, protocol="subjects-k-fold", **options, **question)
+    expected = evaluated(hard(), *methods, protocol="leave-one-subject-out", **question)
+    for one, other in zip(found.rows, expected.rows, strict=True):
+        assert one.values() | {"seconds": 0} == other.values() | {"seconds": 0}
+    assert found.rows[1].test == "permutation"
+    pd.testing.assert_frame_equal(found.compare(), expected.compare())
+
+
+def test_the_metric_suits_the_subjects_that_are_tested() -> None:
+    """Only subject 1 has unequal classes."""
+    rare = (np.arange(24) % 4 == 3).astype(np.int64)
+
+    def change(recording: Recording) -> Recording:
+        return replace(recording, y=rare) if recording.subject == "1" else recording
+
+    for tested, metric in ((1, "balanced_accuracy"), ([2, 3], "accuracy")):
+        options = {"test_subjects": tested}
+        result = evaluated(
+            signals(HARD, change=change),
+            "mdm",
+            protocol="between-subjects",
+            protocol_options=options,
+        )
+        assert result.rows[0].metric == metric
 
 
 def test_overlapping_windows_and_segments_count_as_one() -> None:

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
+from sklearn.linear_model import SGDClassifier
 from sklearn.svm import SVC
 
 from spdtokens import (
     DecodingPipeline,
     NetworkClassifier,
     StandardTrials,
+    evaluate,
 )
-from spdtokens.classifiers.methods import get_method
+from spdtokens.classifiers.methods import Settings, get_method
 from spdtokens.datasets import Dataset, Recording
 from spdtokens.errors import EvaluationError
 from spdtokens.evaluation.estimators import with_seed
@@ -253,6 +255,82 @@ def test_other_subjects_are_trained_on_and_the_target_is_not() -> None:
     assert tested.train == tested_other.train
     np.testing.assert_array_equal(tested.probabilities[24:], tested_other.probabilities[24:])
     assert not np.array_equal(trained.probabilities, trained_other.probabilities)
+
+
+FIVE = {str(i): ("a", "b") for i in range(1, 6)}
+
+
+class Counting(SGDClassifier):
+    """Logistic regression of variances that remembers how many trials each fit was given."""
+
+    fits: ClassVar[list[int]] = []
+
+    def __init__(self, random_state: int | None = None) -> None:
+        super().__init__(loss="log_loss", random_state=random_state)
+
+    def fit(self, X: Any, y: Any) -> Counting:
+        self.fits.append(len(X))
+        return super().fit(X.var(-1), y)
+
+    def predict_proba(self, X: Any) -> Any:
+        return super().predict_proba(X.var(-1))
+
+
+@pytest.mark.parametrize(
+    ("protocol", "options", "sizes"),
+    [
+        ("between-subjects", {"test_subjects": [2, 4, 5]}, [96]),
+        ("subjects-k-fold", {"folds": 2}, [96, 144]),  # groups of three and two
+    ],
+)
+def test_one_fit_per_fold_and_seed_serves_all_subjects(
+    protocol: str, options: dict[str, Any], sizes: list[int]
+) -> None:
+    Counting.fits.clear()
+    result = evaluate(
+        signals(FIVE), Counting(), protocol, protocol_options=options, seeds=(1, 2, 3)
+    )
+    assert sorted(Counting.fits) == sorted(sizes * 3)
+    (row,) = result.rows
+    tested = ["2", "4", "5"] if protocol == "between-subjects" else list(FIVE)
+    assert list(row.subjects) == tested
+    assert (row.n_runs, row.n_folds, row.n_seeds) == (3 * len(sizes), len(sizes), 3)
+
+
+@pytest.mark.parametrize("access", ["train", "unlabeled_20p", "labeled_50p", "online"])
+@pytest.mark.parametrize("method", ["ts-lr", "recommended", "token-log-euclidean", "shallownet"])
+def test_one_tested_subject_is_one_left_out(method: str, access: str) -> None:
+    question: dict[str, Any] = {"access": access, "seeds": (1,)}
+    if method == "recommended":
+        question["settings"] = Settings()
+    if access != "train":
+        question["alignment"] = "recentre"
+    named = {"protocol": "between-subjects", "protocol_options": {"test_subjects": "3"}}
+    (found,) = execute(*planned(signals(FIVE, n=12), method, **question, **named))
+    specs, source = planned(
+        signals(FIVE, n=12), method, protocol="leave-one-subject-out", **question
+    )
+    (expected,) = execute([spec for spec in specs if spec.subject == "3"], source)
+    assert found.ids.tolist() == expected.ids.tolist()
+    assert_same_bits(found, expected)
+
+
+def test_tested_subjects_do_not_know_each_other() -> None:
+    """Nobody's predictions depend on who else is tested, if the same people are trained on."""
+    question: dict[str, Any] = {
+        "access": "unlabeled_full", "alignment": "recentre", "protocol": "between-subjects",
+    }  # fmt: skip
+    both, alone = (
+        execute(
+            *planned(
+                signals(FIVE), "ts-lr", subjects=subjects, **question,
+                protocol_options={"test_subjects": tested},
+            )
+        )[0]
+        for subjects, tested in (((), (4, 5)), ((1, 2, 3, 5), 5))
+    )  # fmt: skip
+    mine = [name.startswith("5/") for name in both.ids]
+    np.testing.assert_array_equal(both.probabilities[mine], alone.probabilities)
 
 
 # Adversarial training, the only one that may learn from trials of the target without labels.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ from pyriemann.estimation import Covariances
 from pyriemann.utils.mean import mean_riemann
 from sklearn.pipeline import make_pipeline
 
-from spdtokens import evaluate
+from spdtokens import TokenDiscriminantClassifier, evaluate
 from spdtokens.datasets import Recording, Selection
 from spdtokens.errors import DataError, EvaluationError, MethodError, ModelError
 from spdtokens.evaluation.alignment import ALIGNMENTS
@@ -26,6 +27,7 @@ from spdtokens.evaluation.plan import (
     with_access,
 )
 from spdtokens.evaluation.protocols import ACCESS, Fold
+from spdtokens.evaluation.runs import RunSpec, as_text
 from tests.evaluation.recordings import SETTINGS, covariances, evaluated, planned, signals, table
 
 
@@ -155,6 +157,41 @@ def test_subjects_are_a_set() -> None:
     assert fewer[0].key != specs[1].key  # trained on others
 
 
+PADDED = {f"{i:02d}": ("a", "b") for i in range(1, 6)}
+
+
+def between(*names: str | int) -> dict[str, Any]:
+    return {"protocol": "between-subjects", "protocol_options": {"test_subjects": names}}
+
+
+def test_test_subjects_are_a_set_of_names_of_the_data_set() -> None:
+    (spec,), _ = planned(signals(PADDED), "mdm", **between("04", "02"))
+    assert spec.protocol_options == {"test_subjects": ["02", "04"]}
+    assert spec.subjects == tuple(PADDED)
+    assert RunSpec.of(json.loads(as_text(spec.values()))) == spec
+    (same,), _ = planned(signals(PADDED), "mdm", **between("2", 4, "02"))
+    assert same.key == spec.key
+    (other,), _ = planned(signals(PADDED), "mdm", **between(2, 5))
+    (fewer,), _ = planned(signals(PADDED), "mdm", subjects=(1, 2, 4), **between(2, 4))
+    assert len({spec.key, other.key, fewer.key}) == 3
+    assert fewer.subjects == ("01", "02", "04")
+
+
+def test_wrong_test_subjects_are_named_before_anything_is_read() -> None:
+    def unread(subject: str, session: str) -> Recording:
+        raise AssertionError(f"{subject}/{session} was read")
+
+    dataset = signals(PADDED, read=unread)
+    for error, culprit, more in [
+        (DataError, "'9'.*01, 02", between(1, "9")),
+        (EvaluationError, r"03, 05 .*\(01, 02\)", {**between(3, 1, 5), "subjects": (1, 2)}),
+        (EvaluationError, "test_subjects", {"protocol": "between-subjects"}),
+        (EvaluationError, "test_subjects", {**between(1), "protocol": "subjects-k-fold"}),
+    ]:
+        with pytest.raises(error, match=culprit):
+            planned(dataset, "mdm", **more)
+
+
 def test_bad_questions_are_refused_before_any_work() -> None:
     preset, device = replace(SETTINGS, preset="best"), replace(SETTINGS, device="tpu9")
     three = signals(classes=("a", "b", "c"))
@@ -216,6 +253,32 @@ def test_every_tested_session_has_its_own_beginning(access: str) -> None:
     assert fold.test.tolist() == [*range(n, 24), *range(24 + n, 48)]
 
 
+@pytest.mark.parametrize("access", SHARES)
+def test_every_tested_subject_has_its_own_beginning(access: str) -> None:
+    """Sessions of different subjects have equal names."""
+    run = prepared(covariances(PADDED), "mdm", access=access, **between(1, 3))
+    n = int(ACCESS[access].share * 24)
+    firsts = (0, 24, 96, 120)
+    assert run.fold.calibration.tolist() == [first + i for first in firsts for i in range(n)]
+    assert run.rows["test"].tolist() == [first + i for first in firsts for i in range(n, 24)]
+    trained = set(range(48, 96)) | set(range(144, 240))
+    if access in LABELLED:
+        trained |= set(run.fold.calibration.tolist())
+    assert set(run.rows["train"].tolist()) == trained
+
+
+@pytest.mark.parametrize("access", ["train", "unlabeled_20p", "labeled_20p"])
+def test_trials_of_tested_subjects_weigh_as_much_as_all_others(access: str) -> None:
+    run = prepared(covariances(PADDED), "mdm", access=access, **between(1, 3))
+    weights = run.params(TokenDiscriminantClassifier()).get("sample_weight")
+    if access != "labeled_20p":
+        assert weights is None
+        return
+    own = np.isin(run.rows["train"], run.fold.calibration)
+    assert (own.sum(), len(set(weights[own])), len(set(weights[~own]))) == (16, 1, 1)
+    assert weights[own].sum() == pytest.approx(weights[~own].sum())
+
+
 def test_calibration_does_not_share_samples_with_what_is_scored() -> None:
     t = table([("1", "a"), ("1", "b")], [10, 10], start=[*range(0, 80, 8)] * 2)
     fold = Fold("1", "b", np.arange(10), np.arange(10, 20))
@@ -241,6 +304,26 @@ def test_recentred_by_the_mean_of_the_domain(dataset: Any, domain: str) -> None:
         seen = np.concatenate([plain["train"], seen])
     expected = whitened(plain["test"], seen)
     np.testing.assert_allclose(found["test"], expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("access", ["unlabeled_full", "unlabeled_50p"])
+@pytest.mark.parametrize("domain", ["session", "subject"])
+def test_every_tested_subject_is_recentred_by_own_trials(access: str, domain: str) -> None:
+    aligned = {"alignment": "recentre", "access": access, "domain": domain, **between(1, 3)}
+    run = prepared(covariances(PADDED), "mdm", **aligned)
+    dataset = covariances(PADDED)
+    C = np.concatenate([dataset.load(s, e).X for s in PADDED for e in PADDED[s]])
+    of = np.repeat(np.arange(10 if domain == "session" else 5), 24 if domain == "session" else 48)
+    for part in ("train", "test"):
+        rows = run.rows[part]
+        for number in np.unique(of[rows]):
+            mine = rows[of[rows] == number]
+            seen = mine
+            if part == "test" and access == "unlabeled_50p":
+                seen = run.fold.calibration[of[run.fold.calibration] == number]
+                assert len(seen) == len(mine)
+            found = run.X[part][of[rows] == number]
+            np.testing.assert_allclose(found, whitened(C[mine], C[seen]), rtol=1e-5, atol=1e-7)
 
 
 def whitened(C: np.ndarray, seen: np.ndarray) -> np.ndarray:
@@ -301,3 +384,9 @@ def test_batches_are_of_one_family_and_complete() -> None:
     assert batches([], source) == []
     in_order = [s for batch in batches(specs, source) for s in batch]
     assert in_order == specs  # seeds of a fold stay neighbours
+    groups = {"protocol": "subjects-k-fold", "protocol_options": {"folds": 3}}
+    specs, source = planned(signals(index, n=8), "token-euclidean", seeds=(1, 2, 3), **groups)
+    found = batches(specs, source)
+    assert [[(s.fold, s.seed) for s in batch] for batch in found] == [
+        [(f"group {number}", seed) for seed in (1, 2, 3)] for number in (1, 2, 3)
+    ]

@@ -220,7 +220,7 @@ TESTED_ONCE = {
 }
 
 
-@pytest.mark.parametrize("name", PROTOCOLS)
+@pytest.mark.parametrize("name", [p.name for p in PROTOCOLS.values() if not p.pooled])
 @settings(max_examples=20)
 @given(data=st.data())
 def test_what_every_protocol_promises(name: str, data: st.DataObject) -> None:
@@ -354,6 +354,86 @@ def test_others(t: TrialTable) -> None:
         assert set(t.session[fold.test]) == {fold.name}
 
 
+@st.composite
+def people(draw: st.DrawFn, least: int = 2) -> TrialTable:
+    """Recordings of subjects in any order, of one or two sessions with equal names."""
+    numbers = draw(st.lists(st.integers(0, 200), min_size=least, max_size=12, unique=True))
+    recordings = [
+        (f"{number:03d}", session)
+        for number in numbers
+        for session in ("a", "b")[: draw(st.integers(1, 2))]
+    ]
+    return table(recordings, [draw(st.integers(1, 4)) for _ in recordings])
+
+
+def who(t: TrialTable, rows: np.ndarray) -> set[str]:
+    return set(t.subject[rows].tolist())
+
+
+@given(t=people(), data=st.data())
+def test_groups_of_subjects(t: TrialTable, data: st.DataObject) -> None:
+    everybody = who(t, np.arange(len(t)))
+    k = data.draw(st.integers(2, len(everybody)))
+    found = PROTOCOLS["subjects-k-fold"].folds(t, "", folds=k)
+    assert len({(fold.subject, fold.name) for fold in found}) == len(found) == k
+    sizes = [len(who(t, fold.test)) for fold in found]
+    assert max(sizes) - min(sizes) <= 1
+    tested = np.concatenate([fold.test for fold in found])
+    np.testing.assert_array_equal(np.sort(tested), np.arange(len(t)))  # each trial once
+    for fold in found:
+        assert not who(t, fold.train) & who(t, fold.test)
+        assert who(t, fold.rows) == everybody
+        assert (np.diff(fold.test) > 0).all()
+    turned = np.argsort(t.subject, kind="stable")[::-1]
+    other = replace(t, subject=t.subject[turned])
+    again = PROTOCOLS["subjects-k-fold"].folds(other, "", folds=k)
+    assert [who(t, fold.test) for fold in found] == [who(other, fold.test) for fold in again]
+
+
+def test_groups_are_shuffled_once_for_all() -> None:
+    t = table([(f"{i:02d}", "a") for i in range(1, 16)], [2] * 15)
+    order = np.random.default_rng(42).permutation([f"{i:02d}" for i in range(1, 16)])
+    groups = [who(t, fold.test) for fold in PROTOCOLS["subjects-k-fold"].folds(t, "")]
+    assert groups == [set(part.tolist()) for part in np.split(order, 5)]
+
+
+@given(t=people(), data=st.data())
+def test_named_subjects_are_tested_by_one_fold(t: TrialTable, data: st.DataObject) -> None:
+    everybody = sorted(who(t, np.arange(len(t))))
+    names = data.draw(
+        st.lists(st.sampled_from(everybody), min_size=1, max_size=len(everybody) - 1, unique=True)
+    )
+    (fold,) = PROTOCOLS["between-subjects"].folds(t, "", test_subjects=names)
+    assert who(t, fold.test) == set(names)
+    assert who(t, fold.train) == set(everybody) - set(names)
+    np.testing.assert_array_equal(np.sort(fold.rows), np.arange(len(t)))
+    for name in names[:1]:
+        (alone,) = PROTOCOLS["between-subjects"].folds(t, "", test_subjects=name)
+        (left_out,) = PROTOCOLS["leave-one-subject-out"].folds(t, name)
+        for part, rows in alone.parts().items():
+            np.testing.assert_array_equal(rows, getattr(left_out, part))
+
+
+def test_copies_of_a_tested_subject_are_found() -> None:
+    """Subject 3 is subject 1 under another name."""
+
+    def copied(recording: Recording) -> Recording:
+        if recording.subject != "3":
+            return recording
+        return replace(recording, X=-2 * signals().load("1", "a").X)
+
+    dataset = signals({"1": ("a",), "2": ("a",), "3": ("a",)}, change=copied)
+    for question in (
+        {"protocol": "between-subjects", "protocol_options": {"test_subjects": [2, 3]}},
+        {"protocol": "subjects-k-fold", "protocol_options": {"folds": 3}},
+    ):
+        with pytest.raises(LeakError, match=r"1/a/0 and 3/a/0|3/a/0 and 1/a/0"):
+            planned(dataset, "mdm", **question)
+    planned(
+        dataset, "mdm", protocol="between-subjects", protocol_options={"test_subjects": [1, 3]}
+    )  # both are tested
+
+
 def test_a_rare_class_is_no_warning() -> None:
     t = table([("1", "a")], [60], y=[0] * 55 + [1] * 5)
     for name in ("k-fold", "split-70-15-15"):
@@ -362,6 +442,8 @@ def test_a_rare_class_is_no_warning() -> None:
 
 
 ONE = table([("1", "a")], [12])
+TWO = table([("1", "a"), ("x/y", "a")], [4, 4])
+BETWEEN = PROTOCOLS["between-subjects"]
 
 
 @pytest.mark.parametrize(
@@ -376,6 +458,14 @@ ONE = table([("1", "a")], [12])
         (lambda: PROTOCOLS["session-transfer"].folds(ONE, "1"), "Subject 1.* 2 sessions.*got 1"),
         (lambda: PROTOCOLS["leave-one-run-out"].folds(ONE, "1"), "Subject 1.* 2 runs.*got 1"),
         (lambda: PROTOCOLS["leave-one-subject-out"].folds(ONE, "1"), "2 subjects.*got 1"),
+        (lambda: PROTOCOLS["subjects-k-fold"].folds(TWO, "", folds=3), "2 subjects and 3 folds"),
+        (lambda: BETWEEN.folds(TWO, ""), "needs test_subjects.*--test-subjects"),
+        (lambda: BETWEEN.folds(TWO, "", test_subjects=[]), "needs test_subjects"),
+        (lambda: BETWEEN.folds(TWO, "", test_subjects=["7", "1", "8"]), "7, 8 .*1, x/y"),
+        (lambda: BETWEEN.folds(TWO, "", test_subjects=["1", "x/y"]), "all 2"),
+        (lambda: BETWEEN.folds(TWO, "", test_subjects=["x/y"]), "slashes, got x/y"),
+        (lambda: BETWEEN.folds(TWO, "", test_subjects=[True]), r"numbers of .*got \[True\]"),
+        (lambda: BETWEEN.folds(TWO, "", test_subjects={"1": 2}), "numbers of .*got {'1': 2}"),
         (lambda: calibration_split([0, 1, 2], [0, 1], "train"), r"\(3,\) and \(2,\)"),
         (lambda: get_access("some"), "'some'.*train, unlabeled_20p.*online"),
     ],

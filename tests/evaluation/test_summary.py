@@ -100,6 +100,53 @@ def test_means_and_spreads(data: st.DataObject) -> None:
     assert row.no_p_because == ""
 
 
+@settings(max_examples=20)
+@given(st.data())
+def test_a_run_of_several_subjects_is_summarised_by_subject(data: st.DataObject) -> None:
+    """As if each subject had a run of its own, with the same predictions."""
+    people, seeds = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 2))
+    names = tuple(map(str, range(people)))
+    alone = {m: runs(drawn(data, people, 1, seeds)) for m in ("a", "b")}
+    pooled = {}
+    for method, mine in alone.items():
+        pooled[method] = [
+            replace(
+                parts[0],
+                spec=replace(
+                    SPEC, protocol="between-subjects", subject="all", seed=seed, subjects=names
+                ),
+                test={},
+                train={"accuracy": 0.95},
+                stretch=np.arange(10 * people),
+                chain=np.arange(10 * people),
+                **{
+                    name: np.concatenate([getattr(part, name) for part in parts])
+                    for name in ("ids", "y", "probabilities")
+                },
+            )
+            for seed in range(seeds)
+            for parts in [[part for part in mine if part.spec.seed == seed]]
+        ]
+        alone[method] = [replace(part, train={"accuracy": 0.95}) for part in mine]
+    counted = {"n_runs", "n_folds"}
+    for one, other in zip(summarise(pooled, "accuracy"), summarise(alone, "accuracy"), strict=True):
+        assert (one.n_runs, one.n_folds, one.n_subjects) == (seeds, 1, people)
+        values, expected = one.values(), other.values()
+        assert values["subjects"] == pytest.approx(expected["subjects"])
+        for name in set(values) - counted - {"subjects"}:
+            if isinstance(values[name], float):
+                assert values[name] == pytest.approx(expected[name]), name
+            else:
+                assert values[name] == expected[name], name
+
+
+def test_missing_scores_of_subjects_are_none() -> None:
+    mine = runs(np.full((2, 1, 1), 0.5))
+    mine[1] = replace(mine[1], test={})
+    (row,) = summarise({"m": mine}, "accuracy")
+    assert row.values()["subjects"] == {"0": 0.5, "1": None}
+
+
 def test_methods_of_different_folds_are_not_compared() -> None:
     a, b = runs(np.full((3, 1, 1), 0.5)), runs(np.full((2, 1, 1), 0.7))
     rows = summarise({"a": a, "b": b, "none": []}, "accuracy")

@@ -16,10 +16,12 @@ from spdtokens.reporting.tables import (
     methods_table,
     origin_table,
     question_tables,
+    settings_table,
     to_latex,
     to_markdown,
     units_table,
 )
+from tests.evaluation.recordings import evaluated, signals
 from tests.reporting.helpers import NASTY, Tree, made_facts, made_report, made_run, many
 
 
@@ -46,6 +48,22 @@ def test_methods_against_the_runs_themselves() -> None:
     assert table.rows[0][p].text == "reference"
     assert table.rows[1][p].value == facts.rows[1].p_holm
     assert table.rows[1][error].value == facts.rows[1].calibration_error
+
+
+def test_subjects_that_one_model_tests_are_units() -> None:
+    index = {str(i): ("a",) for i in range(1, 6)}
+    options = {"protocol": "between-subjects", "protocol_options": {"test_subjects": [2, 5]}}
+    result = evaluated(signals(index), "mdm", "ts-lr", **options)
+    units = units_of(result.results, "accuracy")
+    assert units.over == "subjects"
+    for row in result.rows:
+        assert units.test[row.method].to_dict() == row.subjects
+    facts = made_facts(result.results, **options)
+    assert facts.title.endswith("between-subjects, test_subjects = 2 subjects")
+    said = {row[0].text: row[1].text for row in settings_table(facts).rows}
+    assert said["subjects"] == "2: 2 and 5"
+    assert said["options"] == 'test_subjects = ["2","5"]'
+    assert said["runs"] == "2 of 2"
 
 
 def test_names_of_metrics_keep_their_capitals() -> None:

@@ -47,6 +47,7 @@ def evaluate(
     alignment: str = "none",
     domain: str = "session",
     folds: int | None = None,
+    test_subjects: str | None = None,
     metric: str | None = None,
     preset: str = "standard",
     recipe: Recipes = Recipes.PUBLISHED,
@@ -85,7 +86,10 @@ def evaluate(
     domain : str
         Unit that is aligned: session or subject.
     folds : int, default=5
-        Number of folds of the protocols blocks and k-fold.
+        Number of folds of the protocols blocks, k-fold and subjects-k-fold.
+    test_subjects : str
+        Comma-separated subjects to test with the protocol between-subjects, which trains on all
+        others.
     metric : str, default=roc_auc for ERP, balanced_accuracy for unequal classes, else accuracy
         Metric: accuracy, balanced_accuracy, kappa, roc_auc, f1 or itr.
     preset : str
@@ -118,7 +122,8 @@ def evaluate(
     names = listed(method)
     networks = [name for name in names if get_method(name).has_seed] or names
     elsewhere = replace(settings, device="auto")
-    options: dict[str, Any] = {"folds": folds} if folds is not None else {}
+    given = {"folds": folds, "test_subjects": listed(test_subjects) or None}
+    options = {name: value for name, value in given.items() if value is not None}
     question = Question(
         dataset=dataset,
         choices=tuple(Choice(n, settings if n in networks else elsewhere) for n in names),

@@ -12,12 +12,13 @@ target, have no order of time, and take one matrix per trial. A test compares th
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from typing import TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from spdtokens._tables import counted
 from spdtokens.errors import EvaluationError, NotSPDError
@@ -246,11 +247,8 @@ def align(
     >>> bool(abs(np.trace(out.test[:, 0], axis1=1, axis2=2).mean() - 4) < 0.2)
     True
     """
-    task = Task(C_train, domain_train, C_calibration, C_test, domain_target, access, alignment)
-    if task.how.metric is None:
-        return Aligned(*task.parts)
-    out = Aligned(*(_moved(C, *to) for C, to in zip(task.parts, task.maps(), strict=True)))
-    return _rotated(out, task, y_train, y_calibration) if task.how.rotates else out
+    known = Known(C_train, domain_train, access, alignment)
+    return Task(known, C_calibration, C_test, domain_target).aligned(y_train, y_calibration)
 
 
 def congruences(
@@ -309,11 +307,8 @@ def congruences(
     [[0.5, 0.0], [0.0, 0.5]]
     """
     check_linear(alignment, "congruences")
-    task = Task(C_train, domain_train, C_calibration, C_test, domain_target, access, alignment)
-    if task.how.metric is None:
-        return Aligned(*(np.broadcast_to(np.eye(C.shape[-1]), C.shape) for C in task.parts))
-    pairs = zip(task.parts, task.maps(), strict=True)
-    return Aligned(*(np.broadcast_to(W, C.shape) if len(C) else C for C, (W, _) in pairs))
+    known = Known(C_train, domain_train, access, alignment)
+    return Task(known, C_calibration, C_test, domain_target).filters()
 
 
 def align_signals(
@@ -409,81 +404,46 @@ _memory: dict[bytes, Domain] = {}
 _MEMORY_SIZE = 1000
 
 
-class Task:
-    """Trials to align, checked; parameters as in :func:`align`."""
+class Known:
+    """Training trials to align; parameters as in :func:`align`.
+
+    What does not depend on the target is computed once, for any number of targets.
+    """
 
     def __init__(
         self,
         C_train: ArrayLike,
         domain_train: ArrayLike,
-        C_calibration: ArrayLike | None,
-        C_test: ArrayLike,
-        domain_target: str,
         access: str | Access,
         alignment: str | Alignment,
     ) -> None:
-        train, test = (np.asarray(C, dtype=np.float64) for C in (C_train, C_test))
-        calibration = test[:0] if C_calibration is None else np.asarray(C_calibration, np.float64)
-        self.parts = train, calibration, test
-        self.domain, self.target = np.asarray(domain_train).astype(np.str_), str(domain_target)
+        self.C = np.asarray(C_train, dtype=np.float64)
+        self.domain = np.asarray(domain_train).astype(np.str_)
         self.access, self.how = get_access(access), get_alignment(alignment)
-        shapes = [C.shape for C in self.parts]
-        alike = all(len(s) == 4 and s[1:] == shapes[0][1:] and s[2] == s[3] for s in shapes)
-        if not alike or not len(train) or not len(test) or self.domain.shape != shapes[0][:1]:
-            raise EvaluationError(
-                "Training, calibration and test covariances must have shapes (n, n_tokens, d, d) "
-                "that differ in n only, with at least one training and test trial, and "
-                "domain_train must have one name per training trial, got "
-                f"{', '.join(map(str, shapes))} and {self.domain.shape}."
-            )
-        if bool(len(calibration)) != self.access.calibrates:
-            raise EvaluationError(
-                f"Access {self.access.name!r} is {self.access.description!r}, got "
-                f"{len(calibration)} calibration trials. Select them with calibration_split and "
-                "the same access."
-            )
-        self.own = self.domain == self.target
-        check_seen(self.how, self.access, self.target, known=bool(self.own.any()))
-        for name, C in zip(("training", "calibration", "test"), self.parts, strict=True):
-            _check_matrices(C, name, positive=self.how.metric == "riemann")
+        self.checked = False
 
-    def maps(self) -> tuple[tuple[Array, Array | None], ...]:
-        """Spatial filters and powers of the training, calibration and test trials."""
-        train, calibration, test = self.parts
-        names, place = np.unique(self.domain, return_inverse=True)
-        known = [self._found(train[self.domain == name], name) for name in names.tolist()]
-        means = np.stack([mean for mean, _ in known])
-        spreads = np.array([spread for _, spread in known]) if self.how.rescales else None
-        if self.access.online:
-            target = self._online(means, spreads, names == self.target)
-        else:
-            scored = test if self.access.transductive else test[:0]
-            seen = np.concatenate([train[self.own], calibration, scored])
-            target = self._found(seen, self.target)
+    @cached_property
+    def domains(self) -> tuple[NDArray[np.str_], Array, Array | None]:
+        """Names, means and dispersions of the training domains."""
+        names = np.unique(self.domain)
+        found = [self.found(self.C[self.domain == name], name) for name in names.tolist()]
+        spreads = np.array([spread for _, spread in found]) if self.how.rescales else None
+        return names, np.stack([mean for mean, _ in found]), spreads
+
+    @cached_property
+    def map(self) -> tuple[Array, Array | None]:
+        """Spatial filters and powers of the training trials."""
+        names, means, spreads = self.domains
         W, powers = _map(means, spreads)
-        to = _map(*target)
-        return (W[place], None if powers is None else powers[place]), to, to
+        place = np.searchsorted(names, self.domain)
+        return W[place], None if powers is None else powers[place]
 
-    def _online(self, means: Array, spreads: Array | None, own: Array) -> Domain:
-        """Domain of the target as known before each test trial.
+    @cached_property
+    def aligned(self) -> Array:
+        """Aligned training trials."""
+        return _moved(self.C, *self.map)
 
-        It starts at the target's training trials or, without any, at the mean of the training
-        domains, counted as one trial.
-        """
-        assert self.how.metric is not None
-        n, test = 1, self.parts[2]
-        if own.any():
-            n, mean = int(self.own.sum()), means[own][0]
-            spread = None if spreads is None else spreads[own][0]
-        else:
-            mean = mean_reference(means, self.how.metric)
-            spread = None if spreads is None else spreads.mean(0)
-        running = running_references(test, mean, n, self.how.metric)
-        if spread is None:
-            return running, None
-        return running, running_dispersions(test, running, spread, n)
-
-    def _found(self, C: Array, name: str) -> Domain:
+    def found(self, C: Array, name: str) -> Domain:
         """Domain of trials (n, n_tokens, d, d); ``name`` is for messages only."""
         metric, rescales = self.how.metric, self.how.rescales
         assert metric is not None
@@ -505,6 +465,93 @@ class Task:
             _memory.clear()
         _memory[key] = reference, spread
         return reference, spread
+
+
+class Task:
+    """Trials of a target to align to known ones, checked; parameters as in :func:`align`."""
+
+    def __init__(
+        self,
+        known: Known,
+        C_calibration: ArrayLike | None,
+        C_test: ArrayLike,
+        domain_target: str,
+    ) -> None:
+        train, test = known.C, np.asarray(C_test, dtype=np.float64)
+        calibration = test[:0] if C_calibration is None else np.asarray(C_calibration, np.float64)
+        self.known, self.parts = known, (train, calibration, test)
+        self.domain, self.target = known.domain, str(domain_target)
+        self.access, self.how = known.access, known.how
+        shapes = [C.shape for C in self.parts]
+        alike = all(len(s) == 4 and s[1:] == shapes[0][1:] and s[2] == s[3] for s in shapes)
+        if not alike or not len(train) or not len(test) or self.domain.shape != shapes[0][:1]:
+            raise EvaluationError(
+                "Training, calibration and test covariances must have shapes (n, n_tokens, d, d) "
+                "that differ in n only, with at least one training and test trial, and "
+                "domain_train must have one name per training trial, got "
+                f"{', '.join(map(str, shapes))} and {self.domain.shape}."
+            )
+        if bool(len(calibration)) != self.access.calibrates:
+            raise EvaluationError(
+                f"Access {self.access.name!r} is {self.access.description!r}, got "
+                f"{len(calibration)} calibration trials. Select them with calibration_split and "
+                "the same access."
+            )
+        self.own = self.domain == self.target
+        check_seen(self.how, self.access, self.target, known=bool(self.own.any()))
+        for name, C in zip(("training", "calibration", "test"), self.parts, strict=True):
+            if C is not train or not known.checked:
+                _check_matrices(C, name, positive=self.how.metric == "riemann")
+        known.checked = True
+
+    def aligned(self, y_train: ArrayLike | None, y_calibration: ArrayLike | None) -> Aligned:
+        """Align the trials, as :func:`align`."""
+        train, calibration, test = self.parts
+        if self.how.metric is None:
+            return Aligned(train, calibration, test)
+        to = self.map()
+        out = Aligned(self.known.aligned, _moved(calibration, *to), _moved(test, *to))
+        return _rotated(out, self, y_train, y_calibration) if self.how.rotates else out
+
+    def filters(self) -> Aligned:
+        """Return the spatial filter of each trial, as :func:`congruences`."""
+        _, *target = self.parts
+        if self.how.metric is None:
+            return Aligned(*(np.broadcast_to(np.eye(C.shape[-1]), C.shape) for C in self.parts))
+        W = self.map()[0]
+        # There may be one filter per test trial, and no calibration trials.
+        return Aligned(
+            self.known.map[0], *(np.broadcast_to(W, C.shape) if len(C) else C for C in target)
+        )
+
+    def map(self) -> tuple[Array, Array | None]:
+        """Spatial filters and powers of the calibration and test trials."""
+        train, calibration, test = self.parts
+        if self.access.online:
+            names, means, spreads = self.known.domains
+            return _map(*self._online(means, spreads, names == self.target))
+        scored = test if self.access.transductive else test[:0]
+        seen = np.concatenate([train[self.own], calibration, scored])
+        return _map(*self.known.found(seen, self.target))
+
+    def _online(self, means: Array, spreads: Array | None, own: Array) -> Domain:
+        """Domain of the target as known before each test trial.
+
+        It starts at the target's training trials or, without any, at the mean of the training
+        domains, counted as one trial.
+        """
+        assert self.how.metric is not None
+        n, test = 1, self.parts[2]
+        if own.any():
+            n, mean = int(self.own.sum()), means[own][0]
+            spread = None if spreads is None else spreads[own][0]
+        else:
+            mean = mean_reference(means, self.how.metric)
+            spread = None if spreads is None else spreads.mean(0)
+        running = running_references(test, mean, n, self.how.metric)
+        if spread is None:
+            return running, None
+        return running, running_dispersions(test, running, spread, n)
 
 
 def _map(mean: Array, spread: Array | None) -> tuple[Array, Array | None]:
@@ -558,6 +605,8 @@ def _rotated(
         np.stack([mean_reference(others[y_others == label], "riemann") for label in shared]),
         np.stack([mean_reference(C[y == label], "riemann") for label in shared]),
     )
-    train = C_train.copy()
-    train[own] = congruence(train[own], Q)
+    train = C_train
+    if own.any():
+        train = C_train.copy()
+        train[own] = congruence(train[own], Q)
     return Aligned(train, congruence(aligned.calibration, Q), congruence(aligned.test, Q))

@@ -25,11 +25,12 @@ from spdtokens.evaluation.summary import (
     Row,
     as_frame,
     compare_methods,
+    subjects_of,
     summarise,
     summary_html,
     summary_text,
 )
-from spdtokens.evaluation.trials import Index, dependence
+from spdtokens.evaluation.trials import Index, TrialTable, dependence
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,12 +91,26 @@ class Evaluation:
         Returns
         -------
         DataFrame
-            Indexed by method. The columns are those of ``spdtokens evaluate --json``, described in
-            :class:`~spdtokens.evaluation.summary.Row`: ``score`` (of the test trials), ``std``,
-            ``train_score``, ``chance``, ``chance_bound``, ``n_test``, ``p_holm`` (against the first
-            method), and more. Missing values are NaN or None.
+            Indexed by method. The columns are those of ``spdtokens evaluate --json`` except
+            ``subjects``, described in :class:`~spdtokens.evaluation.summary.Row`: ``score`` (of
+            the test trials), ``std``, ``train_score``, ``chance``, ``chance_bound``, ``n_test``,
+            ``p_holm`` (against the first method), and more. Missing values are NaN or None.
         """
         return as_frame(Row, self.rows).set_index("method")
+
+    def subjects(self) -> pd.DataFrame:
+        """Return the score of each test subject.
+
+        Returns
+        -------
+        DataFrame
+            One row per subject and one column per method: the score of the test trials in the
+            reported metric, averaged over seeds and folds.
+        """
+        import pandas as pd
+
+        frame = pd.DataFrame({row.method: row.subjects for row in self.rows}, dtype=float)
+        return frame.rename_axis("subject")
 
     def predictions(self) -> pd.DataFrame:
         """Return the predictions of all test trials.
@@ -115,7 +130,7 @@ class Evaluation:
             pd.DataFrame(
                 {
                     "method": title,
-                    "subject": run.spec.subject,
+                    "subject": subjects_of(run),
                     "fold": run.spec.fold,
                     "seed": pd.array([run.spec.seed] * len(run.y), "Int64"),
                     "trial": run.ids,
@@ -383,7 +398,9 @@ def evaluation_of(
 
 def suited_metric(dataset: Dataset, source: Source, specs: Sequence[RunSpec]) -> str:
     """Return the default metric for the paradigm and the labels of the test subjects."""
-    tested = {spec.subject: spec for spec in specs}
-    tables = {subject: source.trials_of(spec).table for subject, spec in tested.items()}
-    y = np.concatenate([table.y[table.of(subject)] for subject, table in tables.items()])
+    tested: dict[str, TrialTable] = {}
+    for spec in {(spec.subject, spec.fold): spec for spec in specs}.values():
+        table = source.trials_of(spec).table
+        tested |= dict.fromkeys(table.subject[source.fold_of(spec).test].tolist(), table)
+    y = np.concatenate([table.y[table.of(subject)] for subject, table in tested.items()])
     return default_metric(dataset.paradigm, np.bincount(y, minlength=len(dataset.classes)))

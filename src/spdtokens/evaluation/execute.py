@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,11 +25,11 @@ from spdtokens.classifiers.transformer import (
 )
 from spdtokens.datasets import Dataset
 from spdtokens.errors import EvaluationError
-from spdtokens.evaluation.alignment import align, align_signals
+from spdtokens.evaluation.alignment import Known, Task
 from spdtokens.evaluation.estimators import steps_of, with_seed
 from spdtokens.evaluation.metrics import all_scores
 from spdtokens.evaluation.plan import IN_BANDS, Source, domains, split_front, with_access
-from spdtokens.evaluation.protocols import Fold, check_fold, get_access, get_protocol
+from spdtokens.evaluation.protocols import Fold, check_fold, get_access
 from spdtokens.evaluation.runs import RunResult, RunSpec, origin, peak_memory
 from spdtokens.evaluation.trials import Index, Trials, TrialTable
 from spdtokens.preprocessing import FilterBankCovariances
@@ -102,10 +102,10 @@ class Opened:
             params["domains"] = table.subject[train]
         if has_fit_parameter(last, "unlabeled") and self.unlabeled is not None:
             params["unlabeled"] = self.unlabeled
-        own = table.subject[train] == self.fold.subject
+        own = np.isin(table.subject[train], table.subject[self.fold.test])
         share = own.mean()
         if isinstance(last, TokenDiscriminantClassifier) and 0 < share < 1:
-            # The trials of the test subject have the same total weight as all others.
+            # The trials of the test subjects have the same total weight as all others.
             params["sample_weight"] = np.where(own, 0.5 / share, 0.5 / (1 - share))
         return params
 
@@ -186,41 +186,38 @@ def _aligned(
     rows, access = fold.parts(), get_access(spec.access)
     of = {name: domains(table, rows[name], spec.domain) for name in rows}
     C = {name: c[:, None] if c.ndim == 3 else c for name, c in references.items()}
-    result = {name: np.empty(x.shape) for name, x in X.items()}
-    nobody = {"calibration": X["test"][:0]}
-    known = [name for name in ("train", "validation") if name in X]
-    X_known, C_known, of_known, y_known = (
-        np.concatenate([arrays[name] for name in known])
-        for arrays in (X, C, of, {name: table.y[rows[name]] for name in known})
-    )
+    names = [name for name in ("train", "validation") if name in X]
+    known = Known(_joined(C, names), _joined(of, names), access, spec.alignment)
+    y_known = table.y[_joined(rows, names)]
+    filtered = references is not X
+
+    def applied(found: NDArray[np.float64], x: NDArray[Any]) -> NDArray[Any]:
+        return found[:, 0] @ x if filtered else found.reshape(x.shape)
+
+    result = {name: np.empty(x.shape) for name, x in X.items() if name not in names}
     for target in dict.fromkeys(of["test"].tolist()):
-        seen, tested = of["calibration"] == target, of["test"] == target
-        calibration, test = C.get("calibration", C["test"][:0])[seen], C["test"][tested]
-        how: Any = {"domain_target": target, "access": access, "alignment": spec.alignment}
-        if references is not X:
-            mine = ((nobody | X)["calibration"][seen], X["test"][tested])
-            done = align_signals(X_known, *mine, C_known, of_known, calibration, test, **how)
-        else:
-            y = table.y[fold.calibration[seen]] if access.labelled else None
-            done = align(C_known, of_known, y_known, calibration, y, test, **how)
-        shape = X["test"].shape[1:]
-        result["test"][tested] = done.test.reshape(-1, *shape)
-        if "calibration" in X:
-            result["calibration"][seen] = done.calibration.reshape(-1, *shape)
-        ends = np.cumsum([len(X[name]) for name in known])[:-1]
-        result |= zip(known, np.split(done.train.reshape(-1, *shape), ends), strict=True)
-    return result
+        mine = {name: of[name] == target for name in result}
+        seen = {name: C[name][at] for name, at in mine.items()}
+        task = Task(known, seen.get("calibration"), seen["test"], target)
+        y = table.y[fold.calibration[mine["calibration"]]] if access.labelled else None
+        done = task.filters() if filtered else task.aligned(y_known, y)
+        for name, at in mine.items():
+            result[name][at] = applied(getattr(done, name), X[name][at])
+    # Training trials do not depend on the target, except those of a single one that is rotated.
+    parts = np.split(done.train, np.cumsum([len(X[name]) for name in names])[:-1])
+    return result | {name: applied(part, X[name]) for name, part in zip(names, parts, strict=True)}
+
+
+def _joined(arrays: Mapping[str, NDArray[Any]], names: Sequence[str]) -> NDArray[Any]:
+    """Concatenate arrays; one alone is not copied."""
+    found = [arrays[name] for name in names]
+    return found[0] if len(found) == 1 else np.concatenate(found)
 
 
 def open_fold(spec: RunSpec, source: Source) -> tuple[Fold, Trials]:
     """Return the fold and trials of a run, which must be those it was planned with."""
     trials = source.trials_of(spec)
-    protocol = get_protocol(spec.protocol)
-    folds = source.folds(trials, spec.subject, protocol, spec.protocol_options)
-    fold = next((fold for fold in folds if fold.name == spec.fold), None)
-    if fold is None:
-        raise EvaluationError(f"{spec.dataset}: subject {spec.subject} has no fold {spec.fold}.")
-    fold = with_access(fold, trials.table, get_access(spec.access))
+    fold = with_access(source.fold_of(spec), trials.table, get_access(spec.access))
     check_fold(fold, trials)  # again, for runs that were not planned here
     if trials.hash_of(fold.rows) != spec.data_hash:
         raise EvaluationError(

@@ -55,8 +55,9 @@ def with_access(fold: Fold, table: TrialTable, access: Access) -> Fold:
     if not access.calibrates or not len(fold.test):
         return fold
     calibration, test = [], []
-    for session in dict.fromkeys(table.session[fold.test].tolist()):
-        rows = fold.test[table.session[fold.test] == session]
+    sessions = domains(table, fold.test, "session")  # subjects have sessions of equal names
+    for session in dict.fromkeys(sessions.tolist()):
+        rows = fold.test[sessions == session]
         first, rest = calibration_split(np.arange(len(rows)), table.group[rows], access)
         seen = np.setdiff1d(rows[first], table.overlapping(rows[first], rows[rest]))
         if not len(seen):
@@ -225,7 +226,7 @@ class Question:
     protocol : str, default='session-transfer'
         Name, as listed by ``spdtokens protocols``.
     protocol_options : mapping, default={}
-        Options of the protocol, such as ``{"folds": 10}``.
+        Options of the protocol, such as ``{"folds": 10}`` or ``{"test_subjects": [2, 4]}``.
     access : str, default='train'
         Target access: data of the test session or subject that may be used without training on
         it, as listed by ``spdtokens protocols``.
@@ -375,13 +376,25 @@ class Source:
         return self.trials(spec.dataset, selection, spec.subjects, spec.dataset_options)
 
     def folds(
-        self, trials: Trials, subject: str, protocol: Protocol, options: Mapping[str, int | bool]
+        self, trials: Trials, subject: str, protocol: Protocol, options: Mapping[str, Any]
     ) -> list[Fold]:
         """Return the folds of a subject, made once for all methods and seeds."""
+        subject = "" if protocol.pooled else subject
         return self._once(
             (id(trials), subject, protocol.name, *sorted(protocol.checked(options).items())),
             lambda: protocol.folds(trials.table, subject, **options),
         )
+
+    def fold_of(self, spec: RunSpec) -> Fold:
+        """Return the fold of a run, without its target access."""
+        protocol = get_protocol(spec.protocol)
+        folds = self.folds(self.trials_of(spec), spec.subject, protocol, spec.protocol_options)
+        fold = next((fold for fold in folds if fold.name == spec.fold), None)
+        if fold is None:
+            raise EvaluationError(
+                f"{spec.dataset}: subject {spec.subject} has no fold {spec.fold}."
+            )
+        return fold
 
 
 def given_samples(estimator: BaseEstimator, dataset: Dataset) -> tuple[int, int] | None:
@@ -408,8 +421,10 @@ def plan(question: Question, source: Source) -> list[RunSpec]:
     check_question(question, dataset)
     # In the order of the data set: results do not depend on the order in the question.
     everybody = dataset.chosen(question.subjects)
+    if "test_subjects" in options:
+        options["test_subjects"] = _tested(options["test_subjects"], dataset, everybody)
     found: list[tuple[Fold, Trials, str]] = []
-    for subject in everybody:
+    for subject in everybody[:1] if protocol.pooled else everybody:
         mine = everybody if protocol.sees_others else (subject,)
         trials = source.trials(question.dataset, question.selection, mine, question.dataset_options)
         for fold in source.folds(trials, subject, protocol, options):
@@ -447,6 +462,17 @@ def plan(question: Question, source: Source) -> list[RunSpec]:
         ]
     # Choices with equal estimators share their runs.
     return list({spec.key: spec for spec in specs}.values())
+
+
+def _tested(subjects: Sequence[str | int], dataset: Dataset, everybody: Sequence[str]) -> list[str]:
+    """Return the names of the test subjects, in the order of the data set."""
+    names = dataset.chosen(subjects)
+    if absent := [name for name in names if name not in everybody]:
+        raise EvaluationError(
+            f"test_subjects: {', '.join(absent)} not among the subjects that are evaluated "
+            f"({', '.join(everybody)}). Add them to subjects, or do not test them."
+        )
+    return list(names)
 
 
 def check_question(question: Question, dataset: Dataset) -> None:
@@ -549,11 +575,13 @@ QUICK = 8
 def batches(specs: Sequence[RunSpec], source: Source) -> list[list[RunSpec]]:
     """Group runs into batches of one family, in the order given.
 
-    All seeds of a fold stay together, so that its trials are prepared once.
+    All seeds of a fold stay together, so that its trials are prepared once. Folds of a pooled
+    protocol are large: a batch has one only.
     """
-    families: dict[str, list[RunSpec]] = {}
+    families: dict[tuple[str, str], list[RunSpec]] = {}
     for spec in specs:
-        families.setdefault(spec.family, []).append(spec)
+        fold = spec.fold if get_protocol(spec.protocol).pooled else ""
+        families.setdefault((spec.family, fold), []).append(spec)
     found = []
     for runs in families.values():
         method = METHODS.get(runs[0].method)

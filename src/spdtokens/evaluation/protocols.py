@@ -1,7 +1,7 @@
 """Evaluation protocols: how trials are split into training, validation and test sets.
 
 A protocol is a function from the table of trials and a subject to folds, and an entry in
-``PROTOCOLS``.
+``PROTOCOLS``. The folds of a pooled protocol test several subjects at once.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from itertools import combinations
-from typing import TYPE_CHECKING, TypeVar
+from itertools import combinations, starmap
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 Index = NDArray[np.int64]
 T = TypeVar("T")
+#: Value of an option of a protocol: a number, a switch, or names of subjects.
+Option: TypeAlias = int | bool | tuple[str | int, ...]
 
 
 def look_up(kind: str, name: str, known: Mapping[str, T]) -> T:
@@ -216,9 +218,10 @@ class Fold:
     Parameters
     ----------
     subject : str
-        Test subject.
+        Test subject; of a pooled protocol, the first test subjects and the number of others.
     name : str
-        Name such as ``'2E'`` or ``'block 3'``, unique among the folds of a subject.
+        Name such as ``'2E'`` or ``'block 3'``, unique among the folds of a subject, or of a pooled
+        protocol.
     train : ndarray of int
         Training trials.
     test : ndarray of int
@@ -340,10 +343,12 @@ class Protocol:
     make : callable
         Function of the table of trials, the subject and the options that returns a list of
         :class:`Fold`.
-    options : mapping of str to int or bool, default={}
-        Options and their default values.
+    options : mapping of str to int, bool or tuple, default={}
+        Options and their default values; an empty tuple for names of subjects, which must be given.
     sees_others : bool, default=False
         Whether the protocol trains on other subjects.
+    pooled : bool, default=False
+        Whether a fold tests several subjects. The folds are then the same for every subject.
 
     See Also
     --------
@@ -361,10 +366,11 @@ class Protocol:
     train: str
     test: str
     make: Folds
-    options: Mapping[str, int | bool] = field(default_factory=dict)
+    options: Mapping[str, Option] = field(default_factory=dict)
     sees_others: bool = False
+    pooled: bool = False
 
-    def folds(self, table: TrialTable, subject: str, **options: int | bool) -> list[Fold]:
+    def folds(self, table: TrialTable, subject: str, **options: Any) -> list[Fold]:
         """Split the trials of a subject.
 
         Parameters
@@ -372,14 +378,14 @@ class Protocol:
         table : TrialTable
             All trials of the data set.
         subject : str
-            Test subject.
-        **options : int or bool
+            Test subject; not used by a pooled protocol.
+        **options : object
             Options of the protocol.
 
         Returns
         -------
         list of Fold
-            Folds of the subject.
+            Folds of the subject; all folds of a pooled protocol.
 
         Raises
         ------
@@ -388,32 +394,45 @@ class Protocol:
         """
         return self.make(table, subject, **self.checked(options))
 
-    def checked(self, options: Mapping[str, int | bool]) -> dict[str, int | bool]:
+    def checked(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Check options and add the default values.
 
         Parameters
         ----------
-        options : mapping of str to int or bool
-            Options to change.
+        options : mapping of str to object
+            Options to change. Names of subjects are one name or number, or a sequence of these.
 
         Returns
         -------
-        dict of str to int or bool
+        dict of str to int, bool or tuple
             Values of all options.
 
         Raises
         ------
         EvaluationError
-            If an option is unknown, or its value has the wrong type.
+            If an option is unknown or missing, or its value has the wrong type.
         """
+        found: dict[str, Any] = dict(self.options)
         for name, value in options.items():
-            kind = type(look_up(f"option of protocol {self.name}", name, self.options))
-            if type(value) is not kind or (kind is int and value < 2):
-                wanted = "true or false" if kind is bool else "an integer >= 2"
+            kind: Any = type(look_up(f"option of protocol {self.name}", name, self.options))
+            wanted = "true or false" if kind is bool else "an integer >= 2"
+            right = type(value) is kind and not (kind is int and value < 2)
+            found[name] = value
+            if kind is tuple:
+                wanted = "names or numbers of subjects"
+                found[name] = names = tuple(value) if isinstance(value, list | tuple) else (value,)
+                right = all(isinstance(v, str | int) and not isinstance(v, bool) for v in names)
+            if not right:
                 raise EvaluationError(
                     f"Protocol {self.name}: {name} must be {wanted}, got {value!r}."
                 )
-        return {**self.options, **options}
+        for name in (name for name, value in found.items() if value == ()):
+            raise EvaluationError(
+                f"Protocol {self.name} needs {name}: --{name.replace('_', '-')} 1,2 on the command "
+                f'line, protocol_options={{"{name}": [1, 2]}} in Python, {name} = [1, 2] in a '
+                "study file."
+            )
+        return found
 
 
 def get_protocol(name: str) -> Protocol:
@@ -543,8 +562,8 @@ def _paper_shuffled(table: TrialTable, subject: str) -> list[Fold]:
     return [_marked(table, Fold(subject, "70-15-15", train, np.sort(test), np.sort(validation)))]
 
 
-def _shuffled(rows: Index) -> Index:
-    return np.random.default_rng(SPLIT_SEED).permutation(rows)
+def _shuffled(values: NDArray[Any]) -> NDArray[Any]:
+    return np.random.default_rng(SPLIT_SEED).permutation(values)
 
 
 def _marked(table: TrialTable, fold: Fold) -> Fold:
@@ -569,6 +588,49 @@ def _leave_one_subject_out_calibrated(table: TrialTable, subject: str) -> list[F
     others = _leave_one_subject_out(table, subject)[0].train
     own = _leave_one_session_out(table, subject)
     return [replace(fold, train=np.concatenate([others, fold.train])) for fold in own]
+
+
+def _subjects_k_fold(table: TrialTable, _subject: str, folds: int) -> list[Fold]:
+    names = np.unique(table.subject)  # sorted: the split does not depend on the order of the table
+    if len(names) < folds:
+        raise EvaluationError(
+            f"Protocol subjects-k-fold needs at least as many subjects as folds, got {len(names)} "
+            f"subjects and {folds} folds. Use fewer folds, or more subjects."
+        )
+    return [
+        _testing(table, group, f"group {number}")
+        for number, group in enumerate(np.array_split(_shuffled(names), folds), 1)
+    ]
+
+
+def _between_subjects(
+    table: TrialTable, _subject: str, test_subjects: tuple[str, ...]
+) -> list[Fold]:
+    names = set(table.subject.tolist())
+    if unknown := [str(name) for name in test_subjects if name not in names]:
+        raise EvaluationError(
+            f"test_subjects: {', '.join(unknown)} not among the subjects that are evaluated "
+            f"({', '.join(dict.fromkeys(table.subject.tolist()))})."
+        )
+    if not names.difference(test_subjects):
+        raise EvaluationError(
+            "Protocol between-subjects trains on the subjects that are not tested, but "
+            f"test_subjects names all {len(names)}. Leave some out, or evaluate more subjects."
+        )
+    return [_testing(table, test_subjects, "test subjects")]
+
+
+def _testing(table: TrialTable, subjects: ArrayLike, name: str) -> Fold:
+    """Test some subjects, and train on all others."""
+    tested = np.isin(table.subject, subjects)
+    who = list(dict.fromkeys(table.subject[tested].tolist()))
+    if slashed := [name for name in who if "/" in name]:
+        raise EvaluationError(
+            f"Names of test subjects must not contain slashes, got {', '.join(slashed)}."
+        )
+    title, more = ", ".join(who[:NAMED]), len(who) - NAMED
+    title += f" and {_tables.counted(more, 'other')}" if more > 0 else ""
+    return Fold(title, name, np.flatnonzero(~tested), np.flatnonzero(tested))
 
 
 def _check_enough(n: int, least: int, what: str, subject: str) -> None:
@@ -673,6 +735,24 @@ PROTOCOLS = {
             _leave_one_subject_out_calibrated,
             sees_others=True,
         ),
+        Protocol(
+            "subjects-k-fold",
+            "subjects of the other groups",
+            "each of k groups of subjects, shuffled; one model per group",
+            _subjects_k_fold,
+            {"folds": 5},
+            sees_others=True,
+            pooled=True,
+        ),
+        Protocol(
+            "between-subjects",
+            "all subjects that are not tested",
+            "the named subjects, all by one model",
+            _between_subjects,
+            {"test_subjects": ()},
+            sees_others=True,
+            pooled=True,
+        ),
     )
 }
 
@@ -682,11 +762,15 @@ def protocols_table() -> Table:
     return _tables.table(
         ("name", "training~", "test~", "options~"),
         [
-            (p.name, p.train, p.test, ", ".join(f"{k} = {v}" for k, v in p.options.items()).lower())
+            (p.name, p.train, p.test, ", ".join(starmap(_said, p.options.items())))
             for p in PROTOCOLS.values()
         ],
         "Protocols",
     )
+
+
+def _said(option: str, default: Option) -> str:
+    return f"{option} (required)" if default == () else f"{option} = {default}".lower()
 
 
 def access_table() -> Table:

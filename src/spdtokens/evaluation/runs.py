@@ -39,7 +39,7 @@ class RunSpec:
     protocol, protocol_options, access, alignment, domain
         As in :class:`~spdtokens.evaluation.Question`.
     subject, fold : str
-        Test subject and name of the fold.
+        Test subject, or a title of several, and name of the fold.
     method : str
         Name of the method, or title of an estimator.
     about : mapping
@@ -115,6 +115,8 @@ def as_text(values: Any) -> str:
 @dataclass(frozen=True)
 class RunResult:
     """Result of one run: scores and predictions of one method, subject, fold and seed.
+
+    Runs of a protocol such as ``between-subjects`` have test trials of several subjects.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from html import escape
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,16 @@ from numpy.typing import NDArray
 from spdtokens import _tables
 from spdtokens._tables import counted, p_value
 from spdtokens.evaluation.chance import BOUNDS, independent_counts
-from spdtokens.evaluation.metrics import METRICS, UNEQUAL, calibration_error, get_metric, log_loss
+from spdtokens.evaluation.metrics import (
+    METRICS,
+    UNEQUAL,
+    all_scores,
+    calibration_error,
+    get_metric,
+    log_loss,
+)
 from spdtokens.evaluation.plan import Question
+from spdtokens.evaluation.protocols import get_protocol
 from spdtokens.evaluation.runs import RunResult
 from spdtokens.evaluation.statistics import Comparison, compare, holm, mcnemar, trial_permutation
 from spdtokens.preprocessing.bands import cut_note
@@ -54,8 +62,9 @@ class _Record:
 
 
 def _columns(kind: type) -> dict[str, Any]:
-    """Names and types of all fields of a record except the comparison."""
-    return {field.name: field.type for field in fields(kind) if field.name != "comparison"}
+    """Names and types of all fields of a record that are single values."""
+    several = ("comparison", "subjects")
+    return {field.name: field.type for field in fields(kind) if field.name not in several}
 
 
 def as_frame(kind: type[_Record], records: Sequence[_Record]) -> pd.DataFrame:
@@ -107,7 +116,8 @@ class Row(_Record):
     n_subjects : int
         Number of test subjects.
     n_folds : int
-        Number of folds of all subjects together.
+        Number of folds of all subjects together: one per subject and split, or per split of a
+        pooled protocol.
     n_seeds : int
         Number of random seeds.
     p_value : float
@@ -144,6 +154,8 @@ class Row(_Record):
         Mean time per run.
     comparison : Comparison or None
         Comparison with the first method; None for the first.
+    subjects : dict of str to float
+        Score of the test trials of each subject.
 
     See Also
     --------
@@ -191,6 +203,19 @@ class Row(_Record):
     confidence: float
     seconds: float
     comparison: Comparison | None
+    subjects: Mapping[str, float]
+
+    def values(self) -> dict[str, Any]:
+        """Return the fields as plain values.
+
+        Returns
+        -------
+        dict of str to object
+            Strings and numbers by name, and ``subjects``, a dict of scores; None for missing
+            values.
+        """
+        scores = {name: None if v != v else float(v) for name, v in self.subjects.items()}
+        return super().values() | {"subjects": scores}
 
 
 @dataclass(frozen=True)
@@ -209,6 +234,42 @@ class Pair(_Record):
     comparison: Comparison
 
 
+def by_subject(runs: Sequence[RunResult]) -> list[RunResult]:
+    """Split the runs of a pooled protocol into one result per test subject.
+
+    Each has the subject's predictions and test scores; all else is that of the run. They are in the
+    order of the data set. Runs of other protocols are returned as they are.
+    """
+    if not runs or not get_protocol(runs[0].spec.protocol).pooled:
+        return list(runs)
+    found = []
+    for run in runs:
+        subject = subjects_of(run)
+        for name in dict.fromkeys(subject.tolist()):
+            at = np.flatnonzero(subject == name)
+            y, p = run.y[at], run.probabilities[at]
+            mine = replace(
+                run,
+                spec=replace(run.spec, subject=name),
+                ids=run.ids[at],
+                y=y,
+                probabilities=p,
+                test=all_scores(y, p),
+                sizes={**run.sizes, "test": len(at)},
+                stretch=None if run.stretch is None else run.stretch[at],
+                chain=None if run.chain is None else run.chain[at],
+            )
+            found.append(mine)
+    return sorted(found, key=lambda run: run.spec.subjects.index(run.spec.subject))
+
+
+def subjects_of(run: RunResult) -> NDArray[np.str_]:
+    """Return the subject of each test trial (n,)."""
+    if not get_protocol(run.spec.protocol).pooled:
+        return np.full(len(run.ids), run.spec.subject)
+    return np.array([trial.split("/", 1)[0] for trial in run.ids.tolist()])
+
+
 def summarise(results: Mapping[str, Sequence[RunResult]], metric: str) -> list[Row]:
     """Summarise the runs of each method in a row, and compare it with the first method."""
     known = {name: runs for name, runs in results.items() if runs}
@@ -224,7 +285,7 @@ def compare_methods(
     Methods without runs are left out. Each is compared with ``reference``, or with all methods
     before it if that is None.
     """
-    known = {name: runs for name, runs in results.items() if runs}
+    known = {name: by_subject(runs) for name, runs in results.items() if runs}
     scores = {name: _by_fold(_scores(runs, metric))["test"] for name, runs in known.items()}
     pairs = [(method, before) for before, method in combinations(known, 2)]
     if reference is not None:
@@ -250,11 +311,13 @@ def unit_scores(
     import pandas as pd
 
     found = {
-        name: _by_fold(_scores(runs, metric))["test"] for name, runs in results.items() if runs
+        name: _by_fold(_scores(by_subject(runs), metric))["test"]
+        for name, runs in results.items()
+        if runs
     }
     shared = pd.concat(found, axis=1, join="inner")
-    by_subject = shared.groupby("subject", sort=False).mean()
-    over, table = ("folds", shared) if len(by_subject) < 2 else ("subjects", by_subject)
+    means = shared.groupby("subject", sort=False).mean()
+    over, table = ("folds", shared) if len(means) < 2 else ("subjects", means)
     return over, {name: table[name].to_numpy() for name in found}
 
 
@@ -287,9 +350,9 @@ def _compared(
     if set(a.index) != set(b.index):
         return NOT_COMPARED
     b = b[a.index]
-    by_subject = [scores.groupby("subject", sort=False).mean() for scores in (a, b)]
-    if len(by_subject[0]) > 1:
-        return compare(by_subject[0], by_subject[1], "permutation")
+    means = [scores.groupby("subject", sort=False).mean() for scores in (a, b)]
+    if len(means[0]) > 1:
+        return compare(means[0], means[1], "permutation")
     if len(a) > 1:
         sizes = {part: np.mean([run.sizes[part] for run in mine]) for part in ("train", "test")}
         n_train, n_test = (round(float(size)) for size in sizes.values())
@@ -318,7 +381,8 @@ def _by_fold(scores: pd.DataFrame) -> pd.DataFrame:
     return scores.drop(columns="seed").groupby(["subject", "fold"], sort=False).mean()
 
 
-def _row(metric: str, method: str, runs: Sequence[RunResult], pair: Pair | None) -> Row:
+def _row(metric: str, method: str, whole: Sequence[RunResult], pair: Pair | None) -> Row:
+    runs = by_subject(whole)
     scores = _scores(runs, metric)
     folds = _by_fold(scores)
     subjects = folds.groupby("subject", sort=False).mean()
@@ -355,10 +419,10 @@ def _row(metric: str, method: str, runs: Sequence[RunResult], pair: Pair | None)
         chance_bound=bound,
         n_test=len({(run.spec.subject, trial) for run in once for trial in run.ids.tolist()}),
         n_independent=None if independent is None else round(independent.sum()),
-        n_train=float(np.mean([run.sizes["train"] for run in runs])),
-        n_runs=len(runs),
+        n_train=float(np.mean([run.sizes["train"] for run in whole])),
+        n_runs=len(whole),
         n_subjects=len(subjects),
-        n_folds=len(folds),
+        n_folds=len({(run.spec.subject, run.spec.fold) for run in whole}),
         n_seeds=scores["seed"].nunique(),
         p_value=pair.p_value if pair else NAN,
         p_holm=pair.p_holm if pair else NAN,
@@ -373,8 +437,9 @@ def _row(metric: str, method: str, runs: Sequence[RunResult], pair: Pair | None)
         calibration_error=error,
         log_loss=loss,
         confidence=confidence,
-        seconds=float(np.mean([run.seconds for run in runs])),
+        seconds=float(np.mean([run.seconds for run in whole])),
         comparison=pair.comparison if pair else None,
+        subjects=subjects["test"].to_dict(),
     )
 
 

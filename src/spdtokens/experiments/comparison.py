@@ -150,7 +150,9 @@ def _tested(
 
 def _title(question: Question) -> str:
     """Data set, protocol with options, access and alignment; not the selection."""
-    options = [f"{name} {value}" for name, value in question.protocol_options.items()]
+    values = question.protocol_options.items()
+    # Of names of subjects, the number: the title is part of file names.
+    options = [f"{name} {len(v) if isinstance(v, list | tuple) else v}" for name, v in values]
     aligned = [] if question.alignment == "none" else [f"{question.alignment} {question.domain}"]
     parts = [Path(question.dataset).name, question.protocol, *options, question.access, *aligned]
     return ", ".join(parts)

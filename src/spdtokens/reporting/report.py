@@ -17,7 +17,7 @@ from spdtokens.errors import ReportError
 from spdtokens.evaluation.answer import Evaluation
 from spdtokens.evaluation.plan import Source
 from spdtokens.evaluation.runs import RunResult, as_text, code_digest
-from spdtokens.evaluation.summary import Row
+from spdtokens.evaluation.summary import Row, by_subject
 from spdtokens.experiments.run import Plan
 from spdtokens.experiments.store import RunStore
 from spdtokens.reporting.decisions import Decision, Tell, decisions, parameters_of
@@ -81,7 +81,7 @@ def units_of(results: Mapping[str, Sequence[RunResult]], metric: str) -> Units:
             *(part.get(metric, np.nan) for part in (run.test, run.train)),
         )
         for method, runs in results.items()
-        for run in runs
+        for run in by_subject(runs)
     ]
     frame = pd.DataFrame(rows, columns=["method", "subjects", "folds", "seeds", "test", "train"])
     if frame["subjects"].nunique() > 1:
@@ -150,7 +150,10 @@ class Facts:
     def protocol(self) -> str:
         """Protocol with its options, target access and alignment."""
         question = self.answer.question
-        options = [f"{name} = {as_text(v)}" for name, v in question.protocol_options.items()]
+        options = [
+            f"{name} = {counted(len(v), 'subject') if isinstance(v, list | tuple) else as_text(v)}"
+            for name, v in question.protocol_options.items()
+        ]
         seen = [] if question.access == "train" else [f"access {question.access}"]
         if question.alignment != "none":
             seen.append(f"{question.alignment} by {question.domain}")

@@ -15,7 +15,14 @@ from spdtokens.classifiers.methods import METHODS
 from spdtokens.evaluation.metrics import METRICS
 from spdtokens.evaluation.protocols import ACCESS, PROTOCOLS
 from spdtokens.evaluation.runs import RunResult, as_text
-from spdtokens.evaluation.summary import PERCENT, TESTS, Row, chance_said, classes_said
+from spdtokens.evaluation.summary import (
+    PERCENT,
+    TESTS,
+    Row,
+    chance_said,
+    classes_said,
+    subjects_of,
+)
 from spdtokens.experiments.comparison import comparisons
 
 if TYPE_CHECKING:
@@ -337,7 +344,7 @@ def settings_table(facts: Facts) -> Table:
     question, runs = facts.answer.question, facts.runs
     protocol = PROTOCOLS[question.protocol]
     seeds = sorted({run.spec.seed for run in runs if run.spec.seed is not None})
-    subjects = list(dict.fromkeys(run.spec.subject for run in runs))
+    subjects = list(dict.fromkeys(name for run in runs for name in subjects_of(run).tolist()))
     hashes = list(dict.fromkeys(run.spec.data_hash for run in runs))
     options = runs[0].spec.protocol_options if runs else question.protocol_options
     aligned = "" if question.alignment == "none" else f", one reference per {question.domain}"
