@@ -13,7 +13,6 @@ from spdtokens._tables import table
 from spdtokens.classifiers.nn.recipe import Recipe
 from spdtokens.evaluation.execute import execute, open_run
 from spdtokens.evaluation.plan import Source
-from spdtokens.evaluation.protocols import get_protocol
 from spdtokens.evaluation.runs import RunSpec, as_text
 from spdtokens.experiments.store import RunStore
 from spdtokens.paper.reproduce.run import ONE_BY_ONE, Reproduction
@@ -46,12 +45,6 @@ class Cost:
     missing: int
     hours: float
     of_networks: float
-
-
-def _train_size(spec: RunSpec, source: Source) -> int:
-    trials, protocol = source.trials_of(spec), get_protocol(spec.protocol)
-    folds = source.folds(trials, spec.subject, protocol, spec.protocol_options)
-    return next(len(fold.train) for fold in folds if fold.name == spec.fold)
 
 
 def _seconds(specs: Sequence[RunSpec], source: Source) -> tuple[float, int]:
@@ -96,7 +89,7 @@ def projected(reproduction: Reproduction, store: RunStore | None) -> list[Cost]:
     by_table = {name: reproduction.specs_of(name) for name in reproduction.cells}
     everything = {spec.key: spec for specs in by_table.values() for spec in specs}
     done = set(store.done(list(everything), reproduction.planned.code)) if store else set()
-    sizes = {key: _train_size(spec, source) for key, spec in everything.items()}
+    sizes = {key: len(source.fold_of(spec).train) for key, spec in everything.items()}
     alike: dict[str, list[RunSpec]] = {}
     for spec in everything.values():
         alike.setdefault(as_text([spec.dataset, spec.estimator]), []).append(spec)
