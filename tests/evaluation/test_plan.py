@@ -15,6 +15,7 @@ from pyriemann.utils.mean import mean_riemann
 from sklearn.pipeline import make_pipeline
 
 from spdtokens import TokenDiscriminantClassifier, evaluate
+from spdtokens.classifiers.methods import Settings
 from spdtokens.datasets import Recording, Selection
 from spdtokens.errors import DataError, EvaluationError, MethodError, ModelError
 from spdtokens.evaluation.alignment import ALIGNMENTS
@@ -106,6 +107,25 @@ def test_the_window_of_an_estimator_that_does_not_cut_it_is_in_the_key() -> None
     )
     assert whole.spec.key != shorter.spec.key
     assert not np.array_equal(whole.probabilities, shorter.probabilities)
+
+
+def test_aligned_matrices_have_no_unit() -> None:
+    """Whether signals are in volts or microvolts, aligned trials give the same run and tokens."""
+    exact = Settings(preset="paper-small", epochs=1)
+
+    def embedded(factor: float, **how: Any) -> np.ndarray:
+        dataset = signals(change=lambda r: replace(r, X=r.X * factor), unit_in_volts=1e-6 / factor)
+        (spec, *_), source = planned(dataset, "token-log-euclidean", settings=exact, **how)
+        estimator = source.estimator(spec)
+        opened = open_run(spec, source, estimator)
+        classifier = estimator[-1].fit(*opened.data)
+        return classifier.embedding_.tokens(opened.X["test"])
+
+    aligned: dict[str, Any] = {"alignment": "recentre", "access": "unlabeled_full"}
+    tokens = embedded(1.0, **aligned)
+    assert np.abs(tokens).max() < 5  # logarithms of matrices near the identity
+    np.testing.assert_allclose(embedded(1e-6, **aligned), tokens, atol=1e-6)
+    np.testing.assert_allclose(embedded(1e-6), embedded(1.0), atol=1e-6)
 
 
 def test_protocol_options_are_in_the_key() -> None:

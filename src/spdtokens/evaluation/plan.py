@@ -40,6 +40,7 @@ from spdtokens.evaluation.protocols import (
 )
 from spdtokens.evaluation.runs import RunSpec, as_text
 from spdtokens.evaluation.trials import Index, Memory, Trials, TrialTable
+from spdtokens.geometry.tokens import MICROVOLT, TokenEmbedding
 from spdtokens.preprocessing import FilterBankCovariances, StandardTrials
 
 DOMAINS = ("session", "subject")
@@ -397,6 +398,19 @@ class Source:
         return fold
 
 
+def without_unit(estimator: BaseEstimator) -> BaseEstimator:
+    """Let the paper's embedding take matrices as they are, as aligned matrices have no unit.
+
+    Converted from volts, a logarithm would have an offset of 27.6, which BN-Embed cannot remove
+    from new trials: its running mean follows the weights too slowly.
+    """
+    for step in steps_of(estimator):
+        embedding = getattr(step, "embedding", None)
+        if isinstance(embedding, TokenEmbedding) and embedding.unit_in_volts is not None:
+            step.set_params(embedding=clone(embedding).set_params(unit_in_volts=MICROVOLT))
+    return estimator
+
+
 def given_samples(estimator: BaseEstimator, dataset: Dataset) -> tuple[int, int] | None:
     """Return the first sample of the window and one past its last, for estimators given only it.
 
@@ -436,6 +450,8 @@ def plan(question: Question, source: Source) -> list[RunSpec]:
     specs = []
     for choice in question.choices:
         estimator = choice.make(dataset)
+        if question.alignment != "none":
+            estimator = without_unit(estimator)
         values, about = source.give(estimator), choice.about(dataset)
         specs += [
             RunSpec(

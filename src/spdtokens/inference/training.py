@@ -20,7 +20,7 @@ from spdtokens.datasets.files import parse_events
 from spdtokens.errors import DeployError
 from spdtokens.evaluation.answer import Bar, Evaluation, answer
 from spdtokens.evaluation.estimators import with_seed
-from spdtokens.evaluation.plan import Choice, Question, Source, domains
+from spdtokens.evaluation.plan import Choice, Question, Source, domains, without_unit
 from spdtokens.evaluation.summary import Row
 from spdtokens.evaluation.trials import Trials
 from spdtokens.inference.convert import as_decoder, save_model
@@ -269,6 +269,7 @@ def train(
                 "recentre is not supported for ERP, whose covariances contain class averages. "
                 "Remove recentre."
             )
+        pipeline = without_unit(pipeline)
         pipeline.steps.insert(-1, ("recentring", Recentring()))
     protocol, protocol_options = _best_protocol(dataset, trials)
     question = Question(
