@@ -18,7 +18,7 @@ from spdtokens.geometry.alignment import (
     running_references,
     stretch,
 )
-from spdtokens.runtime.tokens import congruence
+from spdtokens.runtime.tokens import Reference, congruence
 from tests.matrices import random_spd, relative_error, rotation
 
 
@@ -55,7 +55,7 @@ def test_mean_of_wildly_spread_matrices() -> None:
 def test_running_reference_is_whitening_partial_fit() -> None:
     C = spd(12, 2, 4)
     start = riemannian_mean(C[:5])
-    found = running_references(C[5:], start, 5, "riemann")
+    found = running_references(C[5:], start, 5, Reference())
     for token in range(2):
         oracle = Whitening(metric="riemann").fit(C[:5, token])
         oracle._n_matrices_cum = 5
@@ -67,7 +67,7 @@ def test_running_reference_is_whitening_partial_fit() -> None:
 
 def test_running_arithmetic_mean() -> None:
     C = spd(12, 2, 4)
-    found = running_references(C[3:], C[:3].mean(0), 3, "euclid")
+    found = running_references(C[3:], C[:3].mean(0), 3, Reference("euclid"))
     expected = np.stack([C[: 3 + i].mean(0) for i in range(9)])
     np.testing.assert_allclose(found, expected, rtol=1e-12)
 
@@ -77,7 +77,7 @@ def test_running_mean_and_dispersion_in_one_dimension() -> None:
     x = np.random.default_rng(0).standard_normal((20, 3))
     C = 1e-10 * np.exp(x)[..., None, None]
     start = riemannian_mean(C[:4])
-    references = running_references(C[4:], start, 4, "riemann")
+    references = running_references(C[4:], start, 4, Reference())
     found = running_dispersions(C[4:], references, dispersion(C[:4], start), 4)
     for i in range(16):
         np.testing.assert_allclose(np.log(references[i, :, 0, 0] / 1e-10), x[: 4 + i].mean(0))

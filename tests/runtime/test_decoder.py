@@ -9,7 +9,7 @@ import pytest
 
 from spdtokens.geometry.alignment import running_references
 from spdtokens.runtime import DecoderError
-from spdtokens.runtime.tokens import inverse_root
+from spdtokens.runtime.tokens import Reference, inverse_root
 from tests.inference.helpers import made, trials
 
 
@@ -19,7 +19,7 @@ def test_a_session_is_seen_from_its_past() -> None:
     C = it.decoder.covariances(X)
     start = C[:3].mean(0)
     decoder = replace(it.decoder, recentring=start)
-    references = running_references(C, start, 1, "riemann")
+    references = running_references(C, start, 1, Reference())
     W = inverse_root(references)
     wanted = it.pipeline["classifier"].predict_proba(W @ C @ W)
     np.testing.assert_allclose(decoder.predict_proba(X), wanted, rtol=0, atol=1e-9)

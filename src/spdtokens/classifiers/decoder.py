@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from spdtokens.classifiers.base import addressed, takes
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
 from spdtokens.errors import ModelError, SignalError
-from spdtokens.geometry.alignment import riemannian_mean, running_references
+from spdtokens.geometry.alignment import mean_reference, riemannian_mean, running_references
 from spdtokens.geometry.tokens import (
     ArrayOutputMixin,
     as_matrices,
@@ -33,7 +33,7 @@ from spdtokens.preprocessing.bands import (
 )
 from spdtokens.preprocessing.filterbank import FilterBankCovariances, Folds
 from spdtokens.runtime.threads import one_thread
-from spdtokens.runtime.tokens import congruence, inverse_root
+from spdtokens.runtime.tokens import Reference, congruence
 
 if TYPE_CHECKING:
     from spdtokens.datasets.base import Paradigm
@@ -333,13 +333,27 @@ class DecodingPipeline(Pipeline):
 class Recentring(ArrayOutputMixin, BaseEstimator):
     """Recentre SPD matrices of each session or subject at the identity.
 
-    Training trials are whitened by the Riemannian mean of their domain (session or subject) [1]_.
+    Training trials are whitened by the mean of their domain (session or subject) [1]_ [2]_.
     Trials of a new recording are whitened, in temporal order, by a running mean. It starts at the
-    mean of the training domains and moves along geodesics, so that no trial depends on later ones.
+    mean of the training domains and moves towards each trial, so that no trial depends on later
+    ones.
+
+    Parameters
+    ----------
+    metric : {'riemann', 'euclid'}, default='riemann'
+        Metric of the mean.
+    n_windows : int, default=1
+        Number of consecutive matrices of a trial that share a reference: the windows of a band,
+        as :class:`FilterBankCovariances` orders them. The reference is then that of whole trials,
+        so that the time course within trials is preserved.
+    shrinkage : float, default=0.0
+        Weight, in [0, 1), of a multiple of the identity with the same trace, in the reference. It
+        keeps directions with little power, which are noise, from being amplified to the power of
+        all others.
 
     Attributes
     ----------
-    reference_ : ndarray, shape (n_matrices, d, d)
+    reference_ : ndarray, shape (n_matrices / n_windows, d, d)
         Riemannian mean of the means of the training domains.
     n_features_in_ : int
         Number of rows of a matrix.
@@ -354,6 +368,9 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
     .. [1] P. Zanini, M. Congedo, C. Jutten, S. Said and Y. Berthoumieu, "Transfer learning: a
        Riemannian geometry framework with applications to brain-computer interfaces", IEEE Trans.
        Biomed. Eng. 65, 1107-1116, 2018. https://doi.org/10.1109/TBME.2017.2742541
+    .. [2] H. He and D. Wu, "Transfer learning for brain-computer interfaces: a Euclidean space data
+       alignment approach", IEEE Trans. Biomed. Eng. 67, 399-410, 2020.
+       https://doi.org/10.1109/TBME.2019.2913914
 
     Examples
     --------
@@ -366,9 +383,47 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
 
     __metadata_request__fit: ClassVar = {"domains": True}
 
+    def __init__(
+        self,
+        *,
+        metric: Literal["riemann", "euclid"] = "riemann",
+        n_windows: int = 1,
+        shrinkage: float = 0.0,
+    ) -> None:
+        self.metric = metric
+        self.n_windows = n_windows
+        self.shrinkage = shrinkage
+
     def __sklearn_tags__(self) -> Tags:
         """Declare three-dimensional input."""
         return matrix_tags(super().__sklearn_tags__())
+
+    def rule(self, n_matrices: int | None = None) -> Reference:
+        """Return how references are computed and applied, from checked parameters.
+
+        Parameters
+        ----------
+        n_matrices : int, default=None
+            Number of matrices per trial, if known.
+
+        Returns
+        -------
+        Reference
+            The computation in NumPy, as saved in model files.
+
+        Raises
+        ------
+        ModelError
+            If a parameter is out of range.
+        """
+        if self.metric not in ("riemann", "euclid"):
+            raise ModelError(f"metric must be 'riemann' or 'euclid', got {self.metric!r}.")
+        if not 0 <= self.shrinkage < 1:
+            raise ModelError(f"shrinkage must be in [0, 1), got {self.shrinkage!r}.")
+        if self.n_windows < 1 or (n_matrices is not None and n_matrices % self.n_windows):
+            known = "" if n_matrices is None else f", a divisor of {n_matrices} matrices per trial"
+            raise ModelError(f"n_windows must be an integer >= 1{known}, got {self.n_windows!r}.")
+        return Reference(self.metric, int(self.n_windows), float(self.shrinkage))
 
     def fit(
         self, X: ArrayLike, y: ArrayLike | None = None, domains: ArrayLike | None = None
@@ -416,16 +471,18 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
             Recentred matrices.
         """
         C = as_matrices(X)
-        self.n_features_in_ = C.shape[-1]
+        rule = self.rule(C.shape[1])
+        self.n_features_in_, self.n_matrices_ = C.shape[-1], C.shape[1]
         of = np.zeros(len(C), dtype=int) if domains is None else np.asarray(domains)
         if of.shape != (len(C),):
             raise SignalError(f"domains must have one entry per trial, {len(C)}, got {of.shape}.")
         names = np.unique(of)
-        means = np.stack([riemannian_mean(C[of == name]) for name in names])
-        moved = np.empty_like(C)
-        for name, mean in zip(names, means, strict=True):
-            moved[of == name] = congruence(C[of == name], inverse_root(mean))
-        self.reference_ = riemannian_mean(means)
+        moved, means = np.empty_like(C), []
+        for name in names:
+            own = C[of == name]
+            means.append(mean_reference(rule.over_windows(own), self.metric))
+            moved[of == name] = congruence(own, rule.whitener(means[-1]))
+        self.reference_ = riemannian_mean(np.stack(means))
         return moved.reshape(np.shape(X))
 
     @one_thread()
@@ -444,13 +501,14 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
         """
         check_is_fitted(self)
         C = as_matrices(X)
-        if C.shape[1:] != self.reference_.shape:
+        wanted = (self.n_matrices_, *self.reference_.shape[1:])
+        if C.shape[1:] != wanted:
             raise SignalError(
-                f"X must have matrices of shape {self.reference_.shape} per trial, as in fit, got "
-                f"{C.shape[1:]}."
+                f"X must have matrices of shape {wanted} per trial, as in fit, got {C.shape[1:]}."
             )
-        references = running_references(C, self.reference_, 1, "riemann")
-        return congruence(C, inverse_root(references)).reshape(np.shape(X))
+        rule = self.rule()
+        references = running_references(C, self.reference_, 1, rule)
+        return congruence(C, rule.whitener(references)).reshape(np.shape(X))
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> NDArray[Any]:
         """Return the names of the matrices.
@@ -466,4 +524,4 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
             The same names.
         """
         check_is_fitted(self)
-        return names_of_matrices(input_features, len(self.reference_))
+        return names_of_matrices(input_features, self.n_matrices_)

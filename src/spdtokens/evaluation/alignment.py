@@ -35,7 +35,7 @@ from spdtokens.geometry.alignment import (
     stretch,
 )
 from spdtokens.geometry.validation import check_finite, check_spd
-from spdtokens.runtime.tokens import inverse_root
+from spdtokens.runtime.tokens import Reference
 
 __all__ = [
     "ALIGNMENTS",
@@ -407,7 +407,8 @@ _MEMORY_SIZE = 1000
 class Known:
     """Training trials to align; parameters as in :func:`align`.
 
-    What does not depend on the target is computed once, for any number of targets.
+    What does not depend on the target is computed once, for any number of targets. ``rule`` is that
+    of the recentring step of an estimator, if it has one, instead of that of the alignment.
     """
 
     def __init__(
@@ -416,10 +417,12 @@ class Known:
         domain_train: ArrayLike,
         access: str | Access,
         alignment: str | Alignment,
+        rule: Reference | None = None,
     ) -> None:
         self.C = np.asarray(C_train, dtype=np.float64)
         self.domain = np.asarray(domain_train).astype(np.str_)
         self.access, self.how = get_access(access), get_alignment(alignment)
+        self.rule = rule or Reference(self.how.metric or "riemann")
         self.checked = False
 
     @cached_property
@@ -434,7 +437,7 @@ class Known:
     def map(self) -> tuple[Array, Array | None]:
         """Spatial filters and powers of the training trials."""
         names, means, spreads = self.domains
-        W, powers = _map(means, spreads)
+        W, powers = self.to_identity(means, spreads)
         place = np.searchsorted(names, self.domain)
         return W[place], None if powers is None else powers[place]
 
@@ -443,11 +446,14 @@ class Known:
         """Aligned training trials."""
         return _moved(self.C, *self.map)
 
+    def to_identity(self, mean: Array, spread: Array | None) -> tuple[Array, Array | None]:
+        """W and power of ``C -> (W C W)^power``, for all trials or one per trial."""
+        return self.rule.whitener(mean), None if spread is None else spread**-0.5
+
     def found(self, C: Array, name: str) -> Domain:
         """Domain of trials (n, n_tokens, d, d); ``name`` is for messages only."""
-        metric, rescales = self.how.metric, self.how.rescales
-        assert metric is not None
-        C = np.ascontiguousarray(C)
+        metric, rescales = self.rule.metric, self.how.rescales
+        C = np.ascontiguousarray(self.rule.over_windows(C))
         key = blake2b(C.data, key=f"{metric} {rescales} {C.shape}".encode()).digest()
         if key in _memory:
             return _memory[key]
@@ -529,10 +535,11 @@ class Task:
         train, calibration, test = self.parts
         if self.access.online:
             names, means, spreads = self.known.domains
-            return _map(*self._online(means, spreads, names == self.target))
+            online = self._online(means, spreads, names == self.target)
+            return self.known.to_identity(*online)
         scored = test if self.access.transductive else test[:0]
         seen = np.concatenate([train[self.own], calibration, scored])
-        return _map(*self.known.found(seen, self.target))
+        return self.known.to_identity(*self.known.found(seen, self.target))
 
     def _online(self, means: Array, spreads: Array | None, own: Array) -> Domain:
         """Domain of the target as known before each test trial.
@@ -540,23 +547,17 @@ class Task:
         It starts at the target's training trials or, without any, at the mean of the training
         domains, counted as one trial.
         """
-        assert self.how.metric is not None
-        n, test = 1, self.parts[2]
+        n, test, rule = 1, self.parts[2], self.known.rule
         if own.any():
             n, mean = int(self.own.sum()), means[own][0]
             spread = None if spreads is None else spreads[own][0]
         else:
-            mean = mean_reference(means, self.how.metric)
+            mean = mean_reference(means, rule.metric)
             spread = None if spreads is None else spreads.mean(0)
-        running = running_references(test, mean, n, self.how.metric)
+        running = running_references(test, mean, n, rule)
         if spread is None:
             return running, None
         return running, running_dispersions(test, running, spread, n)
-
-
-def _map(mean: Array, spread: Array | None) -> tuple[Array, Array | None]:
-    """W and power of ``C -> (W C W)^power``, for all trials or one per trial."""
-    return inverse_root(mean), None if spread is None else spread**-0.5
 
 
 def _moved(C: Array, W: Array, power: Array | None) -> Array:

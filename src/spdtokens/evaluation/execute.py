@@ -28,13 +28,21 @@ from spdtokens.errors import EvaluationError
 from spdtokens.evaluation.alignment import Known, Task
 from spdtokens.evaluation.estimators import steps_of, with_seed
 from spdtokens.evaluation.metrics import all_scores
-from spdtokens.evaluation.plan import IN_BANDS, Source, domains, split_front, with_access
+from spdtokens.evaluation.plan import (
+    IN_BANDS,
+    Source,
+    domains,
+    recentring_of,
+    split_front,
+    with_access,
+)
 from spdtokens.evaluation.protocols import Fold, check_fold, get_access
 from spdtokens.evaluation.runs import RunResult, RunSpec, origin, peak_memory
 from spdtokens.evaluation.trials import Index, Trials, TrialTable
 from spdtokens.preprocessing import FilterBankCovariances
 from spdtokens.preprocessing.bands import OF_STIMULI, resolve_bands
 from spdtokens.runtime.threads import one_thread
+from spdtokens.runtime.tokens import Reference
 
 
 # With one thread, so that results are the same bit for bit in any process.
@@ -117,7 +125,7 @@ def _last(estimator: BaseEstimator) -> BaseEstimator:
 def open_run(spec: RunSpec, source: Source, estimator: BaseEstimator) -> Opened:
     """Load the trials of a run; labelled calibration trials join the training trials."""
     fold, trials = open_fold(spec, source)
-    front, _ = split_front(estimator)
+    front, _ = split_front(estimator, spec.alignment)
     taken = partial(_as_given, trials, spec.samples)
     if front is not None:
         taken = partial(matrices, trials, front)
@@ -128,7 +136,9 @@ def open_run(spec: RunSpec, source: Source, estimator: BaseEstimator) -> Opened:
         if front is None and not trials.dataset.is_covariance:
             band = reference_front(estimator, trials.dataset)
             references = {name: matrices(trials, band, at) for name, at in rows.items()}
-        X = _aligned(spec, fold, trials.table, X, references)
+        recentring = recentring_of(estimator)
+        rule = None if recentring is None else recentring.rule()
+        X = _aligned(spec, fold, trials.table, X, references, rule)
     access = get_access(spec.access)
     unlabeled = None
     if access.share and not access.labelled:
@@ -177,6 +187,7 @@ def _aligned(
     table: TrialTable,
     X: dict[str, NDArray[Any]],
     references: dict[str, NDArray[np.float64]],
+    rule: Reference | None = None,
 ) -> dict[str, NDArray[Any]]:
     """Align all parts, one target domain after another.
 
@@ -187,7 +198,7 @@ def _aligned(
     of = {name: domains(table, rows[name], spec.domain) for name in rows}
     C = {name: c[:, None] if c.ndim == 3 else c for name, c in references.items()}
     names = [name for name in ("train", "validation") if name in X]
-    known = Known(_joined(C, names), _joined(of, names), access, spec.alignment)
+    known = Known(_joined(C, names), _joined(of, names), access, spec.alignment, rule)
     y_known = table.y[_joined(rows, names)]
     filtered = references is not X
 
@@ -261,7 +272,7 @@ def _together(
     listener: Listener | None,
 ) -> list[RunResult]:
     start = time.perf_counter()
-    _, rest = split_front(estimator)
+    _, rest = split_front(estimator, specs[0].alignment)
     opened: dict[tuple[str, str], tuple[Opened, dict[str, Any]]] = {}
     for spec in specs:
         if (spec.subject, spec.fold) not in opened:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, clone
 from sklearn.pipeline import Pipeline
 
+from spdtokens.classifiers.decoder import Recentring
 from spdtokens.classifiers.methods import METHODS, RECOMMENDED, Method, Settings, get_method
 from spdtokens.classifiers.networks import NetworkClassifier
 from spdtokens.classifiers.nn.recipe import (
@@ -113,19 +114,38 @@ def domains(table: TrialTable, rows: Index, domain: str) -> NDArray[np.str_]:
 
 
 def split_front(
-    estimator: BaseEstimator,
+    estimator: BaseEstimator, alignment: str = "none"
 ) -> tuple[FilterBankCovariances | None, BaseEstimator]:
     """Split an estimator into the step that computes matrices trial by trial, and the rest.
 
-    These matrices can be computed once for all folds, and alignment goes between the two. The first
-    is None if there is no such step: class averages, for example, are fitted to training trials.
+    These matrices can be computed once for all folds, and alignment goes between the two, in place
+    of a recentring step. The first is None if there is no such step: class averages, for example,
+    are fitted to training trials.
     """
-    if isinstance(estimator, Pipeline) and len(estimator.steps) > 1:
-        first = estimator.steps[0][1]
-        if isinstance(first, FilterBankCovariances) and not first.needs_labels:
-            rest = estimator[1:]
-            return first, rest.steps[0][1] if len(rest.steps) == 1 else rest
-    return None, estimator
+    if not isinstance(estimator, Pipeline) or len(estimator.steps) == 1:
+        return None, estimator
+    front = estimator.steps[0][1]
+    if not isinstance(front, FilterBankCovariances) or front.needs_labels:
+        front = None
+    first = (front is not None) + (alignment != "none" and recentring_of(estimator) is not None)
+    if not first:
+        return None, estimator
+    rest = estimator[first:]
+    return front, rest.steps[0][1] if len(rest.steps) == 1 else rest
+
+
+def recentring_of(estimator: BaseEstimator) -> Recentring | None:
+    """Return the recentring step of an estimator, if it comes first, or after the filter bank.
+
+    With an alignment, the step's rule replaces the alignment's, and the access decides what it sees
+    of the target. Without, the estimator is evaluated as it is.
+    """
+    if not isinstance(estimator, Pipeline):
+        return None
+    steps = [step for _, step in estimator.steps]
+    if isinstance(steps[0], FilterBankCovariances) and not steps[0].needs_labels:
+        steps = steps[1:]
+    return steps[0] if isinstance(steps[0], Recentring) and len(steps) > 1 else None
 
 
 @dataclass(frozen=True)
@@ -515,6 +535,23 @@ def check_question(question: Question, dataset: Dataset) -> None:
             )
         if not dataset.is_covariance and split_front(estimator)[0] is None:
             check_linear(question.alignment, choice.title)
+        if recentring_of(estimator) is not None:
+            _check_recentring(choice.title, question)
+
+
+def _check_recentring(title: str, question: Question) -> None:
+    """Refuse what a method that recentres cannot do by itself, or would do twice."""
+    if get_alignment(question.alignment).rescales:
+        raise EvaluationError(
+            f"{title} recentres by itself, but alignment {question.alignment!r} also changes the "
+            "dispersion. Use alignment recentre."
+        )
+    if question.alignment == "none" and get_protocol(question.protocol).sees_others:
+        raise EvaluationError(
+            f"{title} recentres each subject by trials of that subject without labels, but "
+            f"protocol {question.protocol} trains on other subjects without alignment. Use "
+            "alignment recentre, and access unlabeled_full or online."
+        )
 
 
 def check_estimator(choice: Choice, dataset: Dataset) -> None:

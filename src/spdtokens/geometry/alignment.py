@@ -6,15 +6,12 @@ All functions take several matrices per trial, shape (n, tokens, d, d), and trea
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import NDArray
 
 from spdtokens.errors import NotSPDError
-from spdtokens.runtime.tokens import congruence, towards
+from spdtokens.runtime.tokens import Metric, Reference, congruence
 
-Metric = Literal["euclid", "riemann"]
 Array = NDArray[np.float64]
 _EPS = float(np.finfo(np.float64).eps)
 
@@ -110,31 +107,31 @@ def dispersion(C: Array, reference: Array) -> Array:
     return np.asarray(distance_riemann(C, reference[None], squared=True)).mean(0)
 
 
-def running_references(C: Array, start: Array, count: int, metric: Metric) -> Array:
+def running_references(C: Array, start: Array, count: int, reference: Reference) -> Array:
     """Compute the running mean before each trial.
 
     Parameters
     ----------
     C : ndarray, shape (n, tokens, d, d)
         Trials in temporal order.
-    start : ndarray, shape (tokens, d, d)
+    start : ndarray, shape (references, d, d)
         Mean before the first trial.
     count : int
         Number of trials that the initial mean counts for.
-    metric : {'euclid', 'riemann'}
-        The Riemannian mean is approximated by steps along geodesics.
+    reference : Reference
+        Metric, and windows that share a reference. The Riemannian mean is approximated by steps
+        along geodesics.
 
     Returns
     -------
-    ndarray, shape (n, tokens, d, d)
+    ndarray, shape (n, references, d, d)
         Entry i depends on the initial mean and trials 0 to i - 1.
     """
-    references = np.empty_like(C)
+    references = np.empty((len(C), *start.shape))
     R = start
     for i, trial in enumerate(C):
         references[i] = R
-        step = 1 / (count + i + 1)
-        R = R + step * (trial - R) if metric == "euclid" else towards(R, trial, step)
+        R = reference.moved(R, trial, 1 / (count + i + 1))
     return references
 
 

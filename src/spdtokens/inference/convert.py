@@ -26,7 +26,7 @@ from spdtokens.geometry import TokenEmbedding
 from spdtokens.preprocessing import FilterBankCovariances
 from spdtokens.runtime import Decoder, load_model, model_bytes
 from spdtokens.runtime.networks import Discriminant, Transformers
-from spdtokens.runtime.tokens import EMBEDDINGS
+from spdtokens.runtime.tokens import EMBEDDINGS, Reference
 
 
 def as_decoder(
@@ -115,6 +115,7 @@ def as_decoder(
         network=network,
         shape=(embedding.n_matrices_, d, d),
         recentring=None if recentring is None else recentring.reference_,
+        reference=Reference() if recentring is None else recentring.rule(),
         about=about or {},
         steps=[describe(step) for step in (filterbank, recentring, classifier) if step is not None],
     )
@@ -263,7 +264,7 @@ def _restore(step: Any, decoder: Decoder) -> None:
     step.n_features_in_ = decoder.shape[-1]
     if isinstance(step, Recentring):
         assert decoder.recentring is not None
-        step.reference_ = decoder.recentring
+        step.reference_, step.n_matrices_ = decoder.recentring, decoder.shape[0]
         return
     step.classes_ = np.array(decoder.classes)
     step.embedding_ = TokenEmbedding.of_tokens(decoder.tokens, *decoder.shape[:2])

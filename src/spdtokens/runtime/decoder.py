@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .networks import Network
 from .signals import Front
 from .threads import one_thread
-from .tokens import Array, DecoderError, Tokens, congruence, inverse_root, towards
+from .tokens import Array, DecoderError, Reference, Tokens, congruence
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,11 @@ class Decoder:
         Computation of probabilities from tokens.
     shape : tuple of int
         Shape of the covariances of a trial, (matrices, d, d).
-    recentring : ndarray, shape (matrices, d, d), or None, default=None
+    recentring : ndarray, shape (references, d, d), or None, default=None
         For a model trained on recentred sessions: their mean, where the reference of a new session
         starts.
+    reference : Reference, default=Reference()
+        How the reference of a session is computed and applied.
     about : mapping, default={}
         Origin of the model, as JSON values.
     steps : sequence of mapping, default=()
@@ -76,6 +78,7 @@ class Decoder:
     network: Network
     shape: tuple[int, int, int]
     recentring: Array | None = None
+    reference: Reference = field(default_factory=Reference)
     about: Mapping[str, Any] = field(default_factory=dict)
     steps: Sequence[Mapping[str, Any]] = ()
 
@@ -209,7 +212,7 @@ class Session:
 
     Attributes
     ----------
-    reference : ndarray, shape (matrices, d, d), or None
+    reference : ndarray, shape (references, d, d), or None
         Running mean of the session.
     count : int
         Number of trials in the mean; the mean of the training sessions counts as one.
@@ -270,10 +273,11 @@ class Session:
         """
         if self.reference is None:
             return self.decoder.probabilities(C[None])[0]
+        how = self.decoder.reference
         with np.errstate(all="ignore"):
-            seen = congruence(C, inverse_root(self.reference))
+            seen = congruence(C, how.whitener(self.reference))
             decision = self.decoder.probabilities(seen[None])[0]
             if learn:
                 self.count += 1
-                self.reference = towards(self.reference, C, 1 / self.count)
+                self.reference = how.moved(self.reference, C, 1 / self.count)
         return decision

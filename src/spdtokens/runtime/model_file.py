@@ -35,7 +35,7 @@ from .networks import (
     file_digest,
 )
 from .signals import ESTIMATORS, Front, Prototype
-from .tokens import AT_REFERENCE, EMBEDDINGS, FILTERED, PRINCIPAL, DecoderError, Tokens
+from .tokens import AT_REFERENCE, EMBEDDINGS, FILTERED, PRINCIPAL, DecoderError, Reference, Tokens
 
 #: Known formats. Format 2 has decimated bands; files of any other format are refused.
 FORMATS = (1, 2)
@@ -160,6 +160,7 @@ def model_bytes(decoder: Decoder) -> bytes:
         "tokens": _checked(vars(decoder.tokens), _TOKENS),
         "network": _network_out(decoder.network, arrays),
         "recentred": decoder.recentring is not None,
+        "reference": _checked(vars(decoder.reference), _REFERENCE),
     }
     _put(decoder, "", arrays)
     _put(decoder.tokens, "", arrays)
@@ -319,6 +320,12 @@ _SIZES: Checks = {
     "absolute": partial(_number, least=0),
     "scale": _positive,
 }
+#: Files of versions before 0.3 have none: ``Reference()``.
+_REFERENCE: Checks = {
+    "metric": partial(_one_of, known=("riemann", "euclid")),
+    "n_windows": _count,
+    "shrinkage": partial(_number, least=0),
+}
 _TOKENS: Checks = {
     "embeddings": lambda values: tuple(_one_of(value, EMBEDDINGS) for value in values),
     "isometric": lambda value: value is True,
@@ -383,12 +390,22 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
         f"{m} matrices of {d} rows are too many for a file of {held} numbers",
     )
     channels = len(fields["ch_names"])
+    reference = Reference()
+    if config.get("reference") is not None:
+        reference = Reference(**_checked(config["reference"], _REFERENCE))
+    _require(
+        m % reference.n_windows == 0 and reference.shrinkage < 1,
+        "n_windows and shrinkage of the reference do not fit the matrices",
+    )
+    references = (m // reference.n_windows, d, d)
+    recentred = config["recentred"] is True
     return Decoder(
         **fields,
         front=None if front is None else _front_in(front, arrays, channels, shape),
         tokens=tokens,
         network=network,
-        recentring=_shaped(arrays, "recentring", *shape) if config["recentred"] is True else None,
+        recentring=_shaped(arrays, "recentring", *references) if recentred else None,
+        reference=reference,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ except ImportError:  # copied to a machine without spdtokens
 
 
 Array = NDArray[np.float64]
+Metric = Literal["euclid", "riemann"]
 _EPS = float(np.finfo(np.float64).eps)
 #: Functions of eigenvalues; the last two after whitening by the reference.
 SPECTRAL = {
@@ -113,6 +114,49 @@ def towards(A: Array, B: Array, share: float) -> Array:
     w, V = eigen(A)
     seen, U = eigen(congruence(B, _with_values(V, 1 / np.sqrt(w))))
     return congruence(_with_values(U, seen**share), _with_values(V, np.sqrt(w)))
+
+
+@dataclass(frozen=True)
+class Reference:
+    """How the reference of a session or subject is computed and applied.
+
+    Attributes
+    ----------
+    metric : {'riemann', 'euclid'}
+        Metric of the mean of trials.
+    n_windows : int
+        Number of consecutive matrices of a trial that share a reference: the windows of a band. A
+        reference of whole trials preserves the time course, which windows recentred one by one
+        lose.
+    shrinkage : float
+        Weight, in [0, 1), of a multiple of the identity with the same trace. It keeps directions
+        that carry little power, which are noise, from being amplified to the same power as all
+        others.
+    """
+
+    metric: Metric = "riemann"
+    n_windows: int = 1
+    shrinkage: float = 0.0
+
+    def over_windows(self, C: Array) -> Array:
+        """Average matrices (..., matrices, d, d) over the windows that share a reference."""
+        if self.n_windows == 1:
+            return C
+        d = C.shape[-1]
+        return C.reshape(*C.shape[:-3], -1, self.n_windows, d, d).mean(-3)
+
+    def whitener(self, R: Array) -> Array:
+        """Maps (..., matrices, d, d) that recentre matrices, from references (..., bands, d, d)."""
+        if self.shrinkage:
+            mean = np.trace(R, axis1=-2, axis2=-1)[..., None, None] / R.shape[-1]
+            R = (1 - self.shrinkage) * R + self.shrinkage * mean * np.eye(R.shape[-1])
+        W = inverse_root(R)
+        return W if self.n_windows == 1 else np.repeat(W, self.n_windows, axis=-3)
+
+    def moved(self, R: Array, C: Array, share: float) -> Array:
+        """Move references (bands, d, d) towards the matrices (matrices, d, d) of a trial."""
+        C = self.over_windows(C)
+        return R + share * (C - R) if self.metric == "euclid" else towards(R, C, share)
 
 
 @dataclass(frozen=True)
