@@ -14,7 +14,7 @@ from pyriemann.estimation import Covariances
 from pyriemann.utils.mean import mean_riemann
 from sklearn.pipeline import make_pipeline
 
-from spdtokens import TokenDiscriminantClassifier, evaluate
+from spdtokens import TokenDiscriminantClassifier, TokenTransformerClassifier, evaluate
 from spdtokens.classifiers.methods import Settings
 from spdtokens.datasets import Recording, Selection
 from spdtokens.errors import DataError, EvaluationError, MethodError, ModelError
@@ -285,6 +285,18 @@ def test_every_tested_subject_has_its_own_beginning(access: str) -> None:
     if access in LABELLED:
         trained |= set(run.fold.calibration.tolist())
     assert set(run.rows["train"].tolist()) == trained
+
+
+@pytest.mark.parametrize("protocol", ["leave-one-subject-out", "session-transfer"])
+def test_networks_for_new_people_are_validated_on_other_people(protocol: str) -> None:
+    run = prepared(covariances(PADDED), "mdm", protocol=protocol)
+    groups = run.params(TokenTransformerClassifier()).get("groups")
+    if protocol == "session-transfer":
+        assert groups is None
+    else:
+        subjects = run.trials.table.subject[run.rows["train"]]
+        assert groups.tolist() == subjects.tolist()
+        assert len(set(subjects)) > 1
 
 
 @pytest.mark.parametrize("access", ["train", "unlabeled_20p", "labeled_20p"])

@@ -101,16 +101,19 @@ class Opened:
         """
         last, table, train = _last(estimator), self.trials.table, self.rows["train"]
         params: dict[str, Any] = {}
+        own = np.isin(table.subject[train], table.subject[self.fold.test])
+        groups = table.group[train]
+        if not own.any() and len(np.unique(table.subject[train])) > 1:
+            groups = table.subject[train]  # new people, in validation as in the test
         # Without groups, a split may be stratified.
-        if has_fit_parameter(last, "groups") and len(np.unique(table.group[train])) < len(train):
-            params["groups"] = table.group[train]
+        if has_fit_parameter(last, "groups") and len(np.unique(groups)) < len(train):
+            params["groups"] = groups
         if has_fit_parameter(last, "validation") and "validation" in self.rows:
             params["validation"] = (self.X["validation"], table.y[self.rows["validation"]])
         if has_fit_parameter(last, "domains"):
             params["domains"] = table.subject[train]
         if has_fit_parameter(last, "unlabeled") and self.unlabeled is not None:
             params["unlabeled"] = self.unlabeled
-        own = np.isin(table.subject[train], table.subject[self.fold.test])
         share = own.mean()
         if isinstance(last, TokenDiscriminantClassifier) and 0 < share < 1:
             # The trials of the test subjects have the same total weight as all others.
