@@ -1,6 +1,7 @@
 from .adversarial import AdversarialTokenClassifier
 from .decoder import DecodingPipeline, Recentring, make_decoder
 from .discriminant import TokenDiscriminantClassifier
+from .filters import SpatialFilterClassifier
 from .networks import NetworkClassifier
 from .transformer import TokenMLPClassifier, TokenTransformerClassifier, fit_together
 
@@ -9,6 +10,7 @@ __all__ = [
     "DecodingPipeline",
     "NetworkClassifier",
     "Recentring",
+    "SpatialFilterClassifier",
     "TokenDiscriminantClassifier",
     "TokenMLPClassifier",
     "TokenTransformerClassifier",

@@ -350,11 +350,14 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
         Weight, in [0, 1), of a multiple of the identity with the same trace, in the reference. It
         keeps directions with little power, which are noise, from being amplified to the power of
         all others.
+    n_means : int, default=0
+        Number of first rows of each matrix that are means over time (``n_means`` of
+        :class:`FilterBankCovariances`). They are not recentred.
 
     Attributes
     ----------
     reference_ : ndarray, shape (n_matrices / n_windows, d, d)
-        Riemannian mean of the means of the training domains.
+        Riemannian mean of the means of the training domains; d channels.
     n_features_in_ : int
         Number of rows of a matrix.
 
@@ -389,10 +392,12 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
         metric: Literal["riemann", "euclid"] = "riemann",
         n_windows: int = 1,
         shrinkage: float = 0.0,
+        n_means: int = 0,
     ) -> None:
         self.metric = metric
         self.n_windows = n_windows
         self.shrinkage = shrinkage
+        self.n_means = n_means
 
     def __sklearn_tags__(self) -> Tags:
         """Declare three-dimensional input."""
@@ -423,7 +428,9 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
         if self.n_windows < 1 or (n_matrices is not None and n_matrices % self.n_windows):
             known = "" if n_matrices is None else f", a divisor of {n_matrices} matrices per trial"
             raise ModelError(f"n_windows must be an integer >= 1{known}, got {self.n_windows!r}.")
-        return Reference(self.metric, int(self.n_windows), float(self.shrinkage))
+        if self.n_means < 0:
+            raise ModelError(f"n_means must be >= 0, got {self.n_means!r}.")
+        return Reference(self.metric, int(self.n_windows), float(self.shrinkage), int(self.n_means))
 
     def fit(
         self, X: ArrayLike, y: ArrayLike | None = None, domains: ArrayLike | None = None
@@ -470,7 +477,7 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
         ndarray, shape (n, d, d) or (n, n_matrices, d, d)
             Recentred matrices.
         """
-        C = as_matrices(X)
+        C = as_matrices(X, single=True)
         rule = self.rule(C.shape[1])
         self.n_features_in_, self.n_matrices_ = C.shape[-1], C.shape[1]
         of = np.zeros(len(C), dtype=int) if domains is None else np.asarray(domains)
@@ -480,8 +487,8 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
         moved, means = np.empty_like(C), []
         for name in names:
             own = C[of == name]
-            means.append(mean_reference(rule.over_windows(own), self.metric))
-            moved[of == name] = congruence(own, rule.whitener(means[-1]))
+            means.append(mean_reference(rule.over_windows(own).astype(np.float64), self.metric))
+            moved[of == name] = congruence(own, rule.whitener(means[-1]).astype(C.dtype))
         self.reference_ = riemannian_mean(np.stack(means))
         return moved.reshape(np.shape(X))
 
@@ -501,7 +508,8 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
         """
         check_is_fitted(self)
         C = as_matrices(X)
-        wanted = (self.n_matrices_, *self.reference_.shape[1:])
+        rows = self.n_features_in_
+        wanted = (self.n_matrices_, rows, rows)
         if C.shape[1:] != wanted:
             raise SignalError(
                 f"X must have matrices of shape {wanted} per trial, as in fit, got {C.shape[1:]}."

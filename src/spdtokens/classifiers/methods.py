@@ -5,9 +5,10 @@ The registry is plain values: libraries are imported when a method is made.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from spdtokens._extras import how_to_install, is_installed
@@ -169,6 +170,8 @@ class Method:
     counts : tuple of int, default=None
         Number of parameters at ``SHAPES``, the shapes of the paper's data sets, with the paper's
         network for each and one token per trial. None if there is no fixed number.
+    own_bands : sequence of pairs, default=None
+        Bands that belong to the method, whatever the settings say.
 
     See Also
     --------
@@ -194,6 +197,7 @@ class Method:
     takes_minutes: bool = False
     extra: str | None = None
     counts: tuple[int, ...] | None = None
+    own_bands: BandSpec | None = None
 
     @property
     def installed(self) -> bool:
@@ -247,6 +251,9 @@ class Method:
         if reason is not None:
             raise MethodError(f"{reason[0].upper()}{reason[1:]}.")
         made = self.steps(self._options(dataset, settings), settings)
+        if "classifier__mirror_labels" in made.get_params():
+            mirror, pairs = mirrored(dataset.ch_names, dataset.classes)
+            made.set_params(classifier__mirror=mirror, classifier__mirror_labels=pairs)
         return self._exact(made, dataset) if settings.preset in EXACT else made
 
     def _exact(self, estimator: BaseEstimator, dataset: Dataset) -> BaseEstimator:
@@ -300,6 +307,8 @@ class Method:
         bands = self._bands(dataset, settings)[0]
         options: dict[str, Any] = {"sfreq": dataset.sfreq, "tmin": dataset.tmin}
         options |= {"bands": bands, "windows": [dataset.window]}
+        if self.own_bands is not None:
+            return options
         if self.input == "raw":
             return options
         if recommended:
@@ -338,6 +347,12 @@ class Method:
         from spdtokens.preprocessing.bands import cut_bands, resolve_bands
 
         begin, end = dataset.window
+        if self.own_bands is not None:
+            assert dataset.sfreq is not None
+            bands, notes = cut_bands(self.own_bands, dataset.sfreq, end - begin)
+            if settings.bands != "auto":
+                notes = [f"bands {settings.bands} not used, the method has its own", *notes]
+            return bands, notes
         if settings.bands != "auto":
             resolve_bands(settings.bands, dataset.stimulus_hz, end - begin)
             return settings.bands, []
@@ -478,6 +493,91 @@ def _adversarial(options: dict[str, Any] | None, settings: Settings) -> BaseEsti
     return _decoder(options, AdversarialTokenClassifier(**more))
 
 
+#: Bands of the spatial filters: slow potentials, whose means over time are used as well; theta; mu;
+#: low and high beta.
+FILTER_BANDS = [(0.3, 8.0), (4.0, 8.0), (8.0, 13.0), (13.0, 20.0), (20.0, 32.0)]
+#: Length and step of their windows in seconds.
+FILTER_WINDOW, FILTER_STEP = 1.0, 0.5
+#: Means per window.
+FILTER_MEANS = 4
+
+
+def _spatial_filters(
+    options: dict[str, Any] | None, settings: Settings, potentials: bool = True
+) -> BaseEstimator:
+    from spdtokens.classifiers.decoder import DecodingPipeline, Recentring
+    from spdtokens.classifiers.filters import SpatialFilterClassifier
+    from spdtokens.preprocessing import FilterBankCovariances
+
+    steps: list[tuple[str, BaseEstimator]] = []
+    shared: dict[str, Any] = {}
+    if options is not None:
+        ((start, stop),) = options["windows"]
+        windows = sliding(start, stop, FILTER_WINDOW, FILTER_STEP)
+        shared = {"n_windows": len(windows), "n_means": FILTER_MEANS if potentials else 0}
+        options = options | {"windows": windows, "n_means": shared["n_means"]}
+        # The floor of the power keeps directions without signal from being amplified.
+        filterbank = FilterBankCovariances(**options, regularisation=0.01, dtype="float32")
+        steps.append(("filterbank", filterbank))
+    more: dict[str, Any] = {} if settings.epochs is None else {"epochs": settings.epochs}
+    overlap: dict[str, Any] = (
+        {"means_step": round(FILTER_WINDOW / FILTER_STEP)} if len(steps) else {}
+    )
+    classifier = SpatialFilterClassifier(**shared, **overlap, device=settings.device, **more)
+    return DecodingPipeline(
+        [*steps, ("recentring", Recentring(**shared)), ("classifier", classifier)]
+    )
+
+
+def sliding(start: float, stop: float, length: float, step: float) -> list[tuple[float, float]]:
+    """Return windows of equal length; one window if there is no time for two."""
+    n = int((stop - start - length) / step + 1e-9) + 1
+    if n < 2:
+        return [(start, stop)]
+    return [(start + i * step, start + i * step + length) for i in range(n)]
+
+
+def mirrored(
+    ch_names: Sequence[str], classes: Sequence[str]
+) -> tuple[list[int] | None, list[tuple[int, int]]]:
+    """Find the channel on the other side of the head, and the class of the other side.
+
+    Parameters
+    ----------
+    ch_names : sequence of str
+        Channel names. In the 10-20 system those on the left end with odd numbers, those on the
+        right with the next even number.
+    classes : sequence of str
+        Class names, such as ``'left_fist'`` and ``'right_fist'``.
+
+    Returns
+    -------
+    mirror : list of int, or None
+        Index of the counterpart of each channel, its own for one on the midline. None if a channel
+        has no counterpart, or ``'left'`` is in the name of a class without a counterpart.
+    pairs : list of pair of int
+        Numbers of the classes that are exchanged.
+    """
+    known = {name.lower(): i for i, name in enumerate(ch_names)}
+    mirror = []
+    for name in known:
+        root = name.rstrip("0123456789")
+        number = int(name[len(root) :] or 0)
+        other = f"{root}{number + 1 if number % 2 else number - 1}" if number else name
+        if other not in known:
+            return None, []
+        mirror.append(known[other])
+    names = [name.lower() for name in classes]
+    pairs = []
+    for i, name in enumerate(names):
+        if "left" in name:
+            other = name.replace("left", "right")
+            if other not in names:
+                return None, []
+            pairs.append((i, names.index(other)))
+    return (mirror, pairs) if pairs else (None, [])
+
+
 def _mlp(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:
     from spdtokens.classifiers.transformer import TokenMLPClassifier
 
@@ -538,6 +638,24 @@ METHODS: dict[str, Method] = {
             _adversarial,
             has_seed=True,
             counts=(828292, 999938, 136773),
+        ),
+        Method(
+            "spatial-filters",
+            "spatial filters",
+            "this package",
+            "covariance",
+            _spatial_filters,
+            has_seed=True,
+            own_bands=FILTER_BANDS,
+        ),
+        Method(
+            "spatial-filters-power",
+            "spatial filters",
+            "this package",
+            "covariance",
+            partial(_spatial_filters, potentials=False),
+            has_seed=True,
+            own_bands=FILTER_BANDS[1:],
         ),
         _classical("mdm", _BARACHANT),
         _classical("fgmdm", "Barachant et al. 2010"),

@@ -419,7 +419,7 @@ class Known:
         alignment: str | Alignment,
         rule: Reference | None = None,
     ) -> None:
-        self.C = np.asarray(C_train, dtype=np.float64)
+        self.C = _as_real(C_train)
         self.domain = np.asarray(domain_train).astype(np.str_)
         self.access, self.how = get_access(access), get_alignment(alignment)
         self.rule = rule or Reference(self.how.metric or "riemann")
@@ -434,17 +434,21 @@ class Known:
         return names, np.stack([mean for mean, _ in found]), spreads
 
     @cached_property
-    def map(self) -> tuple[Array, Array | None]:
-        """Spatial filters and powers of the training trials."""
+    def filters(self) -> Array:
+        """Spatial filters of the training trials, one per trial."""
         names, means, spreads = self.domains
-        W, powers = self.to_identity(means, spreads)
-        place = np.searchsorted(names, self.domain)
-        return W[place], None if powers is None else powers[place]
+        return self.to_identity(means, spreads)[0][np.searchsorted(names, self.domain)]
 
     @cached_property
     def aligned(self) -> Array:
         """Aligned training trials."""
-        return _moved(self.C, *self.map)
+        names, means, spreads = self.domains
+        aligned = np.empty_like(self.C)
+        # One domain at a time: a map per trial would take as much memory as the trials.
+        for i, name in enumerate(names):
+            to = self.to_identity(means[i], None if spreads is None else spreads[i])
+            aligned[self.domain == name] = _moved(self.C[self.domain == name], *to)
+        return aligned
 
     def to_identity(self, mean: Array, spread: Array | None) -> tuple[Array, Array | None]:
         """W and power of ``C -> (W C W)^power``, for all trials or one per trial."""
@@ -453,7 +457,7 @@ class Known:
     def found(self, C: Array, name: str) -> Domain:
         """Domain of trials (n, n_tokens, d, d); ``name`` is for messages only."""
         metric, rescales = self.rule.metric, self.how.rescales
-        C = np.ascontiguousarray(self.rule.over_windows(C))
+        C = np.ascontiguousarray(self.rule.over_windows(C), dtype=np.float64)
         key = blake2b(C.data, key=f"{metric} {rescales} {C.shape}".encode()).digest()
         if key in _memory:
             return _memory[key]
@@ -483,8 +487,8 @@ class Task:
         C_test: ArrayLike,
         domain_target: str,
     ) -> None:
-        train, test = known.C, np.asarray(C_test, dtype=np.float64)
-        calibration = test[:0] if C_calibration is None else np.asarray(C_calibration, np.float64)
+        train, test = known.C, _as_real(C_test)
+        calibration = test[:0] if C_calibration is None else _as_real(C_calibration)
         self.known, self.parts = known, (train, calibration, test)
         self.domain, self.target = known.domain, str(domain_target)
         self.access, self.how = known.access, known.how
@@ -527,7 +531,7 @@ class Task:
         W = self.map()[0]
         # There may be one filter per test trial, and no calibration trials.
         return Aligned(
-            self.known.map[0], *(np.broadcast_to(W, C.shape) if len(C) else C for C in target)
+            self.known.filters, *(np.broadcast_to(W, C.shape) if len(C) else C for C in target)
         )
 
     def map(self) -> tuple[Array, Array | None]:
@@ -560,17 +564,24 @@ class Task:
         return running, running_dispersions(test, running, spread, n)
 
 
+def _as_real(C: ArrayLike) -> Array:
+    """Matrices in double precision, or in single precision if they are."""
+    C = np.asarray(C)
+    return C if C.dtype == np.float32 else np.asarray(C, dtype=np.float64)
+
+
 def _moved(C: Array, W: Array, power: Array | None) -> Array:
     # There may be one map per test trial, which cannot be paired with no calibration trials.
     if not len(C):
         return C
-    moved = congruence(C, W)
+    moved = congruence(C, W.astype(C.dtype, copy=False))
     return moved if power is None else stretch(moved, power)
 
 
 def _check_matrices(C: Array, name: str, *, positive: bool) -> None:
     if not len(C):
         return
+    positive = positive and C.dtype == np.float64  # rounding makes small eigenvalues negative
     try:
         (check_spd if positive else check_finite)(torch.from_numpy(C))
     except NotSPDError as error:

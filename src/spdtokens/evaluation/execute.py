@@ -102,7 +102,7 @@ class Opened:
         last, table, train = _last(estimator), self.trials.table, self.rows["train"]
         params: dict[str, Any] = {}
         own = np.isin(table.subject[train], table.subject[self.fold.test])
-        groups = table.group[train]
+        groups: NDArray[Any] = table.group[train]
         if not own.any() and len(np.unique(table.subject[train])) > 1:
             groups = table.subject[train]  # new people, in validation as in the test
         # Without groups, a split may be stratified.
@@ -128,7 +128,7 @@ def _last(estimator: BaseEstimator) -> BaseEstimator:
 def open_run(spec: RunSpec, source: Source, estimator: BaseEstimator) -> Opened:
     """Load the trials of a run; labelled calibration trials join the training trials."""
     fold, trials = open_fold(spec, source)
-    front, _ = split_front(estimator, spec.alignment)
+    front, _ = split_front(estimator)
     taken = partial(_as_given, trials, spec.samples)
     if front is not None:
         taken = partial(matrices, trials, front)
@@ -208,7 +208,12 @@ def _aligned(
     def applied(found: NDArray[np.float64], x: NDArray[Any]) -> NDArray[Any]:
         return found[:, 0] @ x if filtered else found.reshape(x.shape)
 
-    result = {name: np.empty(x.shape) for name, x in X.items() if name not in names}
+    real = [x.dtype if x.dtype == np.float32 and not filtered else np.float64 for x in X.values()]
+    result = {
+        name: np.empty(x.shape, dtype)
+        for (name, x), dtype in zip(X.items(), real, strict=True)
+        if name not in names
+    }
     for target in dict.fromkeys(of["test"].tolist()):
         mine = {name: of[name] == target for name in result}
         seen = {name: C[name][at] for name, at in mine.items()}
@@ -275,7 +280,7 @@ def _together(
     listener: Listener | None,
 ) -> list[RunResult]:
     start = time.perf_counter()
-    _, rest = split_front(estimator, specs[0].alignment)
+    _, rest = split_front(estimator)
     opened: dict[tuple[str, str], tuple[Opened, dict[str, Any]]] = {}
     for spec in specs:
         if (spec.subject, spec.fold) not in opened:

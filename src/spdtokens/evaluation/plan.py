@@ -114,20 +114,20 @@ def domains(table: TrialTable, rows: Index, domain: str) -> NDArray[np.str_]:
 
 
 def split_front(
-    estimator: BaseEstimator, alignment: str = "none"
+    estimator: BaseEstimator,
 ) -> tuple[FilterBankCovariances | None, BaseEstimator]:
     """Split an estimator into the step that computes matrices trial by trial, and the rest.
 
-    These matrices can be computed once for all folds, and alignment goes between the two, in place
-    of a recentring step. The first is None if there is no such step: class averages, for example,
-    are fitted to training trials.
+    These matrices can be computed once for all folds. Alignment goes between the two, in place of a
+    recentring step, which is left out: what is seen of the target is up to the access. The first is
+    None if there is no such step: class averages, for example, are fitted to training trials.
     """
     if not isinstance(estimator, Pipeline) or len(estimator.steps) == 1:
         return None, estimator
     front = estimator.steps[0][1]
     if not isinstance(front, FilterBankCovariances) or front.needs_labels:
         front = None
-    first = (front is not None) + (alignment != "none" and recentring_of(estimator) is not None)
+    first = (front is not None) + (recentring_of(estimator) is not None)
     if not first:
         return None, estimator
     rest = estimator[first:]
@@ -137,8 +137,7 @@ def split_front(
 def recentring_of(estimator: BaseEstimator) -> Recentring | None:
     """Return the recentring step of an estimator, if it comes first, or after the filter bank.
 
-    With an alignment, the step's rule replaces the alignment's, and the access decides what it sees
-    of the target. Without, the estimator is evaluated as it is.
+    Alignment 'recentre' follows the rule of this step: its metric, and what shares a reference.
     """
     if not isinstance(estimator, Pipeline):
         return None
@@ -535,23 +534,11 @@ def check_question(question: Question, dataset: Dataset) -> None:
             )
         if not dataset.is_covariance and split_front(estimator)[0] is None:
             check_linear(question.alignment, choice.title)
-        if recentring_of(estimator) is not None:
-            _check_recentring(choice.title, question)
-
-
-def _check_recentring(title: str, question: Question) -> None:
-    """Refuse what a method that recentres cannot do by itself, or would do twice."""
-    if get_alignment(question.alignment).rescales:
-        raise EvaluationError(
-            f"{title} recentres by itself, but alignment {question.alignment!r} also changes the "
-            "dispersion. Use alignment recentre."
-        )
-    if question.alignment == "none" and get_protocol(question.protocol).sees_others:
-        raise EvaluationError(
-            f"{title} recentres each subject by trials of that subject without labels, but "
-            f"protocol {question.protocol} trains on other subjects without alignment. Use "
-            "alignment recentre, and access unlabeled_full or online."
-        )
+        if recentring_of(estimator) is not None and get_alignment(question.alignment).rescales:
+            raise EvaluationError(
+                f"{choice.title} recentres by itself, but alignment {question.alignment!r} also "
+                "changes the dispersion. Use alignment recentre."
+            )
 
 
 def check_estimator(choice: Choice, dataset: Dataset) -> None:

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from spdtokens._labels import as_labels
 from spdtokens.errors import UserError
 from spdtokens.geometry.alignment import riemannian_mean
-from spdtokens.geometry.validation import check_spd
+from spdtokens.geometry.validation import check_finite, check_spd
 from spdtokens.runtime.threads import one_thread, share_out
 from spdtokens.runtime.tokens import AT_REFERENCE, FILTERED, PRINCIPAL, Tokens, inverse_root
 from spdtokens.runtime.tokens import EMBEDDINGS as IN_NUMPY
@@ -116,21 +116,26 @@ def as_real(X: ArrayLike, what: str, error: type[UserError] = UserError) -> NDAr
         raise error(f"The {what} must be real numbers, got {X.dtype}: {fault}.") from fault
 
 
-def as_matrices(X: ArrayLike) -> Array:
+def as_matrices(X: ArrayLike, *, single: bool = False) -> Array:
     """Convert ``X`` to SPD matrices (n, m, d, d), from (n, d, d), (n, m, d, d) or nested lists.
+
+    Matrices in single precision are converted to double precision. With ``single`` they are not,
+    and are only checked to be finite: rounding makes small eigenvalues negative.
 
     Raises
     ------
     UserError
         For another shape, no trials, or matrices that are not symmetric positive definite.
     """
-    C = np.asarray(as_real(X, "matrices"), dtype=np.float64)
+    C = as_real(X, "matrices")
+    if not single or C.dtype != np.float32:
+        C = np.asarray(C, dtype=np.float64)
     if C.ndim not in (3, 4) or 0 in C.shape:
         raise UserError(
             f"X must be SPD matrices (n, d, d) or (n, m, d, d), n > 0, got shape {C.shape}. "
             "Reshape your data, or put FilterBankCovariances before the classifier."
         )
-    check_spd(C)
+    (check_finite if C.dtype == np.float32 else check_spd)(C)
     return C if C.ndim == 4 else C[:, None]
 
 

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from spdtokens.errors import NotSPDError
 from spdtokens.runtime.threads import one_thread
 
+#: Bytes of matrices that are checked at once.
+PART = 1 << 26
+
 
 def _array(C: Any) -> NDArray[Any]:
     """Entries of an array or a tensor as an array."""
@@ -105,6 +108,21 @@ def check_spd(C: Any) -> None:
     check_square(C)
     if C.size == 0:
         raise NotSPDError(f"There are no matrices: the array has shape {C.shape}.")
+    if C.ndim > 2 and C.nbytes > PART and len(C) > 1:
+        # In parts, as temporary arrays are several times as large as the matrices. If there is a
+        # fault, all are checked at once for a message that counts all of them.
+        try:
+            for part in np.array_split(C, min(len(C), -(-C.nbytes // PART))):
+                _check(part)
+        except NotSPDError:
+            _check(C)
+            raise
+    else:
+        _check(C)
+
+
+def _check(C: NDArray[Any]) -> None:
+    """Check matrices of a valid shape, all at once."""
     check_finite(C)
     d = C.shape[-1]
     noise = d * float(np.finfo(C.dtype).eps)

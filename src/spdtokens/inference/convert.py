@@ -17,6 +17,7 @@ from spdtokens.classifiers import (
     AdversarialTokenClassifier,
     DecodingPipeline,
     Recentring,
+    SpatialFilterClassifier,
     TokenDiscriminantClassifier,
     TokenTransformerClassifier,
 )
@@ -25,8 +26,8 @@ from spdtokens.evaluation.estimators import CLASS, FUNCTION, build, describe
 from spdtokens.geometry import TokenEmbedding
 from spdtokens.preprocessing import FilterBankCovariances
 from spdtokens.runtime import Decoder, load_model, model_bytes
-from spdtokens.runtime.networks import Discriminant, Transformers
-from spdtokens.runtime.tokens import EMBEDDINGS, Reference
+from spdtokens.runtime.networks import Discriminant, SpatialFilters, Transformers
+from spdtokens.runtime.tokens import EMBEDDINGS, Reference, Tokens
 
 
 def as_decoder(
@@ -89,21 +90,22 @@ def as_decoder(
     recentring = steps.pop(0) if isinstance(steps[0], Recentring) else None
     classifier = steps[0]
     if len(steps) > 1 or not isinstance(
-        classifier, TokenDiscriminantClassifier | TokenTransformerClassifier
+        classifier,
+        TokenDiscriminantClassifier | TokenTransformerClassifier | SpatialFilterClassifier,
     ):
         names = ", ".join(type(step).__name__ for step in steps)
         raise DeployError(
             "pipeline must be FilterBankCovariances (optional), Recentring (optional) and "
-            f"TokenDiscriminantClassifier or TokenTransformerClassifier, got {names}."
+            "TokenDiscriminantClassifier, TokenTransformerClassifier or SpatialFilterClassifier, "
+            f"got {names}."
         )
-    embedding = classifier.embedding_
-    if embedding is None or embedding.tokens_ is None:
-        found = "embedding=None" if embedding is None else ", ".join(embedding.names)
-        raise DeployError(f"embedding must be one of {', '.join(EMBEDDINGS)}, got {found}.")
+    tokens, n_matrices = _tokens_of(classifier)
     network = classifier.network_
     if isinstance(network, Transformers):  # single precision: half the size, twice as fast
         network = replace(network, members=[m.astype(np.float32) for m in network.members])
-    d = embedding.n_features_in_
+    elif isinstance(network, SpatialFilters):
+        network = network.astype(np.float32)
+    d = classifier.n_features_in_
     return Decoder(
         classes=tuple(map(str, classifier.classes_)) if classes is None else classes,
         ch_names=ch_names,
@@ -111,14 +113,26 @@ def as_decoder(
         tmin=0.0 if filterbank is None else float(filterbank.tmin),
         unit_in_volts=unit_in_volts,
         front=None if filterbank is None else filterbank.front_,
-        tokens=embedding.tokens_,
+        tokens=tokens,
         network=network,
-        shape=(embedding.n_matrices_, d, d),
+        shape=(n_matrices, d, d),
         recentring=None if recentring is None else recentring.reference_,
         reference=Reference() if recentring is None else recentring.rule(),
         about=about or {},
         steps=[describe(step) for step in (filterbank, recentring, classifier) if step is not None],
     )
+
+
+def _tokens_of(classifier: Any) -> tuple[Tokens, int]:
+    """Computation of the tokens of a classifier, and number of matrices per trial."""
+    if isinstance(classifier, SpatialFilterClassifier):
+        # Its tokens are the upper triangles; the filters are in the network.
+        return Tokens(("euclidean",), False, 0.0, 0.0, 1.0), classifier.n_matrices_
+    embedding = classifier.embedding_
+    if embedding is None or embedding.tokens_ is None:
+        found = "embedding=None" if embedding is None else ", ".join(embedding.names)
+        raise DeployError(f"embedding must be one of {', '.join(EMBEDDINGS)}, got {found}.")
+    return embedding.tokens_, embedding.n_matrices_
 
 
 def save_model(model: Decoder | BaseEstimator, path: str | Path, **about: Any) -> None:
@@ -230,14 +244,18 @@ def load_pipeline(path: str | Path) -> DecodingPipeline:
 
 def _check_steps(path: str | Path, decoder: Decoder) -> list[str]:
     """Return names of the steps; refuse steps and classes that are not those of the model."""
-    discriminant = isinstance(decoder.network, Discriminant)
+    kinds = {
+        Discriminant: TokenDiscriminantClassifier,
+        SpatialFilters: SpatialFilterClassifier,
+        Transformers: TokenTransformerClassifier,
+    }
     wanted = {
         "filterbank": FilterBankCovariances if decoder.front is not None else None,
         "recentring": Recentring if decoder.recentring is not None else None,
-        "classifier": TokenDiscriminantClassifier if discriminant else TokenTransformerClassifier,
+        "classifier": kinds[type(decoder.network)],
     }
     adversarial = f"spdtokens.{AdversarialTokenClassifier.__name__}"
-    if not discriminant and decoder.steps[-1].get(CLASS) == adversarial:
+    if isinstance(decoder.network, Transformers) and decoder.steps[-1].get(CLASS) == adversarial:
         wanted["classifier"] = AdversarialTokenClassifier  # the same network, trained otherwise
     classes = {name: f"spdtokens.{cls.__name__}" for name, cls in wanted.items() if cls}
     known = [*classes.values(), f"spdtokens.{TokenEmbedding.__name__}"]
@@ -267,6 +285,9 @@ def _restore(step: Any, decoder: Decoder) -> None:
         step.reference_, step.n_matrices_ = decoder.recentring, decoder.shape[0]
         return
     step.classes_ = np.array(decoder.classes)
+    if isinstance(decoder.network, SpatialFilters):
+        step.network_, step.n_matrices_ = decoder.network, decoder.shape[0]
+        return
     step.embedding_ = TokenEmbedding.of_tokens(decoder.tokens, *decoder.shape[:2])
     if isinstance(decoder.network, Discriminant):
         step.coef_, step.intercept_ = decoder.network.weight, decoder.network.bias

@@ -272,7 +272,11 @@ def onnx_model(decoder: Decoder, digest: str = "") -> Any:
         return helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", *shape])
 
     graph, network = _Graph(), decoder.network
-    assert isinstance(network, Discriminant | Transformers)
+    if not isinstance(network, Discriminant | Transformers):
+        raise DeployError(
+            "Models with spatial filters cannot be exported to ONNX. Use the model file: it needs "
+            "only NumPy, see `spdtokens export MODEL.spdt FOLDER`."
+        )
     tokens, features, classes = network.shape
     inputs = [value(TOKENS, tokens, features)]
     if isinstance(network, Discriminant):

@@ -131,6 +131,13 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
     regularisation : float, default=1e-6
         Multiple of the mean variance that is added to the diagonal. Not used by
         ``estimator='paper'``.
+    n_means : int, default=0
+        If > 0, windows are divided into this number of equal parts, and each matrix gets as many
+        rows before those of the channels: their off-diagonal entries are the channels' means in
+        the parts, so that the matrix contains slow potentials as well. The covariance is then that
+        of the uncentred signal. Requires ``estimator='sample'``.
+    dtype : {'float64', 'float32'}, default='float64'
+        Precision of the result. Single precision halves the memory of many windows.
     unit_in_volts : float, default=None
         Unit of the signal (1e-6 for microvolts), required by ``estimator='paper'``.
 
@@ -195,6 +202,8 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
         delays: Sequence[float] = (),
         decimate: bool = False,
         regularisation: float = 1e-6,
+        n_means: int = 0,
+        dtype: Literal["float64", "float32"] = "float64",
         unit_in_volts: float | None = None,
     ) -> None:
         self.sfreq = sfreq
@@ -209,6 +218,8 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
         self.delays = delays
         self.decimate = decimate
         self.regularisation = regularisation
+        self.n_means = n_means
+        self.dtype = dtype
         self.unit_in_volts = unit_in_volts
 
     @property
@@ -378,6 +389,13 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
                 "decimate=True requires zero-phase filters and no delays, got "
                 f"filtering={self.filtering!r}, delays={self.delays!r}."
             )
+        if self.dtype not in ("float64", "float32"):
+            raise SignalError(f"dtype must be 'float64' or 'float32', got {self.dtype!r}.")
+        if self.n_means and (self.n_means < 0 or self.estimator != "sample"):
+            raise SignalError(
+                "n_means must be an integer >= 0, and 0 unless estimator='sample', got "
+                f"n_means={self.n_means!r}, estimator={self.estimator!r}."
+            )
         plan = plan_tokens(
             sfreq=self.sfreq,
             n_samples=n,
@@ -386,6 +404,12 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
             tmin=self.tmin,
             stimulus_hz=self.stimulus_hz,
         )
+        shortest = min(stop - start for start, stop in plan.slices)
+        if self.n_means > shortest:
+            raise SignalError(
+                f"n_means must be at most the samples of the shortest window, {shortest}, got "
+                f"{self.n_means!r}."
+            )
         if self.estimator in ("sample", "paper"):
             refuse_short_windows(plan, X.shape[1] * (1 + len(delays)))
         self.n_features_in_, self.n_samples_ = X.shape[1:]
@@ -402,6 +426,7 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
             decimate=self.decimate,
             slices=plan.slices,
             delays=delays,
+            n_means=self.n_means,
             covariance=kind,
             other=None if kind in OF_RUNTIME else partial(estimate, estimator=kind),
             relative=0.0 if self.estimator == "paper" else float(self.regularisation),
@@ -432,13 +457,16 @@ class FilterBankCovariances(ArrayOutputMixin, BaseEstimator):
         # Each part needs some megabytes. By default glibc returns them to the system after each,
         # which is slow; after a large block was freed, it keeps them.
         np.empty(31 << 17)
-        parts = share_out(lambda i: self.front_.estimate(X[i : i + size]), range(0, len(X), size))
+        parts = share_out(
+            lambda i: self.front_.estimate(X[i : i + size]).astype(self.dtype, copy=False),
+            range(0, len(X), size),
+        )
         return self._single(self._checked(np.concatenate(parts)))
 
     def _checked(self, C: Array) -> Array:
         """Raise an error for matrices that are not positive definite."""
         # Regularisation hides duplicated channels: subtract it for this check.
-        first = C[:, 0].copy()
+        first = C[:, 0].astype(np.float64)
         variances = np.einsum("...ii->...i", first)
         share = self.front_.relative
         variances -= share / (1 + share) * variances.mean(-1, keepdims=True) + self.front_.absolute

@@ -31,14 +31,16 @@ from .networks import (
     FoldedTransformer,
     Network,
     OnnxNetwork,
+    SpatialFilters,
     Transformers,
     file_digest,
 )
 from .signals import ESTIMATORS, Front, Prototype
 from .tokens import AT_REFERENCE, EMBEDDINGS, FILTERED, PRINCIPAL, DecoderError, Reference, Tokens
 
-#: Known formats. Format 2 has decimated bands; files of any other format are refused.
-FORMATS = (1, 2)
+#: Known formats. Format 2 has decimated bands, format 3 spatial filters, references shared by
+#: windows, or means over time; files of any other format are refused.
+FORMATS = (1, 2, 3)
 #: Keys of the JSON text and of the checksum in ``__metadata__``.
 TEXT, CHECKSUM = "spdtokens", "sha256"
 #: Maximum header size in bytes. Real models have about 10 kB; parsed, JSON can take 20 times that.
@@ -155,7 +157,7 @@ def model_bytes(decoder: Decoder) -> bytes:
     arrays: dict[str, NDArray[Any]] = {}
     front = decoder.front
     config = _checked(vars(decoder), _DECODER) | {
-        "format": FORMATS[front is not None and front.decimated is not None],
+        "format": _format(decoder),
         "front": None if front is None else _front_out(front, arrays, decoder),
         "tokens": _checked(vars(decoder.tokens), _TOKENS),
         "network": _network_out(decoder.network, arrays),
@@ -166,6 +168,16 @@ def model_bytes(decoder: Decoder) -> bytes:
     _put(decoder.tokens, "", arrays)
     # NaN is not valid JSON: other programs could not read it.
     return packed(json.dumps(config, allow_nan=False), arrays)
+
+
+def _format(decoder: Decoder) -> int:
+    """Return the lowest format that describes a model, for versions that know only this."""
+    front = decoder.front
+    if isinstance(decoder.network, SpatialFilters) or decoder.reference != Reference():
+        return 3
+    if front is not None and front.n_means:
+        return 3
+    return 2 if front is not None and front.decimated is not None else 1
 
 
 def load_model(
@@ -325,6 +337,7 @@ _REFERENCE: Checks = {
     "metric": partial(_one_of, known=("riemann", "euclid")),
     "n_windows": _count,
     "shrinkage": partial(_number, least=0),
+    "n_means": lambda value: 0 if value is None else _count(value, 0),
 }
 _TOKENS: Checks = {
     "embeddings": lambda values: tuple(_one_of(value, EMBEDDINGS) for value in values),
@@ -341,6 +354,7 @@ _FRONT: Checks = {
     "delays": lambda values: tuple(map(_count, values)),
     "covariance": partial(_one_of, known=ESTIMATORS),
     "decimated": _optional(lambda values: tuple(map(_count, values))),  # not in format 1
+    "n_means": lambda value: 0 if value is None else _count(value, 0),  # in format 3
     **_SIZES,
 }
 
@@ -394,10 +408,11 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
     if config.get("reference") is not None:
         reference = Reference(**_checked(config["reference"], _REFERENCE))
     _require(
-        m % reference.n_windows == 0 and reference.shrinkage < 1,
+        m % reference.n_windows == 0 and reference.shrinkage < 1 and reference.n_means < d,
         "n_windows and shrinkage of the reference do not fit the matrices",
     )
-    references = (m // reference.n_windows, d, d)
+    seen = d - reference.n_means
+    references = (m // reference.n_windows, seen, seen)
     recentred = config["recentred"] is True
     return Decoder(
         **fields,
@@ -497,11 +512,13 @@ def _front_in(fields: dict[str, Any], arrays: Arrays, channels: int, shape: Shap
         name = f"prototype.{i}.filters"
         filters = _shaped(arrays, name, None, rows) if name in arrays else None
         prototypes.append(Prototype(averages, filters, _positive(scale)))
-    averaged = front["covariance"] in ("erp", "xdawn")
+    averaged, means = front["covariance"] in ("erp", "xdawn"), front["n_means"]
     _require(
         len(sections) * len(slices) == shape[0]
         and len(prototypes) == (shape[0] if averaged else 0)
-        and {p.size(rows) for p in prototypes} | (set() if averaged else {rows}) == {shape[1]}
+        and {p.size(rows) for p in prototypes} | (set() if averaged else {rows + means})
+        == {shape[1]}
+        and (means == 0 or (not averaged and means <= min(b - a for a, b in slices)))
         and len(front["passes_offset"]) == len(sections) == len(decimated or sections),
         "bands, windows, class averages and matrices do not match",
     )
@@ -527,6 +544,9 @@ def _network_out(network: Network, arrays: dict[str, NDArray[Any]]) -> dict[str,
     if isinstance(network, Discriminant):
         _put(network, "", arrays)
         return {"kind": "discriminant"}
+    if isinstance(network, SpatialFilters):
+        _put(network, "network.", arrays)
+        return {"kind": "spatial filters", "eps": network.eps, "step": network.step}
     assert isinstance(network, Transformers)
     for i, member in enumerate(network.members):
         _put(member, f"{i}.", arrays)
@@ -545,11 +565,29 @@ def _network_out(network: Network, arrays: dict[str, NDArray[Any]]) -> dict[str,
 
 def _network_in(fields: dict[str, Any], arrays: Arrays, shape: Shape) -> Network:
     """Read a network with ``shape`` tokens, features and classes."""
-    if _one_of(fields["kind"], ("discriminant", "transformers")) == "discriminant":
+    kind = _one_of(fields["kind"], ("discriminant", "transformers", "spatial filters"))
+    if kind == "discriminant":
         return Discriminant(_shaped(arrays, "weight", *shape), _shaped(arrays, "bias", shape[2]))
+    if kind == "spatial filters":
+        return _filters(fields, arrays, shape)
     n = _count(fields["members"])
     members = tuple(_transformer(f"{i}.", fields, arrays, shape) for i in range(n))
     return Transformers(members, _number(fields["alpha"]))
+
+
+def _filters(fields: dict[str, Any], arrays: Arrays, shape: Shape) -> SpatialFilters:
+    tokens, features, classes = shape
+    filters = _shaped(arrays, "network.filters", None, None, None, None)
+    members, bands, d, k = filters.shape
+    _require(bands and tokens % bands == 0, "bands of filters and matrices do not match")
+    weight = _shaped(arrays, "network.weight", members, bands, tokens // bands, k, classes)
+    step = _count(fields["step"])
+    used = -(-(tokens // bands) // step)
+    means = _shaped(arrays, "network.means", members, used, None, d, classes)
+    rows = d + means.shape[2]
+    _require(rows * (rows + 1) // 2 == features, "filters and matrices do not match")
+    bias = _shaped(arrays, "network.bias", members, classes)
+    return SpatialFilters(filters, weight, means, bias, _positive(fields["eps"]), step)
 
 
 def _transformer(

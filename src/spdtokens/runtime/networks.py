@@ -23,6 +23,8 @@ Array = NDArray[Any]
 
 #: Columns (trials times tokens) computed at once; more do not fit into the cache.
 _COLUMNS = 1024
+#: Matrices whose filters are applied at once.
+_MATRICES = 2048
 #: Number of tokens of a single trial up to which they are faster one after another.
 _FEW = 6
 #: Allowed range of the scale of a vector: its square is far from the limits of float32.
@@ -326,6 +328,103 @@ class Transformers:
         found = [member.probabilities(tokens, bias) for member in self.members]
         mean = found[0] if len(found) == 1 else sum(found) / len(found)
         return np.asarray(mean, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class SpatialFilters:
+    """Ensemble of linear classifiers of the power of spatial filters and of means over time.
+
+    Parameters
+    ----------
+    filters : ndarray, shape (members, bands, d, k)
+        Spatial filters, shared by the windows of a band.
+    weight : ndarray, shape (members, bands, windows, k, classes)
+        Weights of the logarithms of the powers.
+    means : ndarray, shape (members, windows used, n_means, d, classes)
+        Weights of the channels' means in parts of the windows of the first band; ``n_means`` may be
+        0. They are the first rows of each matrix, see
+        :func:`~spdtokens.runtime.signals.with_means`.
+    bias : ndarray, shape (members, classes)
+        Offsets of the scores.
+    eps : float
+        Added to the powers.
+    step : int
+        The means of every ``step``-th window are used.
+    """
+
+    filters: Array
+    weight: Array
+    means: Array
+    bias: Array
+    eps: float
+    step: int = 1
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Number of tokens, features and classes."""
+        _, bands, windows, _, classes = self.weight.shape
+        rows = self.means.shape[2] + self.filters.shape[2]
+        return bands * windows, rows * (rows + 1) // 2, classes
+
+    def astype(self, dtype: DTypeLike) -> SpatialFilters:
+        """Return a copy with arrays of another dtype."""
+        made: dict[str, Any] = {
+            name: a.astype(dtype) for name, a in vars(self).items() if isinstance(a, np.ndarray)
+        }
+        return replace(self, **made)
+
+    def probabilities(self, tokens: Array, C: Array) -> Array:  # noqa: ARG002
+        """Compute class probabilities (n, classes) of matrices (n, matrices, rows, rows)."""
+        return self.of_matrices(C)
+
+    def of_matrices(self, C: Array) -> Array:
+        """Compute class probabilities of matrices, averaged over the members."""
+        weight, bias = self.linear()
+        step = max(1, _MATRICES // C.shape[1])
+        parts = [np.empty((0, bias.shape[1]))]
+        for i in range(0, len(C), step):
+            scores = self.features(C[i : i + step]) @ weight + bias[:, None]
+            parts.append(softmax(scores).mean(0))
+        return np.concatenate(parts)
+
+    def features(self, C: Array) -> Array:
+        """Compute logarithms of powers, and means: (members, n, features)."""
+        members, bands, d, k = self.filters.shape
+        windows, r = self.weight.shape[2], self.means.shape[2]
+        F = self.filters.transpose(1, 2, 0, 3).reshape(bands, d, members * k)
+        powers = np.empty((members, len(C), bands, windows, k))
+        for b in range(bands):
+            seen = C[:, b * windows : (b + 1) * windows, r:, r:]
+            power = np.einsum("nwdf,df->nwf", seen @ F[b], F[b], optimize=False)
+            power = np.log(np.maximum(power, 0) + self.eps)
+            powers[:, :, b] = power.reshape(len(C), windows, members, k).transpose(2, 0, 1, 3)
+        found = powers.reshape(members, len(C), -1)
+        if not r:
+            return found
+        means = means_over_time(C[:, : windows : self.step], r).reshape(len(C), -1)
+        return np.concatenate([found, np.broadcast_to(means, (members, *means.shape))], axis=2)
+
+    def linear(self) -> tuple[Array, Array]:
+        """Weights (members, features, classes) and offsets of :meth:`features`."""
+        members, classes = self.bias.shape
+        flat = [a.reshape(members, -1, classes) for a in (self.weight, self.means)]
+        return np.concatenate(flat, axis=1), self.bias
+
+    def with_linear(self, weight: Array, bias: Array) -> SpatialFilters:
+        """Return a copy with other weights, of the shapes of :meth:`linear`."""
+        split = int(np.prod(self.weight.shape[1:-1]))
+        return replace(
+            self,
+            weight=weight[:, :split].reshape(self.weight.shape),
+            means=weight[:, split:].reshape(self.means.shape),
+            bias=bias,
+        )
+
+
+def means_over_time(C: Array, n_means: int) -> Array:
+    """Means (n, windows, n_means, d) of matrices with ``n_means`` first rows: ``with_means``."""
+    power = np.einsum("nwii->nwi", C[..., :n_means, :n_means])
+    return np.asarray(C[..., :n_means, n_means:] / np.sqrt(power)[..., None])
 
 
 def geometric_bias(C: Array, alpha: float) -> Array:

@@ -87,6 +87,9 @@ class Front:
     decimated : sequence of int, or None
         Number of samples, of the ``length``, to which each band is decimated. None for no
         decimation.
+    n_means : int
+        Number of equal parts of each window whose channel means are part of its matrix, as in
+        :func:`with_means`. 0 for a covariance matrix.
     other : callable or None
         Estimator that is not in this runtime: maps signals (n, channels, samples) to covariances. A
         model with one cannot be saved.
@@ -106,6 +109,7 @@ class Front:
     absolute: float = 0.0
     scale: float = 1.0
     decimated: Sequence[int] | None = None
+    n_means: int = 0
     other: Callable[[Array], Array] | None = None
 
     def __post_init__(self) -> None:
@@ -173,7 +177,9 @@ class Front:
     def _estimates(self, pieces: list[Array], samples: int) -> list[Array]:
         """Covariances of signals that represent a number of samples of a trial."""
         X = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
-        if self.other is not None:
+        if self.n_means:
+            C = with_means(X, self.n_means)
+        elif self.other is not None:
             C = self.other(X)
         else:
             C = oas(X, samples) if self.covariance == "oas" else scm(X)
@@ -237,6 +243,39 @@ def scm(X: Array) -> Array:
     """Sample covariances (n, d, d), normalised by the number of samples."""
     Z = X - X.mean(-1, keepdims=True)
     return Z @ Z.swapaxes(-1, -2) / X.shape[-1]
+
+
+def with_means(X: Array, parts: int) -> Array:
+    r"""Second moments of signals, together with their means in parts of the window.
+
+    Boxcars, one per part, are stacked on the signals as constant channels, so that the matrix is
+    :math:`\begin{pmatrix} s^2 I & s M \\ s M^\top & X X^\top / T \end{pmatrix}`. Each row of
+    :math:`M` has the means of all channels in one part, times the square root of the part's share
+    of the window. :math:`s^2` is the mean power of the trial, so that the matrix has one unit.
+
+    Parameters
+    ----------
+    X : ndarray, shape (n, channels, samples)
+        Signals.
+    parts : int
+        Number of parts.
+
+    Returns
+    -------
+    ndarray, shape (n, parts + channels, parts + channels)
+        Positive semidefinite matrices.
+    """
+    n, d, samples = X.shape
+    edges = np.linspace(0, samples, parts + 1).round().astype(int)
+    sums = np.add.reduceat(X, edges[:-1], axis=-1)
+    C = np.zeros((n, parts + d, parts + d))
+    C[:, parts:, parts:] = X @ X.swapaxes(-1, -2) / samples
+    power = np.einsum("nii->n", C)[:, None, None] / d
+    C[:, :parts, :parts] = power * np.eye(parts)
+    means = sums / np.sqrt(np.diff(edges) * samples)
+    C[:, parts:, :parts] = np.sqrt(power) * means
+    C[:, :parts, parts:] = C[:, parts:, :parts].swapaxes(-1, -2)
+    return C
 
 
 def oas(X: Array, samples: int | None = None) -> Array:

@@ -132,14 +132,19 @@ class Reference:
         Weight, in [0, 1), of a multiple of the identity with the same trace. It keeps directions
         that carry little power, which are noise, from being amplified to the same power as all
         others.
+    n_means : int
+        Number of first rows that are not channels but means over time, and stay as they are: see
+        :attr:`Front.n_means`. The reference has only the rows of the channels.
     """
 
     metric: Metric = "riemann"
     n_windows: int = 1
     shrinkage: float = 0.0
+    n_means: int = 0
 
     def over_windows(self, C: Array) -> Array:
-        """Average matrices (..., matrices, d, d) over the windows that share a reference."""
+        """Average the channels' rows of matrices (..., matrices, d, d) over windows of a band."""
+        C = C[..., self.n_means :, self.n_means :]
         if self.n_windows == 1:
             return C
         d = C.shape[-1]
@@ -151,6 +156,11 @@ class Reference:
             mean = np.trace(R, axis1=-2, axis2=-1)[..., None, None] / R.shape[-1]
             R = (1 - self.shrinkage) * R + self.shrinkage * mean * np.eye(R.shape[-1])
         W = inverse_root(R)
+        if self.n_means:
+            rows = self.n_means + R.shape[-1]
+            whole = np.broadcast_to(np.eye(rows), (*R.shape[:-2], rows, rows)).copy()
+            whole[..., self.n_means :, self.n_means :] = W
+            W = whole
         return W if self.n_windows == 1 else np.repeat(W, self.n_windows, axis=-3)
 
     def moved(self, R: Array, C: Array, share: float) -> Array:
