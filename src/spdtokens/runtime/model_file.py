@@ -37,8 +37,9 @@ from .networks import (
 from .signals import ESTIMATORS, Front, Prototype
 from .tokens import AT_REFERENCE, EMBEDDINGS, FILTERED, PRINCIPAL, DecoderError, Reference, Tokens
 
-#: Known formats. Format 2 has decimated bands; files of any other format are refused.
-FORMATS = (1, 2)
+#: Known formats. Format 2 has decimated bands, 3 interpolated channels; files of any other format
+#: are refused.
+FORMATS = (1, 2, 3)
 #: Keys of the JSON text and of the checksum in ``__metadata__``.
 TEXT, CHECKSUM = "spdtokens", "sha256"
 #: Maximum header size in bytes. Real models have about 10 kB; parsed, JSON can take 20 times that.
@@ -155,13 +156,17 @@ def model_bytes(decoder: Decoder) -> bytes:
     arrays: dict[str, NDArray[Any]] = {}
     front = decoder.front
     config = _checked(vars(decoder), _DECODER) | {
-        "format": FORMATS[front is not None and front.decimated is not None],
+        "format": 1,
         "front": None if front is None else _front_out(front, arrays, decoder),
         "tokens": _checked(vars(decoder.tokens), _TOKENS),
         "network": _network_out(decoder.network, arrays),
         "recentred": decoder.recentring is not None,
         "reference": _checked(vars(decoder.reference), _REFERENCE),
     }
+    if front is not None and front.decimated is not None:
+        config["format"] = 2
+    if decoder.interpolation is not None:
+        config |= {"format": 3, "interpolated": True}
     _put(decoder, "", arrays)
     _put(decoder.tokens, "", arrays)
     # NaN is not valid JSON: other programs could not read it.
@@ -399,13 +404,18 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
     )
     references = (m // reference.n_windows, d, d)
     recentred = config["recentred"] is True
+    W = None
+    if config.get("interpolated") is True:
+        W = _shaped(arrays, "interpolation", d, channels)
+    rows = (m, d, d) if W is None else (m, channels, channels)
     return Decoder(
         **fields,
-        front=None if front is None else _front_in(front, arrays, channels, shape),
+        front=None if front is None else _front_in(front, arrays, channels, rows),
         tokens=tokens,
         network=network,
         recentring=_shaped(arrays, "recentring", *references) if recentred else None,
         reference=reference,
+        interpolation=W,
     )
 
 
