@@ -145,6 +145,7 @@ def predict(
     every: float | None = None,
     label_from: str | None = None,
     unit: str | None = None,
+    interpolate: bool = False,
 ) -> None:
     """Decode recordings with a model: one row per trial, with the probability of each class.
 
@@ -160,13 +161,23 @@ def predict(
         Decode a window every EVERY seconds instead of at events.
     unit : str, default=as stated by the file
         Unit of .npz files: V, mV or uV.
+    interpolate : bool
+        Interpolate channels that the recordings lack, instead of an error.
     """
     if out is not None:
         output_file(out)
     existing(model, NO_MODEL)
     from spdtokens.inference import predict as predicted
 
-    found = predicted(model, data, events=events, every=every, label_from=label_from, unit=unit)
+    found = predicted(
+        model,
+        data,
+        events=events,
+        every=every,
+        label_from=label_from,
+        unit=unit,
+        interpolate=interpolate,
+    )
     if out is None:
         typer.echo(found.as_csv(), nl=False)
     else:
