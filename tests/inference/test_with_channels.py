@@ -27,7 +27,7 @@ from spdtokens.runtime import Decoder, DecoderError
 from spdtokens.runtime.model_file import packed, unpacked
 from tests.inference.helpers import made, trials
 
-#: Channels of a recording without Cz, and trials of them: the tests' trials and a mix of their rows.
+#: Channels of a recording without Cz, and how they mix those of the trials.
 GIVEN = ("C3", "C1", "C2", "C4", "Pz")
 MIX = np.array([[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 1, 0], [0, 0, 0, 1]])
 

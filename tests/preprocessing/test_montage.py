@@ -9,13 +9,11 @@ from sklearn.base import clone
 
 from spdtokens import MontageInterpolator
 from spdtokens._channels import plain_name
+from spdtokens.datasets.official.bci2a import CHANNELS as NAMES
 from spdtokens.errors import SignalError
 from spdtokens.preprocessing import coverage, electrode_positions, interpolation_matrix
 from spdtokens.preprocessing.montage import MONTAGES, _splines
 
-NAMES = tuple(
-    ["Fz", "FC3", "FC1", "FCz", "FC2", "FC4", "C5", "C3", "C1", "Cz", "C2", "C4", "C6", "CP3", "CP1", "CPz", "CP2", "CP4", "P1", "Pz", "P2", "POz"]
-)
 MISSING = ("C1", "CPz", "FC4")
 GIVEN = tuple(name for name in NAMES if name not in MISSING)
 

@@ -156,7 +156,8 @@ def predict(
     out : path, default=standard output
         CSV file to write.
     events : str, default=those of the training data
-        Classes and the events at which to decode, such as left=769,right=770.
+        Classes and the events at which to decode, such as left=769,right=770; of .npz files, their
+        names of the classes, such as left_fist=left_hand.
     every : float
         Decode a window every EVERY seconds instead of at events.
     unit : str, default=as stated by the file

@@ -171,7 +171,9 @@ def predict(
         A file as for :func:`spdtokens.train`, or a folder of files.
     events : str or dict, default=None
         Classes and the events of a recording at which to decode, e.g. ``'left=769,right=770'``. If
-        None, the events of the training data.
+        None, the events of the training data. Of an ``.npz`` file all trials are decoded, and
+        ``events`` names its labels, e.g. ``'left_fist=left_hand,right_fist=right_hand'`` for a data
+        set whose classes have other names than those of the model.
     every : float, default=None
         If given, decode a recording at intervals of this many seconds instead of at events.
     label_from : str, default=None
@@ -257,7 +259,8 @@ def _trials(
 ) -> tuple[Piece, NDArray[np.float64] | None]:
     """Read the trials of a file in the length of the model, and their onsets in seconds."""
     if file.suffix == ".npz":
-        return read_npz_trials(file, Cutting(label_from=cutting.label_from)), None
+        named = Cutting(events=cutting.events, label_from=cutting.label_from)
+        return read_npz_trials(file, named), None
     if decoder.sfreq is None:
         raise DeployError(f"{file} must contain covariances for this model, got signals.")
     epochs = holds_epochs(file)
