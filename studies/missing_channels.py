@@ -47,8 +47,8 @@ def sets_of_channels(ch_names: tuple[str, ...]) -> dict[str, list[str]]:
     left = {"none missing": list(ch_names)}
     for share in (0.1, 0.3, 0.5, 0.7, 0.8, 0.9):
         order = np.random.default_rng(0).permutation(ch_names).tolist()
-        left[f"{100 * share:.0f} % at random"] = order[: round(len(order) * (1 - share))]
-    left["left half"] = [name for name in ch_names if name[-1] not in "13579"]
+        left[f"{100 * share:.0f} % missing"] = order[: round(len(order) * (1 - share))]
+    left["left half missing"] = [name for name in ch_names if name[-1] not in "13579"]
     return left | {name: text.split() for name, text in MONTAGES.items()}
 
 
