@@ -16,7 +16,7 @@ from .datasets import load_dataset
 from .evaluation import evaluate
 from .geometry import TokenEmbedding
 from .inference import load_pipeline, predict, save_model, train
-from .preprocessing import FilterBankCovariances, StandardTrials
+from .preprocessing import FilterBankCovariances, MontageInterpolator, StandardTrials
 from .runtime import load_model
 
 __version__: str
@@ -24,6 +24,7 @@ __all__ = [
     "AdversarialTokenClassifier",
     "DecodingPipeline",
     "FilterBankCovariances",
+    "MontageInterpolator",
     "NetworkClassifier",
     "Recentring",
     "SPDTokenClassifier",

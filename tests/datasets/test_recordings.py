@@ -9,9 +9,10 @@ import mne
 import numpy as np
 import pytest
 
+from spdtokens._channels import plain_name
 from spdtokens.datasets import Dataset, load_dataset
 from spdtokens.datasets.files import parse_events
-from spdtokens.datasets.select import pick_channels, plain_name
+from spdtokens.datasets.select import pick_channels
 from spdtokens.errors import DataError
 from tests.helpers.recordings import write_edf, write_gdf
 

@@ -42,6 +42,20 @@ def test_trials_as_they_were_trained_on(decoder: Decoder, tmp_path: Path) -> Non
     assert found.accuracy == np.mean(np.array(found.predicted) == np.array(found.truth))
 
 
+def test_labels_of_another_data_set_are_mapped(decoder: Decoder, tmp_path: Path) -> None:
+    X, y = trials(9, seed=1)
+    names = np.array(["left_hand", "right_hand", "feet"])
+    labels = names[[*y[:8], 2]]
+    file = write(tmp_path / "new.npz", X, y=labels)
+    assert predict(decoder, file).accuracy is None
+    found = predict(decoder, file, events="left=left_hand,right=right_hand")
+    assert found.truth == [*(["left", "right"] * 4), ""]
+    assert found.accuracy == np.mean(np.array(found.predicted[:8]) == found.truth[:8])
+    np.testing.assert_array_equal(found.probabilities, decoder.predict_proba(X))
+    with pytest.raises(UserError, match="no event 'hand_left'"):
+        predict(decoder, file, events="left=hand_left,right=right_hand")
+
+
 def test_a_table(decoder: Decoder, tmp_path: Path) -> None:
     X, _ = trials(3, seed=1)
     for name in ("a.npz", "b.npz"):

@@ -54,7 +54,7 @@ LONG = {"front__n_samples": 3_000_000, "front__length": 6_000_000, "front__pad":
 @pytest.mark.parametrize(
     ("kind", "changes"),
     [
-        ("imagery", {"format": 3}),
+        ("imagery", {"format": 4}),
         ("imagery", {"classes": ["left"]}),
         ("imagery", {"classes": ["left", "left"]}),
         ("imagery", {"classes": ["a", "b", "c"]}),

@@ -13,12 +13,14 @@ from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 from torch import Tensor
 
+from spdtokens._channels import plain_name
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
 from spdtokens.classifiers.nn.saliency import gain_gradient
 from spdtokens.classifiers.nn.transformer import SPDTokenTransformer, geometric_bias
 from spdtokens.classifiers.transformer import TokenTransformerClassifier
 from spdtokens.errors import ReportError
 from spdtokens.preprocessing.covariance import PROTOTYPES
+from spdtokens.preprocessing.montage import MONTAGES
 from spdtokens.runtime.threads import one_thread
 
 if TYPE_CHECKING:
@@ -30,8 +32,6 @@ __all__ = ["band_attention", "channel_importance", "electrode_info"]
 Explained = TokenDiscriminantClassifier | TokenTransformerClassifier
 #: Number of trials per backward pass.
 AT_ONCE = 64
-#: The 10-05 system, which contains the names of 10-20 and 10-10. MNE renamed it in 1.13.
-MONTAGES = ("colin27_1005", "standard_1005")
 
 
 @one_thread()
@@ -211,8 +211,6 @@ def electrode_info(ch_names: Sequence[str]) -> tuple[mne.Info, list[int]]:
     (['C3', 'cz'], [0, 2])
     """
     import mne  # here, because it takes a second
-
-    from spdtokens.datasets.select import plain_name  # here, because data sets import much
 
     name = next(name for name in MONTAGES if name in mne.channels.get_builtin_montages())
     montage = mne.channels.make_standard_montage(name)

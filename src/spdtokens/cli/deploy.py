@@ -145,6 +145,7 @@ def predict(
     every: float | None = None,
     label_from: str | None = None,
     unit: str | None = None,
+    interpolate: bool = False,
 ) -> None:
     """Decode recordings with a model: one row per trial, with the probability of each class.
 
@@ -155,18 +156,29 @@ def predict(
     out : path, default=standard output
         CSV file to write.
     events : str, default=those of the training data
-        Classes and the events at which to decode, such as left=769,right=770.
+        Classes and the events at which to decode, such as left=769,right=770; of .npz files, their
+        names of the classes, such as left_fist=left_hand.
     every : float
         Decode a window every EVERY seconds instead of at events.
     unit : str, default=as stated by the file
         Unit of .npz files: V, mV or uV.
+    interpolate : bool
+        Interpolate channels that the recordings lack, instead of an error.
     """
     if out is not None:
         output_file(out)
     existing(model, NO_MODEL)
     from spdtokens.inference import predict as predicted
 
-    found = predicted(model, data, events=events, every=every, label_from=label_from, unit=unit)
+    found = predicted(
+        model,
+        data,
+        events=events,
+        every=every,
+        label_from=label_from,
+        unit=unit,
+        interpolate=interpolate,
+    )
     if out is None:
         typer.echo(found.as_csv(), nl=False)
     else:

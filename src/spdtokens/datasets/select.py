@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from difflib import get_close_matches
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spdtokens._channels import plain_name
 from spdtokens.datasets.base import Dataset, Paradigm, Recording, take
 from spdtokens.errors import DataError
 
@@ -289,12 +289,6 @@ def channel_names(channels: str | Sequence[str]) -> tuple[str, ...]:
     if twice:
         raise DataError(f"channels must be different, got {twice[0]!r} twice.")
     return names
-
-
-def plain_name(name: str) -> str:
-    """Normalise the name of an electrode: ``'EEG Fz-Ref'`` and ``'fz.'`` give ``'FZ'``."""
-    text = re.sub(r"^EEG[ :_-]+|[-_ ]+(REF|LE|AR|A1|A2|M1|M2)$", "", name.strip().upper())
-    return text.strip(" .")
 
 
 def _lookup(there: Sequence[str]) -> Callable[[str], str | None]:

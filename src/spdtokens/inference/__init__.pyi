@@ -1,4 +1,4 @@
-from .convert import as_decoder, load_pipeline, save_model
+from .convert import as_decoder, load_pipeline, save_model, with_channels
 from .export import onnx_model, write_device_folder, write_onnx
 from .predicting import Predictions, predict
 from .training import Trained, train
@@ -12,6 +12,7 @@ __all__ = [
     "predict",
     "save_model",
     "train",
+    "with_channels",
     "write_device_folder",
     "write_onnx",
 ]

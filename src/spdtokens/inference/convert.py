@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.pipeline import Pipeline
 
+from spdtokens._channels import plain_name
 from spdtokens._files import written_whole
 from spdtokens.classifiers import (
     AdversarialTokenClassifier,
@@ -24,7 +25,8 @@ from spdtokens.classifiers import (
 from spdtokens.errors import DeployError
 from spdtokens.evaluation.estimators import CLASS, FUNCTION, build, describe
 from spdtokens.geometry import TokenEmbedding
-from spdtokens.preprocessing import FilterBankCovariances
+from spdtokens.preprocessing import FilterBankCovariances, MontageInterpolator
+from spdtokens.preprocessing.montage import electrode_positions, interpolation_matrix
 from spdtokens.runtime import Decoder, load_model, model_bytes
 from spdtokens.runtime.networks import Discriminant, SpatialFilters, Transformers
 from spdtokens.runtime.tokens import EMBEDDINGS, Reference, Tokens
@@ -49,9 +51,10 @@ def as_decoder(
         A fitted :class:`~spdtokens.TokenDiscriminantClassifier` or
         :class:`~spdtokens.TokenTransformerClassifier`, or a fitted pipeline that ends in one. The
         pipeline may begin with :class:`~spdtokens.FilterBankCovariances` (without it, the model
-        decodes covariance matrices), followed by :class:`~spdtokens.Recentring`.
+        decodes covariance matrices), followed by
+        :class:`~spdtokens.MontageInterpolator` and :class:`~spdtokens.Recentring`.
     ch_names : tuple of str
-        Channel names.
+        Channel names of the trials.
     classes : tuple of str, default=None
         Class names, in the order of ``pipeline.classes_``. If None, ``pipeline.classes_`` as text.
     unit_in_volts : float, default=None
@@ -87,6 +90,7 @@ def as_decoder(
     """
     steps = [step for _, step in pipeline.steps] if isinstance(pipeline, Pipeline) else [pipeline]
     filterbank = steps.pop(0) if isinstance(steps[0], FilterBankCovariances) else None
+    interpolator = steps.pop(0) if isinstance(steps[0], MontageInterpolator) else None
     recentring = steps.pop(0) if isinstance(steps[0], Recentring) else None
     classifier = steps[0]
     if len(steps) > 1 or not isinstance(
@@ -95,9 +99,9 @@ def as_decoder(
     ):
         names = ", ".join(type(step).__name__ for step in steps)
         raise DeployError(
-            "pipeline must be FilterBankCovariances (optional), Recentring (optional) and "
-            "TokenDiscriminantClassifier, TokenTransformerClassifier or SpatialFilterClassifier, "
-            f"got {names}."
+            "pipeline must be FilterBankCovariances, MontageInterpolator and Recentring (all "
+            "optional), then TokenDiscriminantClassifier, TokenTransformerClassifier or "
+            f"SpatialFilterClassifier, got {names}."
         )
     tokens, n_matrices = _tokens_of(classifier)
     network = classifier.network_
@@ -118,8 +122,87 @@ def as_decoder(
         shape=(n_matrices, d, d),
         recentring=None if recentring is None else recentring.reference_,
         reference=Reference() if recentring is None else recentring.rule(),
+        interpolation=None if interpolator is None else interpolator.matrix_,
         about=about or {},
-        steps=[describe(step) for step in (filterbank, recentring, classifier) if step is not None],
+        steps=[
+            describe(step)
+            for step in (filterbank, interpolator, recentring, classifier)
+            if step is not None
+        ],
+    )
+
+
+def with_channels(decoder: Decoder, ch_names: Sequence[str]) -> Decoder:
+    """Apply a model to other channels, from which its own are interpolated.
+
+    Covariances are computed from the given channels and then interpolated by spherical splines. The
+    result can be saved, and needs only NumPy.
+
+    Parameters
+    ----------
+    decoder : Decoder
+        A model.
+    ch_names : sequence of str
+        Channels of the trials to decode. Those without a standard position, such as EOG, are left
+        out unless the model has them.
+
+    Returns
+    -------
+    Decoder
+        The model for the channels in its attribute ``ch_names``.
+
+    Raises
+    ------
+    DeployError
+        If the channels of the model are already interpolated, or its covariances contain class
+        averages or delays (ERP).
+    SignalError
+        If too few channels of the model are near a given channel, see
+        :func:`~spdtokens.preprocessing.coverage`.
+
+    See Also
+    --------
+    predict : Decode files, with ``interpolate=True``.
+    spdtokens.preprocessing.interpolation_matrix : The linear map.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from spdtokens import make_decoder
+    >>> from spdtokens.inference import as_decoder, with_channels
+    >>> X = np.random.default_rng(0).standard_normal((20, 3, 200))
+    >>> pipeline = make_decoder("mi", sfreq=100).fit(X, [0, 1] * 10)
+    >>> decoder = as_decoder(pipeline, ch_names=("C3", "Cz", "C4"))
+    >>> other = with_channels(decoder, ["EOG", "C3", "C1", "C2", "C4"])
+    >>> other.ch_names
+    ('C3', 'C1', 'C2', 'C4')
+    >>> other.predict_proba(X[:, [0, 1, 1, 2]]).shape
+    (20, 2)
+    """
+    front = decoder.front
+    if front is not None and (front.prototypes or front.delays):
+        raise DeployError(
+            "Channels cannot be interpolated for ERP, whose covariances contain class averages or "
+            "delays. Record the channels of the model, or train a model on those that you have."
+        )
+    if decoder.interpolation is not None:
+        raise DeployError(
+            "The channels of this model are already interpolated. Use the original model file."
+        )
+    own = {plain_name(name) for name in decoder.ch_names}
+    placed = np.isfinite(electrode_positions(ch_names)[:, 0])
+    given = tuple(
+        name for name, at in zip(ch_names, placed, strict=True) if at or plain_name(name) in own
+    )
+    interpolator = MontageInterpolator(tuple(decoder.ch_names), given)
+    steps = list(decoder.steps)
+    if steps:  # files of version 0.1 have none
+        steps.insert(front is not None, describe(interpolator))
+    return replace(
+        decoder,
+        ch_names=given,
+        interpolation=interpolation_matrix(decoder.ch_names, given),
+        steps=steps,
     )
 
 
@@ -251,6 +334,7 @@ def _check_steps(path: str | Path, decoder: Decoder) -> list[str]:
     }
     wanted = {
         "filterbank": FilterBankCovariances if decoder.front is not None else None,
+        "interpolator": MontageInterpolator if decoder.interpolation is not None else None,
         "recentring": Recentring if decoder.recentring is not None else None,
         "classifier": kinds[type(decoder.network)],
     }
@@ -278,6 +362,10 @@ def _restore(step: Any, decoder: Decoder) -> None:
         assert decoder.front is not None
         step._planned(np.zeros((1, len(decoder.ch_names), decoder.n_samples)))
         step.front_ = decoder.front
+        return
+    if isinstance(step, MontageInterpolator):
+        assert decoder.interpolation is not None
+        step.matrix_, step.n_features_in_ = decoder.interpolation, len(decoder.ch_names)
         return
     step.n_features_in_ = decoder.shape[-1]
     if isinstance(step, Recentring):

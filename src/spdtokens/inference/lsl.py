@@ -18,8 +18,8 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from spdtokens._channels import plain_name
 from spdtokens._extras import how_to_install, is_installed
-from spdtokens.datasets.select import plain_name
 from spdtokens.datasets.units import UNITS
 from spdtokens.errors import LiveError, StreamLostError
 from spdtokens.inference.live import Decision, listed
@@ -190,7 +190,7 @@ def pick(
     """Find the channels of the model in a stream by name.
 
     Case and prefixes such as EEG are ignored, see
-    :func:`~spdtokens.datasets.select.plain_name`.
+    :func:`~spdtokens._channels.plain_name`.
 
     Parameters
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +16,10 @@ from spdtokens.datasets.files import Cutting, Piece, read_npz_trials
 from spdtokens.datasets.recordings import holds_epochs, is_mne_file, mne_files, open_mne, read_piece
 from spdtokens.datasets.select import LONGER, SAME_RATE, Head, conformed, pick_channels
 from spdtokens.datasets.units import volts_of
-from spdtokens.errors import DeployError
+from spdtokens.errors import DataError, DeployError
+from spdtokens.inference.convert import with_channels
 from spdtokens.inference.live import times_as_large
+from spdtokens.preprocessing import coverage
 from spdtokens.runtime import Decoder, load_model
 
 if TYPE_CHECKING:
@@ -153,6 +156,7 @@ def predict(
     every: float | None = None,
     label_from: str | None = None,
     unit: str | None = None,
+    interpolate: bool = False,
 ) -> Predictions:
     """Predict the class of the trials of a recording.
 
@@ -167,13 +171,18 @@ def predict(
         A file as for :func:`spdtokens.train`, or a folder of files.
     events : str or dict, default=None
         Classes and the events of a recording at which to decode, e.g. ``'left=769,right=770'``. If
-        None, the events of the training data.
+        None, the events of the training data. Of an ``.npz`` file all trials are decoded, and
+        ``events`` names its labels, e.g. ``'left_fist=left_hand,right_fist=right_hand'`` for a data
+        set whose classes have other names than those of the model.
     every : float, default=None
         If given, decode a recording at intervals of this many seconds instead of at events.
     label_from : str, default=None
         Where the events or labels are, as for :func:`spdtokens.train`. If None, as in training.
     unit : {'V', 'mV', 'uV', 'nV'}, default=None
         Unit of an ``.npz`` file. If None, the unit in the file, or else that of the training data.
+    interpolate : bool, default=False
+        Whether to interpolate channels of the model that a file lacks from all channels that it
+        has. If False, a missing channel is an error.
 
     Returns
     -------
@@ -189,6 +198,7 @@ def predict(
     --------
     spdtokens.train : Train a model on recordings.
     spdtokens.load_model : Load a model for trials in memory.
+    spdtokens.inference.with_channels : Apply a model to other channels.
 
     Examples
     --------
@@ -213,17 +223,20 @@ def predict(
     notes: list[str] = []
     rows = []
     for file in _files(Path(data)):
-        piece, onset = _trials(decoder, file, cutting, every)
+        piece, onset = _trials(decoder, file, cutting, every, interpolate)
         if unit_in_volts is not None:
             piece = replace(piece, head=replace(piece.head, unit_in_volts=unit_in_volts))
         n = len(piece.X)
+        own = _with_channels_of(decoder, piece.head.ch_names, file.name, interpolate)
+        if own is not decoder:
+            notes.append(_interpolated(decoder, own, file.name))
         rows.append(
             (
                 [file.name] * n,
                 np.arange(n),
                 np.full(n, np.nan) if onset is None else onset,
                 [""] * n if piece.labels is None else piece.labels,
-                decoder.predict_proba(_fitted(decoder, file.name, piece, notes)),
+                own.predict_proba(_fitted(own, file.name, piece, notes)),
             )
         )
     files, trial, onset, truth, found = map(np.concatenate, zip(*rows, strict=True))
@@ -242,11 +255,12 @@ def _files(path: Path) -> list[Path]:
 
 
 def _trials(
-    decoder: Decoder, file: Path, cutting: Cutting, every: float | None
+    decoder: Decoder, file: Path, cutting: Cutting, every: float | None, interpolate: bool
 ) -> tuple[Piece, NDArray[np.float64] | None]:
     """Read the trials of a file in the length of the model, and their onsets in seconds."""
     if file.suffix == ".npz":
-        return read_npz_trials(file, Cutting(label_from=cutting.label_from)), None
+        named = Cutting(events=cutting.events, label_from=cutting.label_from)
+        return read_npz_trials(file, named), None
     if decoder.sfreq is None:
         raise DeployError(f"{file} must contain covariances for this model, got signals.")
     epochs = holds_epochs(file)
@@ -255,7 +269,7 @@ def _trials(
             raise DeployError(
                 f"--every applies to recordings only, but {file} contains epochs. Remove --every."
             )
-        return _windows(file, decoder, decoder.sfreq, every)
+        return _windows(file, decoder, decoder.sfreq, every, interpolate)
     if not epochs and cutting.events is None:
         cutting = replace(cutting, events=_known_events(file, decoder, cutting))
     tmax = decoder.tmin + decoder.n_samples / decoder.sfreq
@@ -280,11 +294,12 @@ def _known_events(file: Path, decoder: Decoder, cutting: Cutting) -> dict[str, s
 
 
 def _windows(
-    file: Path, decoder: Decoder, sfreq: float, every: float
+    file: Path, decoder: Decoder, sfreq: float, every: float, interpolate: bool
 ) -> tuple[Piece, NDArray[np.float64]]:
     """Cut a recording into windows at a regular interval; return them and their onsets."""
     raw = open_mne(file)
     rate = float(raw.info["sfreq"])
+    decoder = _with_channels_of(decoder, raw.ch_names, f"{file}", interpolate)
     names = pick_channels(raw.ch_names, decoder.ch_names, f"{file}")
     n = round(decoder.n_samples * rate / sfreq)
     step = max(1, round(every * rate))
@@ -298,6 +313,34 @@ def _windows(
     X = X[:, ::step].swapaxes(0, 1)
     head = Head(tuple(names), rate, unit_in_volts=1.0)
     return Piece(X, head), np.arange(len(X)) * step / rate
+
+
+def _with_channels_of(
+    decoder: Decoder, ch_names: Sequence[str], name: str, interpolate: bool
+) -> Decoder:
+    """Return the model for the channels of a file: itself if they contain its channels."""
+    try:
+        pick_channels(ch_names, decoder.ch_names, name)
+    except DataError as error:
+        if not interpolate:
+            raise DeployError(
+                f"{error} To interpolate them, use --interpolate (interpolate=True in Python)."
+            ) from None
+        return with_channels(decoder, ch_names)
+    return decoder
+
+
+def _interpolated(decoder: Decoder, own: Decoder, name: str) -> str:
+    """Note about the channels of the model that were interpolated."""
+    assert own.interpolation is not None
+    several = (own.interpolation != 0).sum(1) > 1
+    missing = np.array(decoder.ch_names)[several].tolist()
+    share = coverage(decoder.ch_names, own.ch_names)
+    return (
+        f"{len(missing)} of {len(several)} channels of the model were interpolated for {name}: "
+        f"{', '.join(missing)}. Coverage: {100 * share:.0f} %. Decoding is less accurate than with "
+        "recorded channels."
+    )
 
 
 def _fitted(decoder: Decoder, name: str, piece: Piece, notes: list[str]) -> NDArray[Any]:

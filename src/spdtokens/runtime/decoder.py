@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from .networks import Network
 from .signals import Front
 from .threads import one_thread
-from .tokens import Array, DecoderError, Reference, Tokens, congruence
+from .tokens import Array, DecoderError, Reference, Tokens, congruence, interpolated
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,9 @@ class Decoder:
         starts.
     reference : Reference, default=Reference()
         How the reference of a session is computed and applied.
+    interpolation : ndarray, shape (d, channels), or None, default=None
+        For a model applied to other channels: matrix that interpolates the channels of the model
+        from ``ch_names``.
     about : mapping, default={}
         Origin of the model, as JSON values.
     steps : sequence of mapping, default=()
@@ -79,6 +82,7 @@ class Decoder:
     shape: tuple[int, int, int]
     recentring: Array | None = None
     reference: Reference = field(default_factory=Reference)
+    interpolation: Array | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
     steps: Sequence[Mapping[str, Any]] = ()
 
@@ -96,8 +100,9 @@ class Decoder:
         Parameters
         ----------
         X : ndarray, shape (n, channels, samples)
-            Trials in the unit and channel order of the training data; for a model of covariance
-            matrices, matrices (n, d, d) or (n, matrices, d, d), which are returned as they are.
+            Trials with channels ``ch_names``, in the unit of the training data; for a model of
+            covariance matrices, matrices (n, d, d) or (n, matrices, d, d), which are returned as
+            they are unless channels are interpolated.
 
         Returns
         -------
@@ -112,12 +117,15 @@ class Decoder:
         X = np.asarray(X)
         if self.front is None:
             C = np.asarray(X if X.ndim == 4 else X[:, None], dtype=np.float64)
-            if C.shape[1:] != self.shape:
+            d = self.shape[-1]
+            if self.interpolation is not None:
+                d += len(self.ch_names) - len(self.interpolation)
+            if C.shape[1:] != (self.shape[0], d, d):
                 raise DecoderError(
-                    f"X must be covariances of shape (n, {', '.join(map(str, self.shape))}), got "
+                    f"X must be covariances of shape (n, {self.shape[0]}, {d}, {d}), got "
                     f"shape {X.shape}."
                 )
-            return C
+            return self._interpolated(C)
         wanted = (len(self.ch_names), self.n_samples)
         if X.ndim != 3 or X.shape[1:] != wanted:
             raise DecoderError(
@@ -125,7 +133,10 @@ class Decoder:
                 f"got shape {X.shape}."
             )
         with np.errstate(all="ignore"):  # the tokens raise an error if not finite
-            return self.front.covariances(X)
+            return self._interpolated(self.front.covariances(X))
+
+    def _interpolated(self, C: Array) -> Array:
+        return C if self.interpolation is None else interpolated(C, self.interpolation)
 
     @one_thread()
     def probabilities(self, C: Array) -> Array:

@@ -38,8 +38,8 @@ from .networks import (
 from .signals import ESTIMATORS, Front, Prototype
 from .tokens import AT_REFERENCE, EMBEDDINGS, FILTERED, PRINCIPAL, DecoderError, Reference, Tokens
 
-#: Known formats. Format 2 has decimated bands, format 3 spatial filters, references shared by
-#: windows, or means over time; files of any other format are refused.
+#: Known formats. Format 2 has decimated bands, format 3 interpolated channels, spatial filters,
+#: references shared by windows, or means over time; files of any other format are refused.
 FORMATS = (1, 2, 3)
 #: Keys of the JSON text and of the checksum in ``__metadata__``.
 TEXT, CHECKSUM = "spdtokens", "sha256"
@@ -164,6 +164,8 @@ def model_bytes(decoder: Decoder) -> bytes:
         "recentred": decoder.recentring is not None,
         "reference": _checked(vars(decoder.reference), _REFERENCE),
     }
+    if decoder.interpolation is not None:
+        config["interpolated"] = True
     _put(decoder, "", arrays)
     _put(decoder.tokens, "", arrays)
     # NaN is not valid JSON: other programs could not read it.
@@ -173,9 +175,13 @@ def model_bytes(decoder: Decoder) -> bytes:
 def _format(decoder: Decoder) -> int:
     """Return the lowest format that describes a model, for versions that know only this."""
     front = decoder.front
-    if isinstance(decoder.network, SpatialFilters) or decoder.reference != Reference():
-        return 3
-    if front is not None and front.n_means:
+    new = (
+        isinstance(decoder.network, SpatialFilters),
+        decoder.reference != Reference(),
+        decoder.interpolation is not None,
+        front is not None and front.n_means > 0,
+    )
+    if any(new):
         return 3
     return 2 if front is not None and front.decimated is not None else 1
 
@@ -414,13 +420,20 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
     seen = d - reference.n_means
     references = (m // reference.n_windows, seen, seen)
     recentred = config["recentred"] is True
+    W = None
+    if config.get("interpolated") is True:
+        means = d - len(arrays["interpolation"])  # rows that are not interpolated
+        _require(0 <= means < d, "interpolation and matrices do not match")
+        W = _shaped(arrays, "interpolation", None, channels)
+    rows = (m, d, d) if W is None else (m, means + channels, means + channels)
     return Decoder(
         **fields,
-        front=None if front is None else _front_in(front, arrays, channels, shape),
+        front=None if front is None else _front_in(front, arrays, channels, rows),
         tokens=tokens,
         network=network,
         recentring=_shaped(arrays, "recentring", *references) if recentred else None,
         reference=reference,
+        interpolation=W,
     )
 
 
