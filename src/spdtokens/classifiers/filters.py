@@ -62,7 +62,7 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         Largest learning rate of AdamW; the schedule is one cycle [1]_.
     weight_decay : float, default=0.1
         Weight decay.
-    ensemble : int, default=5
+    ensemble : int, default=3
         Number of networks.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order of trials, mirroring and dropout.
@@ -123,7 +123,7 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         batch_size: int = 64,
         learning_rate: float = 2e-3,
         weight_decay: float = 0.1,
-        ensemble: int = 5,
+        ensemble: int = 3,
         random_state: Any = None,
         device: str = "auto",
         verbose: bool = False,

@@ -308,7 +308,12 @@ class Method:
         options: dict[str, Any] = {"sfreq": dataset.sfreq, "tmin": dataset.tmin}
         options |= {"bands": bands, "windows": [dataset.window]}
         if self.own_bands is not None:
-            return options
+            from spdtokens.datasets.select import BEGINS
+
+            begin, end = dataset.window
+            if begin == BEGINS.get(dataset.paradigm):  # rhythms respond late, potentials at once
+                begin = max(dataset.tmin, 0.0)
+            return options | {"potentials": (begin, end)}
         if self.input == "raw":
             return options
         if recommended:
@@ -512,7 +517,9 @@ def _spatial_filters(
     steps: list[tuple[str, BaseEstimator]] = []
     shared: dict[str, Any] = {}
     if options is not None:
-        ((start, stop),) = options["windows"]
+        options = dict(options)
+        late, early = options["windows"][0], options.pop("potentials")
+        start, stop = early if potentials else late
         windows = sliding(start, stop, FILTER_WINDOW, FILTER_STEP)
         shared = {"n_windows": len(windows), "n_means": FILTER_MEANS if potentials else 0}
         options = options | {"windows": windows, "n_means": shared["n_means"]}
