@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -20,6 +22,7 @@ from spdtokens.classifiers.nn.filters import EPS, SpatialFilterNetwork
 from spdtokens.classifiers.nn.recipe import Recipe, TrainingBars, check_sizes, resolve_device
 from spdtokens.errors import ModelError
 from spdtokens.geometry.tokens import as_matrices, matrix_tags
+from spdtokens.runtime import load_model
 from spdtokens.runtime.networks import SpatialFilters, means_over_time
 from spdtokens.runtime.threads import one_thread
 
@@ -64,6 +67,15 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         Weight decay.
     ensemble : int, default=3
         Number of networks.
+    start_from : str or Path, default=None
+        Model to adapt to the training trials, as :meth:`calibrate` does, instead of training
+        networks: the name of a model that ships with the package, or a model file. The parameters
+        above then have no effect.
+    start_labels : sequence, default=()
+        Labels of the training trials in the order of the classes of ``start_from``. Sorted if
+        empty.
+    strength : float, default=1.0
+        Precision of the prior around the weights of ``start_from``.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order of trials, mirroring and dropout.
     device : {'auto', 'cpu', 'cuda'}, default='auto'
@@ -124,6 +136,9 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         learning_rate: float = 2e-3,
         weight_decay: float = 0.1,
         ensemble: int = 3,
+        start_from: str | Path | None = None,
+        start_labels: Sequence[Any] = (),
+        strength: float = 1.0,
         random_state: Any = None,
         device: str = "auto",
         verbose: bool = False,
@@ -140,6 +155,9 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.ensemble = ensemble
+        self.start_from = start_from
+        self.start_labels = start_labels
+        self.strength = strength
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -171,6 +189,10 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         """
         C = as_matrices(X, single=True)
         self.classes_, codes = encode(y, len(C))
+        self.n_features_in_, self.n_matrices_ = C.shape[2], C.shape[1]
+        if self.start_from is not None:
+            self._start(C.shape)
+            return self.calibrate(C, self.classes_[codes], self.strength)
         recipe = Recipe(
             epochs=self.epochs,
             batch_size=self.batch_size,
@@ -194,7 +216,6 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
             raise ModelError(
                 f"n_means must be in [0, {rows}), the rows of a matrix, got {self.n_means!r}."
             )
-        self.n_features_in_, self.n_matrices_ = rows, m
         mirror, swap = self._mirror(rows - self.n_means)
         # One number, so that the result does not depend on the unit.
         variances = np.einsum("nmii->nmi", C[..., self.n_means :, self.n_means :])
@@ -249,6 +270,35 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         shape = (used, self.n_means, rows - self.n_means)
         self.network_ = folded(modules, self.scale_, shape, self.means_step, mirror, swap)
         return self
+
+    def _start(self, shape: tuple[int, ...]) -> None:
+        """Take the weights of the model to start from."""
+        assert self.start_from is not None
+        decoder = load_model(model_path(self.start_from))
+        if not isinstance(decoder.network, SpatialFilters):
+            raise ModelError(
+                f"start_from must be a model with spatial filters, got {self.start_from}. Train "
+                "one on many people: spdtokens train FOLDER --preset spatial-filters."
+            )
+        if shape[1:] != decoder.shape:
+            raise ModelError(
+                f"{self.start_from} was trained on matrices of shape {decoder.shape} per trial, "
+                f"got {shape[1:]}. Use its filter bank and channels."
+            )
+        labels = list(self.start_labels) or self.classes_.tolist()
+        if sorted(labels) != self.classes_.tolist() or len(labels) != len(decoder.classes):
+            raise ModelError(
+                f"start_labels must be the labels of {', '.join(decoder.classes)} in this order, "
+                f"got {labels}, and training trials of {self.classes_.tolist()}."
+            )
+        network = decoder.network.astype(np.float64)
+        order = [labels.index(label) for label in self.classes_.tolist()]
+        self.network_ = replace(
+            network,
+            weight=network.weight[..., order],
+            means=network.means[..., order],
+            bias=network.bias[:, order],
+        )
 
     def _mirror(self, d: int) -> tuple[NDArray[np.int64] | None, NDArray[np.int64]]:
         """Index of the mirrored channel and of the mirrored class."""
@@ -353,6 +403,27 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         target = np.eye(len(self.classes_))[np.searchsorted(self.classes_, y)]
         self.network_ = adapted(self.network_, C, target, strength)
         return self
+
+
+def model_path(model: str | Path) -> Path:
+    """Path of a model file, or of a model that ships with the package.
+
+    Raises
+    ------
+    ModelError
+        If there is neither.
+    """
+    folder = Path(str(files("spdtokens"))) / "pretrained"
+    path, shipped = Path(model), folder / f"{model}.spdt"
+    if path.suffix == ".spdt" and path.exists():
+        return path
+    if not shipped.exists():
+        names = ", ".join(sorted(file.stem for file in folder.glob("*.spdt")))
+        raise ModelError(
+            f"There is no model file {model}, and no model of this name in the package. It has: "
+            f"{names}."
+        )
+    return shipped
 
 
 def folded(
