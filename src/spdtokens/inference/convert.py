@@ -116,6 +116,7 @@ def as_decoder(
         shape=(embedding.n_matrices_, d, d),
         recentring=None if recentring is None else recentring.reference_,
         reference=Reference() if recentring is None else recentring.rule(),
+        proportions=None if recentring is None else recentring.proportions_,
         about=about or {},
         steps=[describe(step) for step in (filterbank, recentring, classifier) if step is not None],
     )
@@ -265,6 +266,7 @@ def _restore(step: Any, decoder: Decoder) -> None:
     if isinstance(step, Recentring):
         assert decoder.recentring is not None
         step.reference_, step.n_matrices_ = decoder.recentring, decoder.shape[0]
+        step.proportions_ = decoder.proportions
         return
     step.classes_ = np.array(decoder.classes)
     step.embedding_ = TokenEmbedding.of_tokens(decoder.tokens, *decoder.shape[:2])

@@ -399,6 +399,12 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
     )
     references = (m // reference.n_windows, d, d)
     recentred = config["recentred"] is True
+    proportions = _shaped(arrays, "proportions", n_classes) if "proportions" in arrays else None
+    _require(
+        proportions is None
+        or (recentred and proportions.min() > 0 and abs(proportions.sum() - 1) < 1e-6),
+        "proportions must be positive, sum to one, and belong to a recentred model",
+    )
     return Decoder(
         **fields,
         front=None if front is None else _front_in(front, arrays, channels, shape),
@@ -406,6 +412,7 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
         network=network,
         recentring=_shaped(arrays, "recentring", *references) if recentred else None,
         reference=reference,
+        proportions=proportions,
     )
 
 
