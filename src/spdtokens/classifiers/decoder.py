@@ -602,7 +602,7 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
         self.reference_ = riemannian_mean(np.stack(means))
         self.proportions_ = None
         if self.balanced:
-            if np.shape(y) != (len(C),):
+            if y is None or np.shape(y) != (len(C),):
                 raise ModelError(
                     f"Recentring(balanced=True) needs one label per trial, {len(C)}, to know the "
                     f"proportions of the classes, got {None if y is None else np.shape(y)}."

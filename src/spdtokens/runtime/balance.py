@@ -32,13 +32,13 @@ def imbalance_shift(p: Array, proportions: Array) -> Array:
 
     The log odds of class k against all others are a mixture of two normal distributions of equal
     variance, with the unknown share :math:`\pi` of the class. With calibrated probabilities the
-    variance equals the distance :math:`d` of the means [1]_; from a third to three times that is
+    variance equals the distance :math:`d` of the means; from a third to three times that is
     admitted. The mean and the variance of the mixture are those of the trials, so that :math:`\pi`
     determines everything else, and the likelihood of the trials is a matter of skewness. Recentred
     by the mean of such trials, the log odds are too small by :math:`(\pi - q) d`, where :math:`q`
     is the share of the class in training. The estimate is the mean of this over the posterior of
     :math:`\pi`. A weak decoder or few trials leave the prior, :math:`\pi` around :math:`q`, and
-    hence no shift. Estimating proportions from probabilities is due to Saerens et al. [2]_, who
+    hence no shift. Estimating proportions from probabilities is due to Saerens et al. [1]_, who
     assume that nothing else has changed; here the mean has, too.
 
     Parameters
@@ -53,11 +53,13 @@ def imbalance_shift(p: Array, proportions: Array) -> Array:
     ndarray, shape (classes,)
         To be added to the logarithms of probabilities; 0 for classes without training trials.
 
+    See Also
+    --------
+    spdtokens.Recentring : Corrects decisions if ``balanced``.
+
     References
     ----------
-    .. [1] In linear discriminant analysis with distance :math:`\delta` of the class means, in
-       standard deviations, both are :math:`\delta^2`.
-    .. [2] M. Saerens, P. Latinne and C. Decaestecker, "Adjusting the outputs of a classifier to new
+    .. [1] M. Saerens, P. Latinne and C. Decaestecker, "Adjusting the outputs of a classifier to new
        a priori probabilities", Neural Computation 14, 21-41, 2002.
        https://doi.org/10.1162/089976602753284446
 
