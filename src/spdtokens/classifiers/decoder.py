@@ -16,7 +16,7 @@ from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from spdtokens.classifiers.base import addressed, as_decisions, takes
+from spdtokens.classifiers.base import addressed, as_decisions, encode, takes
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
 from spdtokens.errors import ModelError, SignalError
 from spdtokens.geometry.alignment import mean_reference, riemannian_mean, running_references
@@ -322,7 +322,10 @@ class DecodingPipeline(Pipeline):
     def _proportions(self) -> Array | None:
         """Class proportions of training, if decisions are corrected for unbalanced classes."""
         steps = [step for _, step in self.steps if isinstance(step, Recentring) and step.balanced]
-        return steps[0].proportions_ if steps else None
+        if not steps:
+            return None
+        check_is_fitted(steps[0])
+        return steps[0].proportions_
 
     # Decisions are corrected after the last step, so everything that depends on them is here.
 
@@ -602,12 +605,12 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
         self.reference_ = riemannian_mean(np.stack(means))
         self.proportions_ = None
         if self.balanced:
-            if y is None or np.shape(y) != (len(C),):
+            if y is None:
                 raise ModelError(
-                    f"Recentring(balanced=True) needs one label per trial, {len(C)}, to know the "
-                    f"proportions of the classes, got {None if y is None else np.shape(y)}."
+                    "Recentring(balanced=True) needs labels, to know the proportions of the "
+                    "classes. Pass y to fit, or remove balanced."
                 )
-            self.proportions_ = np.unique(np.asarray(y), return_counts=True)[1] / len(C)
+            self.proportions_ = np.bincount(encode(y, len(C))[1]) / len(C)
         return moved.reshape(np.shape(X))
 
     @one_thread()
