@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--methods", default="spatial-filters,shallownet,ts-lr,ts-lda,mdm,fgmdm")
-    parser.add_argument("--strength", type=float, default=1.0)
+    parser.add_argument("--strength", type=float, default=30.0)
     parser.add_argument("--window", default="0,4.1")
     given = parser.parse_args()
     window = tuple(float(edge) for edge in given.window.split(","))

@@ -81,7 +81,7 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
     start_labels : sequence, default=()
         Labels of the training trials in the order of the classes of ``start_from``. Sorted if
         empty.
-    strength : float, default=1.0
+    strength : float, default=30.0
         Precision of the prior around the weights of ``start_from``.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order of trials, mirroring and dropout.
@@ -145,7 +145,7 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         ensemble: int = 3,
         start_from: str | Path | None = None,
         start_labels: Sequence[Any] = (),
-        strength: float = 1.0,
+        strength: float = 30.0,
         random_state: Any = None,
         device: str = "auto",
         verbose: bool = False,
@@ -360,7 +360,7 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         return C
 
     @one_thread()
-    def calibrate(self, X: ArrayLike, y: ArrayLike, strength: float = 1.0) -> Self:
+    def calibrate(self, X: ArrayLike, y: ArrayLike, strength: float = 30.0) -> Self:
         """Adapt the fitted classifier to labelled trials of one person.
 
         The linear layers are fitted again, with a Gaussian prior around the weights shared by all
@@ -372,7 +372,7 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
             SPD matrices of the person's trials, recentred.
         y : array, shape (n,)
             Labels, all of them classes of the model.
-        strength : float, default=1.0
+        strength : float, default=30.0
             Precision of the prior: larger values stay closer to the shared weights.
 
         Returns
