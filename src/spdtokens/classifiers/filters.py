@@ -272,6 +272,10 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
                 )
             a, b = map(names.index, pair)
             swap[[a, b]] = b, a
+        if not np.array_equal(swap[swap], np.arange(len(swap))):
+            raise ModelError(
+                f"mirror_labels must contain each label only once, got {self.mirror_labels!r}."
+            )
         return mirror, swap
 
     def _inputs(self, C: NDArray[Any]) -> NDArray[np.float32]:
@@ -345,7 +349,7 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         C, y = self._checked(X), np.asarray(y)
         unknown = y[~np.isin(y, self.classes_)]
         if y.shape != (len(C),) or len(unknown):
-            got = f"class {unknown[0]!r}" if len(unknown) else f"labels of shape {y.shape}"
+            got = f"class {unknown.tolist()[0]!r}" if len(unknown) else f"labels of shape {y.shape}"
             raise ModelError(
                 f"y must be one label per trial, each of {', '.join(map(str, self.classes_))}, "
                 f"got {got}."
@@ -413,7 +417,7 @@ def adapted(
     for H, W, b in zip(features, weight, bias, strict=True):
         centre = H.mean(0)
         Z = H - centre
-        spread = np.sqrt((Z**2).mean())
+        spread = np.sqrt((Z**2).mean()) or 1.0  # a single trial has none
         Z = Z / spread
         base = H @ W + b
 
