@@ -460,3 +460,19 @@ def test_a_person_is_followed_band_by_band_as_a_model_does_live() -> None:
 def test_bad_options_of_recentring_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ModelError, match=message):
         Recentring(**options).fit(rows_and_channels()[0])
+
+
+def test_matrices_in_single_precision_are_followed_too() -> None:
+    """Rounding makes the smallest eigenvalue of a trial negative."""
+    X = np.random.default_rng(0).standard_normal((20, 4, 3))
+    C = (100 * (X @ X.swapaxes(1, 2))).astype(np.float32)
+    assert np.linalg.eigvalsh(C.astype(np.float64)).min() < 0
+    made = Recentring(metric="euclid").fit(C)
+    found = made.transform(C[:2])
+    assert found.dtype == np.float32
+    first, second = C[:2].astype(np.float64)
+    R = made.reference_[0]
+    W = inverse_root(R)
+    np.testing.assert_allclose(found[0], W @ first @ W, rtol=0, atol=1e-5)
+    W = inverse_root((R + first) / 2)
+    np.testing.assert_allclose(found[1], W @ second @ W, rtol=0, atol=1e-5)
