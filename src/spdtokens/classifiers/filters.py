@@ -306,7 +306,8 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         ndarray, shape (n, n_classes)
             Probabilities in the order of ``classes_``.
         """
-        return self.network_.of_matrices(self._checked(X))
+        C = self._checked(X)
+        return self.network_.of_matrices(C)
 
     def _checked(self, X: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self)
