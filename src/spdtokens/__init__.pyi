@@ -15,7 +15,7 @@ from .classifiers.nn import SPDTokenTransformer
 from .datasets import load_dataset
 from .evaluation import evaluate
 from .geometry import TokenEmbedding
-from .inference import load_pipeline, predict, save_model, train
+from .inference import load_pipeline, load_pretrained, predict, save_model, train
 from .preprocessing import FilterBankCovariances, MontageInterpolator, StandardTrials
 from .runtime import load_model
 
@@ -41,6 +41,7 @@ __all__ = [
     "load_dataset",
     "load_model",
     "load_pipeline",
+    "load_pretrained",
     "make_decoder",
     "predict",
     "save_model",

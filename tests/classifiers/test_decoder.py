@@ -29,9 +29,11 @@ from spdtokens import (
 from spdtokens.classifiers.discriminant import Refit, fit_discriminant
 from spdtokens.datasets.select import get_paradigm
 from spdtokens.errors import DataError, ModelError, NotSPDError, SignalError
-from spdtokens.inference import as_decoder
+from spdtokens.inference import as_decoder, load_pipeline, save_model
 from spdtokens.preprocessing import Band
 from spdtokens.preprocessing.covariance import folds_in_time
+from spdtokens.runtime import load_model
+from spdtokens.runtime.balance import running_balance
 from spdtokens.runtime.networks import means_over_time
 from spdtokens.runtime.signals import with_means
 from spdtokens.runtime.tokens import inverse_root
@@ -197,15 +199,16 @@ def test_the_temperature_of_potentials_is_fitted_without_the_labels_of_a_fold(
         made /= whole.scale_
         tokens = TokenEmbedding(names).fit(made[train]).tokens(made)
         refits.append(Refit(train, test, tokens, None))
-    weight_, bias = fit_discriminant(
+    head = fit_discriminant(
         whole.tokens(C), y, weight, refitted=np.ones(4, dtype=bool), refits=refits
     )
     # As exact as the temperature is found.
-    np.testing.assert_allclose(decoder[-1].coef_, weight_, rtol=2e-5)
-    np.testing.assert_allclose(decoder[-1].intercept_, bias, rtol=2e-5)
+    np.testing.assert_allclose(decoder[-1].coef_, head.weight, rtol=2e-5)
+    np.testing.assert_allclose(decoder[-1].intercept_, head.bias, rtol=2e-5)
     # Who is not handed the folds takes the temperature from matrices that know the labels.
     told = decoder[-1].coef_
-    seen = clone(decoder[-1]).fit(C, y, groups=groups, sample_weight=weight).coef_
+    seen = clone(decoder[-1]).set_params(ridge=decoder[-1].ridge_)
+    seen = seen.fit(C, y, groups=groups, sample_weight=weight).coef_
     factor = (told * seen).sum() / (seen * seen).sum()
     np.testing.assert_allclose(told, factor * seen, rtol=1e-6, atol=1e-12)
     assert abs(factor - 1) > 0.01
@@ -355,6 +358,39 @@ def test_a_new_recording_is_followed_as_a_model_does_live() -> None:
     session = as_decoder(decoder, ch_names=tuple("ABCDE")).session()
     live = [session.probabilities(trial) for trial in 4 * new]
     np.testing.assert_allclose(decoder.predict_proba(4 * new), live, rtol=0, atol=1e-9)
+
+
+def test_a_balanced_decoder_decides_as_its_model_does_live(tmp_path: Path) -> None:
+    """Also read back from a file; and every method of the pipeline knows the correction."""
+    X, y = rhythms()
+    decoder = of_steps(
+        FilterBankCovariances(SFREQ), Recentring(balanced=True), TokenDiscriminantClassifier()
+    )
+    decoder.fit(X, y, domains=np.repeat(["a", "b"], 30))
+    new, labels = rhythms(40, seed=3)
+    at = np.sort(np.concatenate([np.flatnonzero(labels == k)[:n] for k, n in ((0, 20), (1, 3))]))
+    new, labels = 4 * new[at], labels[at]
+    found = decoder.predict_proba(new)
+    save_model(decoder, tmp_path / "model.spdt", ch_names=tuple("ABCDE"))
+    session = load_model(tmp_path / "model.spdt").session()
+    live = [session.probabilities(trial) for trial in new]
+    np.testing.assert_allclose(live, found, rtol=0, atol=1e-9)
+    again = load_pipeline(tmp_path / "model.spdt")
+    np.testing.assert_allclose(again.predict_proba(new), found, rtol=0, atol=1e-9)
+    C = decoder[:-1].transform(new)
+    by_hand = running_balance(decoder.steps[-1][1].predict_proba(C), np.full(2, 0.5))
+    np.testing.assert_allclose(found, by_hand, rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(decoder.predict(new), found.argmax(1))
+    np.testing.assert_allclose(
+        decoder.decision_function(new), np.log(found[:, 1] / found[:, 0]), atol=1e-9
+    )
+    assert decoder.score(new, labels) == np.mean(found.argmax(1) == labels)
+
+
+def test_balance_needs_labels() -> None:
+    C, domains = sessions()
+    with pytest.raises(ModelError, match="needs labels"):
+        Recentring(balanced=True).fit(C, domains=domains)
 
 
 def test_recentring_refuses_what_it_cannot_use() -> None:

@@ -12,8 +12,11 @@ from spdtokens import FilterBankCovariances, TokenDiscriminantClassifier, TokenE
 from spdtokens.classifiers.discriminant import (
     EMBEDDINGS,
     GAINS,
+    MARGIN,
     RIDGE,
+    RIDGES,
     WITHOUT_LABELS,
+    Fitted,
     Refit,
     fit_discriminant,
     gain_drift,
@@ -33,35 +36,41 @@ def made(n: int = 60, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return tokens, y
 
 
-Head = tuple[np.ndarray, np.ndarray]
-
-
-def scores(head: Head, tokens: np.ndarray) -> np.ndarray:
-    weight, bias = head
-    found = np.tensordot(tokens, weight, 2) + bias
+def scores(head: Fitted, tokens: np.ndarray) -> np.ndarray:
+    found = np.tensordot(tokens, head.weight, 2) + head.bias
     return found - found.mean(1, keepdims=True)
 
 
 def textbook(
-    X: np.ndarray, y: np.ndarray, w: np.ndarray, test: np.ndarray, drift: np.ndarray
+    X: np.ndarray,
+    y: np.ndarray,
+    w: np.ndarray,
+    test: np.ndarray,
+    drift: np.ndarray,
+    ridge: float = RIDGE,
 ) -> np.ndarray:
     """Scores of the rows ``test``, with matrices as large as there are features."""
     means = np.stack([np.average(X[y == k], axis=0, weights=w[y == k]) for k in range(3)])
     R = X - means[y]
     S = (R * w[:, None]).T @ R
-    S += RIDGE * np.trace(S) * np.eye(len(S)) + drift.T @ drift
+    S += ridge * np.trace(S) * np.eye(len(S)) + drift.T @ drift
     W = np.linalg.solve(S, means.T)
     return test @ W - 0.5 * np.einsum("kf,fk->k", means, W)
 
 
 def directly(
-    tokens: np.ndarray, y: np.ndarray, w: np.ndarray, test: np.ndarray, drift: np.ndarray
+    tokens: np.ndarray,
+    y: np.ndarray,
+    w: np.ndarray,
+    test: np.ndarray,
+    drift: np.ndarray,
+    ridge: float = RIDGE,
 ) -> np.ndarray:
     w = w / w.sum()
     centre = (w[:, None, None] * tokens).sum(0)
     unit = np.sqrt((w[:, None] * ((tokens - centre) ** 2).sum(2)).sum(0))[:, None]
     X, T = (((t - centre) / unit).reshape(len(t), -1) for t in (tokens, test))
-    found = textbook(X, y, w, T, (drift / unit).reshape(-1, X.shape[1]))
+    found = textbook(X, y, w, T, (drift / unit).reshape(-1, X.shape[1]), ridge)
     return found - found.mean(1, keepdims=True)
 
 
@@ -75,7 +84,7 @@ def test_it_is_the_textbook(weighted: bool, drifts: int, n: int) -> None:
     w = rng.uniform(0.1, 3.0, n) if weighted else np.ones(n)
     drift = rng.standard_normal((drifts, 2, 40)) * np.array([1.0, 30.0])[:, None]
     head = fit_discriminant(tokens, y, w if weighted else None, drift=drift if drifts else None)
-    found, expected = scores(head, test), directly(tokens, y, w, test, drift)
+    found, expected = scores(head, test), directly(tokens, y, w, test, drift, head.ridge)
     factor = (found * expected).sum() / (expected * expected).sum()
     assert factor > 0
     np.testing.assert_allclose(found, factor * expected, rtol=1e-8, atol=1e-10)
@@ -120,34 +129,41 @@ def test_few_trials_and_equal_trials() -> None:
     assert (scores(fit_discriminant(same, y[[0, 1, 2] * 3]), tokens).argmax(1) == y).all()
 
 
-def inverse_temperature(scores: np.ndarray, y: np.ndarray) -> float:
-    """The factor with the least log loss, on a grid, as if two trials of a class had been there."""
+def calibrated(scores: np.ndarray, y: np.ndarray) -> tuple[float, np.ndarray]:
+    """The factor with the least log loss, on a grid, as if two trials of a class had been there.
+
+    And this log loss for each trial.
+    """
     n = np.bincount(y)[y]
     targets = np.tile((1 / (n + 2) / 2)[:, None], 3)
     targets[np.arange(len(y)), y] = (n + 1) / (n + 2)
-    weight = targets / n[:, None]
-    grid = np.exp(np.linspace(-8, 6, 14001))
-    losses = [-(weight * log_softmax(f * scores, axis=1)).sum() for f in grid]
-    return float(grid[np.argmin(losses)])
+    grid = np.exp(np.linspace(-9, 4, 1301))
+    losses = [-(targets * log_softmax(f * scores, axis=1)).sum(1) for f in grid]
+    best = int(np.argmin([np.mean(loss / n) for loss in losses]))
+    return float(grid[best]), losses[best]
 
 
 @pytest.mark.parametrize("n", [60, 120], ids=["few trials", "many trials"])
 @pytest.mark.parametrize("drifts", [0, 3])
-def test_the_temperature_is_that_of_tokens_made_without_the_labels_of_a_fold(
-    drifts: int, n: int
+@pytest.mark.parametrize("strength", [0.0, 3.0])
+def test_ridge_and_temperature_are_those_of_trials_left_out(
+    strength: float, drifts: int, n: int
 ) -> None:
-    """Every fold as the textbook has it, of tokens that differ from fold to fold."""
+    """Every fold and ridge as the textbook has it, of tokens that differ from fold to fold."""
     tokens, y = made(n)
     rng = np.random.default_rng(4)
+    # Strong variance that says nothing asks for a small ridge.
+    tokens[:, 0, 3:6] += strength * 20 * rng.standard_normal((n, 3))
+    tokens[:, 0, 0] += strength * y
     drift = rng.standard_normal((drifts, 2, 40))
-    refits, held_out = [], np.empty((n, 3))
+    refits, held_out = [], np.empty((len(RIDGES), n, 3))
     for train, test in StratifiedKFold(5).split(tokens, y):
         own = tokens[:, 1:] + rng.standard_normal((n, 1, 40))
         own_drift = rng.standard_normal((drifts, 1, 40))
         refits.append(Refit(train, test, own, own_drift if drifts else None))
-        held_out[test] = fold_scores(
-            tokens, own, y, train, test, np.concatenate([drift[:, :1], own_drift], axis=1)
-        )
+        moved = np.concatenate([drift[:, :1], own_drift], axis=1)
+        for k, ridge in enumerate(RIDGES):
+            held_out[k, test] = fold_scores(tokens, own, y, train, test, moved, ridge)
     head = fit_discriminant(
         tokens,
         y,
@@ -155,10 +171,19 @@ def test_the_temperature_is_that_of_tokens_made_without_the_labels_of_a_fold(
         refitted=np.array([False, True]),
         refits=refits,
     )
-    plain = directly(tokens, y, np.ones(n), tokens, drift)
+    factors, losses = zip(*(calibrated(one, y) for one in held_out), strict=True)
+    means = np.mean(losses, axis=1)  # classes are balanced
+    np.testing.assert_allclose([head.losses[ridge] for ridge in RIDGES], means, rtol=1e-4)
+    best, usual = int(np.argmin(means)), RIDGES.index(RIDGE)
+    gain = losses[usual] - losses[best]
+    clear = gain.mean() > MARGIN * gain.std() / np.sqrt(n)
+    chosen = best if best > usual or clear else usual
+    assert head.ridge == RIDGES[chosen]
+    assert (head.ridge < RIDGE) == (strength > 0 and n == 120)
+    plain = directly(tokens, y, np.ones(n), tokens, drift, head.ridge)
     found = scores(head, tokens)
     factor = (found * plain).sum() / (plain * plain).sum()
-    assert factor == pytest.approx(inverse_temperature(held_out, y), rel=2e-3)
+    assert factor == pytest.approx(factors[chosen], rel=1e-2)
 
 
 def fold_scores(
@@ -168,6 +193,7 @@ def fold_scores(
     train: np.ndarray,
     test: np.ndarray,
     drift: np.ndarray,
+    ridge: float,
 ) -> np.ndarray:
     """Scores of a fold: the first token scaled by all trials, the second by those of the fold."""
     rows, drifts = [], []
@@ -177,7 +203,7 @@ def fold_scores(
         rows.append(centred / unit)
         drifts.append(drift[:, i] / unit)
     X, w = np.hstack(rows), np.full(len(train), 1 / len(train))
-    return textbook(X[train], y[train], w, X[test], np.hstack(drifts))
+    return textbook(X[train], y[train], w, X[test], np.hstack(drifts), ridge)
 
 
 def test_groups_are_not_split_between_the_folds_of_the_temperature() -> None:
@@ -185,11 +211,65 @@ def test_groups_are_not_split_between_the_folds_of_the_temperature() -> None:
     rng = np.random.default_rng(0)
     tokens, y = rng.standard_normal((40, 1, 60)), np.arange(40) % 2
     copies = np.tile(np.arange(40), 5)
-    size = {}
+    size, ridge = {}, {}
     for name, groups in {"apart": None, "together": copies}.items():
-        weight, _ = fit_discriminant(tokens[copies], y[copies], groups=groups)
-        size[name] = np.abs(weight).max()
+        head = fit_discriminant(tokens[copies], y[copies], groups=groups)
+        size[name], ridge[name] = np.abs(head.weight).max(), head.ridge
     assert size["together"] < 0.1 * size["apart"]
+    assert ridge["apart"] < RIDGE <= ridge["together"]
+
+
+def sessions(seed: int, gain: float) -> tuple[np.ndarray, np.ndarray]:
+    """Ten sessions of 30 trials, between which the gain of every channel changes."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(300) % 2
+    signals = rng.standard_normal((300, 6, 60))
+    signals[:, 0] += (0.5 * y)[:, None] * signals[:, 1]
+    signals *= np.exp(gain * rng.standard_normal((10, 6)))[np.arange(300) // 30, :, None]
+    return signals @ signals.swapaxes(1, 2) / 60, y
+
+
+def test_pooled_sessions_get_a_smaller_ridge_if_they_differ() -> None:
+    """Their differences are most of the variance, of which the ridge is a share."""
+    chosen = {}
+    for gain in (0.0, 1.5):
+        C, y = sessions(0, gain)
+        train = np.arange(300) % 3 > 0
+        by_ridge = {
+            ridge: TokenDiscriminantClassifier(ridge=ridge).fit(C[train], y[train])
+            for ridge in ("auto", RIDGE)
+        }
+        chosen[gain] = by_ridge["auto"].ridge_
+        score, usual = (model.score(C[~train], y[~train]) for model in by_ridge.values())
+        assert score > usual + 0.03 if gain else score >= usual - 0.02
+    assert chosen[1.5] < RIDGE <= chosen[0.0]
+
+
+def test_noise_does_not_get_a_smaller_ridge() -> None:
+    smaller = []
+    for seed in range(10):
+        C, _ = sessions(seed, 0.0)
+        y = np.random.default_rng(seed).permutation(np.arange(100) % 2)
+        smaller.append(TokenDiscriminantClassifier().fit(C[:100], y).ridge_ < RIDGE)
+    assert np.mean(smaller) <= 0.1
+
+
+def test_the_ridge_that_is_asked_for_is_used() -> None:
+    C, y = covariances()
+    model = TokenDiscriminantClassifier(ridge=0.1).fit(C, y)
+    assert model.ridge_ == 0.1
+    assert list(model.held_out_loss_) == [0.1]
+    chosen = TokenDiscriminantClassifier().fit(C, y)
+    assert tuple(chosen.held_out_loss_) == RIDGES
+    assert chosen.ridge_ in RIDGES
+
+
+def test_without_held_out_trials_the_ridge_is_the_usual() -> None:
+    C, y = covariances()
+    groups = (y == "task").astype(int)  # a group per class cannot be left out
+    model = TokenDiscriminantClassifier().fit(C, y, groups=groups)
+    assert model.ridge_ == RIDGE
+    assert np.isnan(list(model.held_out_loss_.values())).all()
 
 
 @pytest.mark.parametrize(
@@ -360,6 +440,7 @@ def test_probabilities_of_noise_are_not_confident() -> None:
     ("options", "error", "message"),
     [
         ({"ridge": 0.0}, ModelError, "ridge"),
+        ({"ridge": "best"}, ModelError, "ridge.*best"),
         ({"gains": (0.1,)}, ModelError, r"gains.*\(0\.1,\)"),
         ({"gains": (0.1, -1.0)}, ModelError, "gains"),
         ({"gains": (0.1, np.nan)}, ModelError, "gains"),

@@ -166,6 +166,13 @@ CASES = [
         in_time=True,
         fitted_without_weights=True,
     ),
+    Case(
+        "pipeline recentring balanced",
+        lambda: decoder(filterbank(), Recentring(balanced=True), TokenDiscriminantClassifier()),
+        SIGNALS,
+        in_time=True,
+        fitted_without_weights=True,
+    ),
     Case("pipeline tokens", lambda: decoder(filterbank(), TokenEmbedding()), SIGNALS),
 ]
 

@@ -249,6 +249,36 @@ def test_released_numbers(means: Any) -> None:
     assert found["broad band"] < 0.35
 
 
+def test_sessions_and_runs_can_be_more_and_shorter() -> None:
+    usual = load_dataset("sim-mi").load("1", "2")
+    dataset = load_dataset("sim-mi", sessions=3, runs=1)
+    short = dataset.load("1", "2")
+    assert dataset.sessions("1") == ("1", "2", "3")
+    assert np.bincount(short.y).tolist() == [12, 12, 12, 12]
+    np.testing.assert_array_equal(short.y, usual.y[:48])
+    assert load_dataset("sim-erp", sessions=2).sessions("16") == ("1", "2")
+    for name, options in (
+        ("sim-mi", {"sessions": 0}),
+        ("sim-mi", {"runs": 0}),
+        ("sim-mi", {"spread": -1}),
+        ("sim-erp", {"spread": -1}),
+    ):
+        with pytest.raises(DataError, match=next(iter(options))):
+            load_dataset(name, **options)
+
+
+@pytest.mark.parametrize("name", ["sim-mi", "sim-erp"])
+def test_spread_is_that_between_sessions(name: str) -> None:
+    """Powers of the channels differ between sessions in proportion to it."""
+
+    def difference(spread: float) -> float:
+        dataset = load_dataset(name, spread=spread)
+        one, two = (np.log(dataset.load("1", s).X.var((0, 2))) for s in ("1", "2"))
+        return float(np.abs(one - two).mean())
+
+    assert difference(0.0) < 0.5 * difference(1.0) < 0.25 * difference(4.0)
+
+
 def test_segments_are_seconds_of_their_trial() -> None:
     whole, cut = (load_dataset("sim-ssvep", **o) for o in ({}, {"segments": 4}))
     trials, segments = (dataset.load("2", "3") for dataset in (whole, cut))

@@ -82,6 +82,8 @@ STUDY, WITHIN = Study.made(), Study.made(own_training=4)
 
 
 def allowed(study: Study, access: str, alignment: str) -> bool:
+    if alignment == "recentre-balanced":
+        return access == "online" or access.startswith("unlabeled")
     if alignment == "none" or study.own_training:
         return True
     return ACCESS[access].labelled if alignment == "rotate" else access != "train"
@@ -145,6 +147,12 @@ PYRIEMANNS = {
     "recentre": ("riemann", False),
     "rescale": ("riemann", True),
 }
+
+
+@pytest.mark.parametrize("access", ["unlabeled_full", "unlabeled_20p"])
+def test_matrices_are_aligned_as_without_balance(access: str) -> None:
+    """Decisions are corrected later."""
+    assert_same(STUDY.align(access, "recentre-balanced"), STUDY.align(access, "recentre"), rtol=0)
 
 
 SEEN = ["unlabeled_full", "unlabeled_50p", "labeled_20p", "train"]

@@ -16,7 +16,9 @@ from sklearn.svm import SVC
 from spdtokens import (
     DecodingPipeline,
     NetworkClassifier,
+    Recentring,
     StandardTrials,
+    TokenDiscriminantClassifier,
     evaluate,
 )
 from spdtokens.classifiers.methods import Settings, get_method
@@ -27,7 +29,9 @@ from spdtokens.evaluation.execute import class_probabilities, execute
 from spdtokens.evaluation.metrics import all_scores
 from spdtokens.evaluation.plan import Source
 from spdtokens.evaluation.runs import RunResult
-from tests.evaluation.recordings import SETTINGS, planned, same, signals
+from spdtokens.geometry.alignment import riemannian_mean
+from spdtokens.runtime.balance import imbalance_shift, shifted
+from tests.evaluation.recordings import SETTINGS, covariances, planned, same, signals
 
 KINDS = (
     *("ts-lr", "eegnet", "spdnet", "token-affine-invariant", "spd-token-mlp"),
@@ -406,3 +410,49 @@ def test_a_run_with_an_adversary_is_fit_by_hand() -> None:
 def whole_of(dataset: Dataset, subject: str) -> tuple[np.ndarray, np.ndarray]:
     recording = dataset.load(subject, "a")
     return recording.X, recording.y
+
+
+def balanced_by_hand(access: str) -> np.ndarray:
+    """Session b decoded by a model of session a, recentred; decisions corrected by hand."""
+    dataset = covariances()
+    a, b = (dataset.load("1", session) for session in ("a", "b"))
+    decoder = DecodingPipeline(
+        [("recentring", Recentring(balanced=True)), ("classifier", TokenDiscriminantClassifier())]
+    )
+    decoder.fit(a.X, a.y)
+    if access == "online":
+        return np.asarray(decoder.predict_proba(b.X))
+    q, n = np.bincount(a.y) / len(a.y), {"20p": 4, "50p": 12}.get(access[-3:], len(b.X))
+    R = riemannian_mean(b.X[:n])
+    values, V = np.linalg.eigh(R)
+    W = (V / np.sqrt(values)) @ V.T
+    p = decoder["classifier"].predict_proba(W @ b.X @ W)
+    return shifted(p if access == "unlabeled_full" else p[n:], imbalance_shift(p[:n], q))
+
+
+@pytest.mark.parametrize("access", ["online", "unlabeled_full", "unlabeled_50p"])
+def test_decisions_are_balanced_by_what_the_access_provides(access: str) -> None:
+    question: dict[str, Any] = {"access": access, "settings": Settings()}
+    question["alignment"] = "recentre-balanced"
+    found = done(covariances(), "recommended", 0, **question).probabilities
+    np.testing.assert_allclose(found, balanced_by_hand(access), rtol=1e-6, atol=1e-9)
+    plain = done(covariances(), "recommended", 0, **question | {"alignment": "recentre"})
+    assert not np.allclose(found, plain.probabilities, rtol=1e-3)
+
+
+def test_balanced_decisions_of_known_sessions_count_the_training_trials() -> None:
+    """The reference is that of the training trials, too, which are not unbalanced."""
+    question: dict[str, Any] = {"domain": "subject", "access": "unlabeled_full"}
+    question["settings"] = Settings()
+    plain = done(covariances(), "recommended", 0, alignment="recentre", **question).probabilities
+    found = done(covariances(), "recommended", 0, alignment="recentre-balanced", **question)
+    expected = shifted(plain, 0.5 * imbalance_shift(plain, np.full(2, 0.5)))
+    np.testing.assert_allclose(found.probabilities, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("access", ["train", "labeled_20p"])
+def test_balance_needs_trials_without_labels(access: str) -> None:
+    question: dict[str, Any] = {"access": access, "domain": "subject", "settings": Settings()}
+    question["alignment"] = "recentre-balanced"
+    with pytest.raises(EvaluationError, match=r"without labels.*unlabeled_20p.*online"):
+        planned(covariances(), "recommended", **question)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator, clone
+from sklearn.metrics import accuracy_score
 from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.metadata_routing import UNUSED
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from spdtokens.classifiers.base import addressed, takes
+from spdtokens.classifiers.base import addressed, as_decisions, encode, takes
 from spdtokens.classifiers.discriminant import TokenDiscriminantClassifier
 from spdtokens.errors import ModelError, SignalError
 from spdtokens.geometry.alignment import mean_reference, riemannian_mean, running_references
@@ -32,6 +34,7 @@ from spdtokens.preprocessing.bands import (
     resolve_windows,
 )
 from spdtokens.preprocessing.filterbank import FilterBankCovariances, Folds
+from spdtokens.runtime.balance import START, running_balance
 from spdtokens.runtime.threads import one_thread
 from spdtokens.runtime.tokens import Reference, congruence
 
@@ -168,6 +171,11 @@ def filterbank_options(
         bands = "ssvep"
     # Many stimuli have many narrow bands.
     return {"bands": bands, "windows": windows, "estimator": "oas", "decimate": bands == "ssvep"}
+
+
+def _last_has(name: str) -> Callable[[Any], bool]:
+    """Check that the last step has a method; pipelines without it do not have it either."""
+    return lambda pipeline: hasattr(pipeline._final_estimator, name)
 
 
 class DecodingPipeline(Pipeline):
@@ -310,6 +318,109 @@ class DecodingPipeline(Pipeline):
                     C = clone(step).fit_transform(C, **own)  # without labels
             yield C
 
+    @property
+    def _proportions(self) -> Array | None:
+        """Class proportions of training, if decisions are corrected for unbalanced classes."""
+        steps = [step for _, step in self.steps if isinstance(step, Recentring) and step.balanced]
+        if not steps:
+            return None
+        check_is_fitted(steps[0])
+        return steps[0].proportions_
+
+    # Decisions are corrected after the last step, so everything that depends on them is here.
+
+    @available_if(_last_has("predict_proba"))
+    def predict_proba(self, X: ArrayLike, **params: Any) -> Any:
+        """Predict class probabilities.
+
+        Parameters
+        ----------
+        X : array
+            Trials; with :class:`Recentring`, those of one recording in temporal order.
+        **params : dict
+            Parameters of the steps, as in scikit-learn.
+
+        Returns
+        -------
+        ndarray, shape (n, n_classes)
+            Probabilities, in the order of ``classes_``.
+        """
+        found = super().predict_proba(X, **params)
+        q = self._proportions
+        return found if q is None else running_balance(found, q)
+
+    @available_if(_last_has("decision_function"))
+    def decision_function(self, X: ArrayLike, **params: Any) -> Any:
+        """Compute the scores of the last step, or logarithms of corrected probabilities.
+
+        Parameters
+        ----------
+        X : array
+            Trials, as for :meth:`predict_proba`.
+        **params : dict
+            Parameters of the steps, as in scikit-learn.
+
+        Returns
+        -------
+        ndarray, shape (n, n_classes), or (n,) for two classes
+            Scores.
+        """
+        if self._proportions is None:
+            return super().decision_function(X, **params)
+        found = self.predict_proba(X, **params)
+        return as_decisions(np.log(np.maximum(found, np.finfo(np.float64).tiny)))
+
+    @available_if(_last_has("predict"))
+    def predict(self, X: ArrayLike, **params: Any) -> Any:
+        """Predict the class of each trial.
+
+        Parameters
+        ----------
+        X : array
+            Trials, as for :meth:`predict_proba`.
+        **params : dict
+            Parameters of the steps, as in scikit-learn.
+
+        Returns
+        -------
+        ndarray, shape (n,)
+            Classes.
+        """
+        if self._proportions is None:
+            return super().predict(X, **params)
+        return self.classes_[self.predict_proba(X, **params).argmax(1)]
+
+    @available_if(_last_has("score"))
+    def score(
+        self,
+        X: ArrayLike,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        **params: Any,
+    ) -> float:
+        """Compute the accuracy, or the score of a last step that is not a classifier.
+
+        Parameters
+        ----------
+        X : array
+            Trials, as for :meth:`predict_proba`.
+        y : array, shape (n,), default=None
+            Labels.
+        sample_weight : array, shape (n,), default=None
+            Weights of trials. None for equal weights.
+        **params : dict
+            Parameters of the steps, as in scikit-learn.
+
+        Returns
+        -------
+        float
+            The score.
+        """
+        if self._proportions is None:
+            return float(super().score(X, y, sample_weight, **params))
+        found = self.predict(X, **params)
+        return float(accuracy_score(y, found, sample_weight=sample_weight))
+
     def fit_predict(self, X: ArrayLike, y: ArrayLike | None = None, **params: Any) -> Any:
         """Fit all steps and predict the training trials.
 
@@ -353,11 +464,18 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
     n_means : int, default=0
         Number of first rows of each matrix that are means over time (``n_means`` of
         :class:`FilterBankCovariances`). They are not recentred.
+    balanced : bool, default=False
+        Whether a :class:`DecodingPipeline` with this step corrects its decisions on a new recording
+        in which some classes are more frequent than in training. The mean of such a recording lies
+        near the frequent class. Requires labels in ``fit``. The start of the running mean then
+        counts as three trials instead of one.
 
     Attributes
     ----------
     reference_ : ndarray, shape (n_matrices / n_windows, d, d)
         Riemannian mean of the means of the training domains; d channels.
+    proportions_ : ndarray, shape (n_classes,), or None
+        Share of each class among the training trials, if ``balanced``.
     n_features_in_ : int
         Number of rows of a matrix.
 
@@ -393,11 +511,13 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
         n_windows: int = 1,
         shrinkage: float = 0.0,
         n_means: int = 0,
+        balanced: bool = False,
     ) -> None:
         self.metric = metric
         self.n_windows = n_windows
         self.shrinkage = shrinkage
         self.n_means = n_means
+        self.balanced = balanced
 
     def __sklearn_tags__(self) -> Tags:
         """Declare three-dimensional input."""
@@ -441,8 +561,8 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
         ----------
         X : array, shape (n, d, d) or (n, n_matrices, d, d)
             SPD matrices of training trials.
-        y : object, default=None
-            Ignored.
+        y : array, shape (n,), default=None
+            Labels, used only if ``balanced``.
         domains : array, shape (n,), default=None
             Session or subject of each trial. None for a single domain.
 
@@ -458,7 +578,7 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
     def fit_transform(
         self,
         X: ArrayLike,
-        y: ArrayLike | None = None,  # noqa: ARG002
+        y: ArrayLike | None = None,
         domains: ArrayLike | None = None,
     ) -> Array:
         """Recentre training matrices, each domain by its own mean.
@@ -467,8 +587,8 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
         ----------
         X : array, shape (n, d, d) or (n, n_matrices, d, d)
             SPD matrices of training trials.
-        y : object, default=None
-            Ignored.
+        y : array, shape (n,), default=None
+            Labels, used only if ``balanced``.
         domains : array, shape (n,), default=None
             Session or subject of each trial. None for a single domain.
 
@@ -495,6 +615,14 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
             means.append(mean_reference(rule.over_windows(own).astype(np.float64), self.metric))
             moved[of == name] = congruence(own, rule.whitener(means[-1]).astype(C.dtype))
         self.reference_ = riemannian_mean(np.stack(means))
+        self.proportions_ = None
+        if self.balanced:
+            if y is None:
+                raise ModelError(
+                    "Recentring(balanced=True) needs labels, to know the proportions of the "
+                    "classes. Pass y to fit, or remove balanced."
+                )
+            self.proportions_ = np.bincount(encode(y, len(C))[1]) / len(C)
         return moved.reshape(np.shape(X))
 
     @one_thread()
@@ -520,7 +648,8 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
                 f"X must have matrices of shape {wanted} per trial, as in fit, got {C.shape[1:]}."
             )
         rule = self.rule()
-        references = running_references(C.astype(np.float64), self.reference_, 1, rule)
+        start = START if self.balanced else 1
+        references = running_references(C.astype(np.float64), self.reference_, start, rule)
         return congruence(C, rule.whitener(references).astype(C.dtype)).reshape(np.shape(X))
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> NDArray[Any]:

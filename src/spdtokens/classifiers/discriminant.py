@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import repeat
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,9 +24,12 @@ from spdtokens.runtime.threads import one_thread
 from spdtokens.runtime.tokens import FILTERED
 
 #: The best of 0.004, 0.012, 0.04 and 0.12 over parts of training sessions and simulated sessions.
-#: Choosing it in folds of the training trials was not better: they do not contain the next session.
 RIDGE = 0.012
-#: Folds that fit the temperature of the scores.
+#: Candidates of ``ridge='auto'``, half a decade apart.
+RIDGES = tuple(float(f"{RIDGE * 10 ** (k / 2):.2g}") for k in range(-4, 3))
+#: Standard errors of the held-out log loss by which a ridge below ``RIDGE`` must be better.
+MARGIN = 2.0
+#: Folds that choose the ridge and fit the temperature of the scores.
 FOLDS = 5
 
 #: Tokens of every matrix: three relative to the mean of the training trials, one of class filters.
@@ -58,6 +61,12 @@ class TokenDiscriminantClassifier(TokenClassifier):
     gains, and the inverse temperature :math:`\beta`. The latter is fitted to held-out training
     trials, so that the probabilities are calibrated [2]_. All classes have the same weight.
 
+    By default the same held-out trials choose the ridge: five folds of consecutive trials, which
+    are close to the sessions if trials of several sessions are concatenated. The candidate with
+    the least log loss is taken, but one below 0.012 only if its log loss is lower than that of
+    0.012 by two standard errors: folds of one session do not contain the next one, for which a
+    small ridge is a risk.
+
     Parameters
     ----------
     embedding : str, sequence of str, TokenEmbedding or None, default='auto'
@@ -65,9 +74,9 @@ class TokenDiscriminantClassifier(TokenClassifier):
         ``'whitened_root'``, ``'principal_correlation'`` and, if there are more trials than rows of
         a matrix, ``'class_filters'``. ``TokenEmbedding('auto', ...)`` does the same with other
         options. None if the input is tokens, (n, features) or (n, tokens, features).
-    ridge : float, default=0.012
+    ridge : float or 'auto', default='auto'
         Fraction of the total variance within classes that is added to the variance in every
-        direction.
+        direction. ``'auto'`` chooses among seven values from 0.00012 to 0.12 by held-out trials.
     gains : 'auto', pair of float or None, default='auto'
         Expected changes between recordings of the common gain of all channels and of the gain of
         each channel, as standard deviations of logarithms. Directions in which they move tokens get
@@ -84,6 +93,11 @@ class TokenDiscriminantClassifier(TokenClassifier):
         Weights of the tokens.
     intercept_ : ndarray, shape (n_classes,)
         Intercepts.
+    ridge_ : float
+        Ridge in use.
+    held_out_loss_ : dict of float to float
+        Log loss of held-out training trials by ridge, each with its own temperature; NaN if a class
+        has a single trial (group).
     n_features_in_ : int
         Number of rows of a matrix.
 
@@ -123,7 +137,7 @@ class TokenDiscriminantClassifier(TokenClassifier):
         self,
         embedding: EmbeddingSpec = "auto",
         *,
-        ridge: float = RIDGE,
+        ridge: float | Literal["auto"] = "auto",
         gains: Literal["auto"] | tuple[float, float] | None = "auto",
     ) -> None:
         self.embedding = embedding
@@ -149,7 +163,7 @@ class TokenDiscriminantClassifier(TokenClassifier):
             Labels.
         groups : array, shape (n,), default=None
             Trials of a group, such as segments of one long trial, are never split between the folds
-            that fit the temperature.
+            that choose the ridge and fit the temperature.
         sample_weight : array, shape (n,), default=None
             Weights of trials; trials of weight 0 are ignored. The embedding and the gain changes
             are fitted without weights. None for equal weights.
@@ -201,7 +215,7 @@ class TokenDiscriminantClassifier(TokenClassifier):
             )
             if again:
                 refits = self._refits(again, seen, codes, groups, refit, middle, gains)
-        self.coef_, self.intercept_ = fit_discriminant(
+        self.coef_, self.intercept_, self.ridge_, self.held_out_loss_ = fit_discriminant(
             tokens,
             codes,
             sample_weight,
@@ -327,13 +341,13 @@ def fit_discriminant(
     tokens: Array,
     codes: Codes,
     sample_weight: ArrayLike | None = None,
-    ridge: float = RIDGE,
+    ridge: float | Literal["auto"] = "auto",
     drift: Array | None = None,
     *,
     groups: ArrayLike | None = None,
     refitted: NDArray[np.bool_] | None = None,
     refits: Iterable[Refit] = (),
-) -> tuple[Array, Array]:
+) -> Fitted:
     """Fit a ridge-regularised linear discriminant to tokens.
 
     Each token is divided by one number, so that its total variance is 1. Features within a token
@@ -349,14 +363,15 @@ def fit_discriminant(
         Classes 0, 1, ..., each with at least one trial.
     sample_weight : array, shape (n,), default=None
         Weights of trials. None for equal weights.
-    ridge : float, default=0.012
+    ridge : float or 'auto', default='auto'
         Fraction of the total variance within classes that is added to the variance in every
-        direction.
+        direction. ``'auto'`` chooses among ``RIDGES`` by held-out trials.
     drift : ndarray, shape (k, n_tokens, n_features), default=None
         Expected changes of tokens in new recordings. Their outer products are added to the
         covariance within classes.
     groups : array, shape (n,), default=None
-        Trials of a group are never split between the five folds that fit the temperature.
+        Trials of a group are never split between the five folds that choose the ridge and fit the
+        temperature.
     refitted : ndarray of bool, shape (n_tokens,), default=None
         Tokens that depend on labels. None for no such token.
     refits : iterable of Refit, default=()
@@ -365,10 +380,8 @@ def fit_discriminant(
 
     Returns
     -------
-    weight : ndarray, shape (n_tokens, n_features, n_classes)
-        Weights of the tokens.
-    bias : ndarray, shape (n_classes,)
-        Intercepts.
+    Fitted
+        Weights, intercepts, ridge, and log loss of held-out trials by ridge.
 
     Raises
     ------
@@ -387,13 +400,12 @@ def fit_discriminant(
     >>> rng = np.random.default_rng(0)
     >>> codes = np.arange(40) % 2
     >>> tokens = rng.standard_normal((40, 1, 6)) + 2 * codes[:, None, None]
-    >>> weight, bias = fit_discriminant(tokens, codes)
+    >>> weight, bias, ridge, losses = fit_discriminant(tokens, codes)
     >>> scores = np.tensordot(tokens, weight, 2) + bias
     >>> bool((scores.argmax(1) == codes).mean() > 0.9)
     True
     """
-    if not ridge > 0:
-        raise ModelError(f"ridge must be > 0, got {ridge!r}.")
+    ridges = _candidates(ridge)
     n, n_tokens, _ = tokens.shape
     share = _shares(sample_weight, codes)
     if refitted is None:
@@ -406,25 +418,54 @@ def fit_discriminant(
         _Scaled(tokens[:, some], None if drift is None else drift[:, some], share)
         for some in (~refitted, refitted)
     )
-    problem = _Problem(fixed.rows, codes, share, ridge, own.rows.shape[1])
-    everything = np.arange(n)
-    W, offset = problem.solve(everything, everything[:0], own.rows)
-    scores = np.full((n, len(offset)), np.nan)
+    problem = _Problem(fixed.rows, codes, share, own.rows.shape[1])
+    split = len(fixed.used)
+    scores = np.full((len(ridges), n, codes.max() + 1), np.nan)
     for train, test, replaced, replaced_drift in refits:
         kept = np.zeros(n)
         kept[train] = share[train] / share[train].sum()
         rows = _Scaled(replaced, replaced_drift, kept).rows
-        V, constant = problem.solve(train, test, rows)
-        split = len(fixed.used)
-        scores[test] = fixed.rows[test] @ V[:split] + rows[test] @ V[split:] + constant
-    factor = _inverse_temperature(scores, codes, share)
+        for found, (V, constant) in zip(
+            scores, problem.solve(train, test, rows, ridges), strict=True
+        ):
+            found[test] = fixed.rows[test] @ V[:split] + rows[test] @ V[split:] + constant
+    held_out = [_HeldOut(found, codes, share) for found in scores]
+    chosen = _chosen(held_out, ridges)
+    everything = np.arange(n)
+    ((W, offset),) = problem.solve(
+        everything, everything[:0], own.rows, ridges[chosen : chosen + 1]
+    )
+    factor = held_out[chosen].factor
     weight = np.zeros((*tokens.shape[1:], len(offset)))
     weight[~refitted] = fixed.unscaled(W[: len(fixed.used)])
     weight[refitted] = own.unscaled(W[len(fixed.used) :])
     weight *= factor
     centre = np.tensordot(share, tokens, 1)
     bias = factor * offset - np.tensordot(centre, weight, 2)
-    return weight, bias
+    losses = {r: found.loss for r, found in zip(ridges, held_out, strict=True)}
+    return Fitted(weight, bias, ridges[chosen], losses)
+
+
+class Fitted(NamedTuple):
+    """Fitted discriminant.
+
+    Attributes
+    ----------
+    weight : ndarray, shape (n_tokens, n_features, n_classes)
+        Weights of the tokens.
+    bias : ndarray, shape (n_classes,)
+        Intercepts.
+    ridge : float
+        Ridge in use.
+    losses : dict of float to float
+        Log loss of held-out trials by ridge, each with its own temperature; NaN without such
+        trials.
+    """
+
+    weight: Array
+    bias: Array
+    ridge: float
+    losses: dict[float, float]
 
 
 class Refit(NamedTuple):
@@ -489,22 +530,22 @@ class _Problem:
         Features that are the same in every fold, of trials and then of drift.
     codes, share : ndarray, shape (n,)
         Classes and normalised weights of trials.
-    ridge : float
-        Ridge.
     n_own : int
         Approximate number of further features.
     """
 
-    def __init__(self, fixed: Array, codes: Codes, share: Array, ridge: float, n_own: int) -> None:
-        self.fixed, self.codes, self.share, self.ridge = fixed, codes, share, ridge
+    def __init__(self, fixed: Array, codes: Codes, share: Array, n_own: int) -> None:
+        self.fixed, self.codes, self.share = fixed, codes, share
         n = len(codes)
         # The smaller of the Gram matrix of trials and the scatter matrix of features.
         self.dual = len(fixed) <= fixed.shape[1] + n_own
         trials = fixed[:n]
         self.products = fixed @ fixed.T if self.dual else (trials * share[:, None]).T @ trials
 
-    def solve(self, train: Codes, test: Codes, own: Array) -> tuple[Array, Array]:
-        """Weights (features, classes) and offsets (classes,) of the trials ``train``.
+    def solve(
+        self, train: Codes, test: Codes, own: Array, ridges: Sequence[float]
+    ) -> Iterator[tuple[Array, Array]]:
+        """Weights (features, classes) and offsets (classes,) of the trials ``train`` by ridge.
 
         Parameters
         ----------
@@ -512,6 +553,8 @@ class _Problem:
             Trials; together all that ``train`` was taken from.
         own : ndarray, shape (n + k, n_own)
             Features of this fold.
+        ridges : sequence of float
+            Ridges.
         """
         n = len(self.codes)
         share = self.share[train] / self.share[train].sum()
@@ -523,10 +566,11 @@ class _Problem:
         if self.dual:
             rows = np.concatenate([train, np.arange(n, len(self.fixed))])
             gram = self.products[np.ix_(rows, rows)] + own[rows] @ own[rows].T
-            coefficients, offset = self._by_trials(gram, self.codes[train], share, P)
             spread = np.zeros((len(self.fixed), P.shape[1]))
-            spread[rows] = coefficients
-            return np.concatenate([self.fixed.T @ spread, own.T @ spread]), offset
+            for coefficients, offset in _by_trials(gram, self.codes[train], share, P, ridges):
+                spread[rows] = coefficients
+                yield np.concatenate([self.fixed.T @ spread, own.T @ spread]), offset
+            return
         left = self.fixed[test]
         scatter = self.products - (left * self.share[test][:, None]).T @ left
         weighted = own[train] * share[:, None]
@@ -538,31 +582,49 @@ class _Problem:
         drift = np.concatenate([self.fixed[n:], own[n:]], axis=1)
         total = np.trace(S)
         S -= (means.T * prior) @ means
-        S += drift.T @ drift + self._added(np.trace(S), total) * np.eye(len(S))
-        W = solve(S, means.T, assume_a="pos")
-        return W, -0.5 * (means.T * W).sum(0)
+        within = np.trace(S)
+        S += drift.T @ drift
+        for ridge in ridges:
+            added = _added(ridge, within, total)
+            W = solve(S + added * np.eye(len(S)), means.T, assume_a="pos")
+            yield W, -0.5 * (means.T * W).sum(0)
 
-    def _by_trials(self, gram: Array, codes: Codes, share: Array, P: Array) -> tuple[Array, Array]:
-        """The dual solution: weights are these coefficients of the rows, times the rows."""
-        n, root = len(codes), np.sqrt(share)[:, None]
 
-        def within(M: Array) -> Array:
-            """Replace rows of trials by their weighted deviations from the class means."""
-            return np.concatenate([root * (M[:n] - (P.T @ M[:n])[codes]), M[n:]])
+def _by_trials(
+    gram: Array, codes: Codes, share: Array, P: Array, ridges: Sequence[float]
+) -> Iterator[tuple[Array, Array]]:
+    """The dual solution by ridge: weights are these coefficients of the rows, times the rows."""
+    n, root = len(codes), np.sqrt(share)[:, None]
 
-        to_means = gram[:, :n] @ P
-        Z = within(within(gram).T)
-        added = self._added(np.trace(Z[:n, :n]), float(share @ np.diag(gram)[:n]))
-        inner = solve(Z + added * np.eye(len(Z)), within(to_means), assume_a="pos")
+    def within(M: Array) -> Array:
+        """Replace rows of trials by their weighted deviations from the class means."""
+        return np.concatenate([root * (M[:n] - (P.T @ M[:n])[codes]), M[n:]])
+
+    to_means = gram[:, :n] @ P
+    Z = within(within(gram).T)
+    deviations = within(to_means)
+    total = float(share @ np.diag(gram)[:n])
+    for ridge in ridges:
+        added = _added(ridge, np.trace(Z[:n, :n]), total)
+        inner = solve(Z + added * np.eye(len(Z)), deviations, assume_a="pos")
         back = root * inner[:n]
         by_class = np.eye(P.shape[1])[codes].T @ back
         coefficients = np.concatenate([P - back + P @ by_class, -inner[n:]]) / added
-        return coefficients, -0.5 * (to_means * coefficients).sum(0)
+        yield coefficients, -0.5 * (to_means * coefficients).sum(0)
 
-    def _added(self, within: float, total: float) -> float:
-        # If all trials equal their class mean there is no covariance: any ridge gives the nearest
-        # mean.
-        return self.ridge * float(within) if within > 1e-12 * total else 1.0
+
+def _added(ridge: float, within: float, total: float) -> float:
+    # If all trials equal their class mean there is no covariance: any ridge gives the nearest mean.
+    return ridge * float(within) if within > 1e-12 * total else 1.0
+
+
+def _candidates(ridge: Any) -> tuple[float, ...]:
+    """Ridges to choose from."""
+    if isinstance(ridge, str) and ridge == "auto":
+        return RIDGES
+    if isinstance(ridge, str) or not ridge > 0:
+        raise ModelError(f"ridge must be > 0 or 'auto', got {ridge!r}.")
+    return (float(ridge),)
 
 
 def _shares(sample_weight: ArrayLike | None, codes: Codes) -> Array:
@@ -581,22 +643,48 @@ def _shares(sample_weight: ArrayLike | None, codes: Codes) -> Array:
     return np.asarray(weight / weight.sum())
 
 
-def _inverse_temperature(scores: Array, codes: Codes, share: Array) -> float:
-    """Factor of held-out scores (n, classes) with the least log loss; NaN rows are ignored."""
-    known = np.isfinite(scores).all(1)
-    scores, codes, share = scores[known], codes[known], share[known]
-    if not len(scores):
-        return 1.0
-    # Classes have the same weight here too. Smoothed targets, as if each class had two more trials,
-    # one right and one wrong (Platt 1999), because no trial is certain.
-    counts = np.bincount(codes, minlength=scores.shape[1])
-    weight = share / np.bincount(codes, share)[codes]
-    wrong = 1 / (counts + 2) / (len(counts) - 1)
-    target = np.repeat(wrong[codes][:, None], len(counts), axis=1)
-    target[np.arange(len(codes)), codes] = (counts[codes] + 1) / (counts[codes] + 2)
+class _HeldOut:
+    """Calibration of held-out scores (n, classes); NaN rows are ignored.
 
-    def loss(log_factor: float) -> float:
-        logs = log_softmax(np.exp(log_factor) * scores, axis=1)
-        return float(-(weight[:, None] * target * logs).sum())
+    Attributes
+    ----------
+    factor : float
+        Factor of the scores with the least log loss.
+    weight, losses : ndarray, shape (n_known,)
+        Weight and log loss of each trial.
+    loss : float
+        Log loss; NaN without trials.
+    """
 
-    return float(np.exp(minimize_scalar(loss, bounds=(-12, 6), method="bounded").x))
+    def __init__(self, scores: Array, codes: Codes, share: Array) -> None:
+        known = np.isfinite(scores).all(1)
+        scores, codes, share = scores[known], codes[known], share[known]
+        # Classes have the same weight here too. Smoothed targets, as if each class had two more
+        # trials, one right and one wrong (Platt 1999), because no trial is certain.
+        counts = np.bincount(codes, minlength=scores.shape[1])
+        weight = share / np.bincount(codes, share)[codes]
+        wrong = 1 / (counts + 2) / (len(counts) - 1)
+        target = np.repeat(wrong[codes][:, None], len(counts), axis=1)
+        target[np.arange(len(codes)), codes] = (counts[codes] + 1) / (counts[codes] + 2)
+
+        def losses(log_factor: float) -> Array:
+            logs = log_softmax(np.exp(log_factor) * scores, axis=1)
+            return np.asarray(-(target * logs).sum(1))
+
+        self.weight = weight / weight.sum()
+        self.factor, self.losses, self.loss = 1.0, np.zeros(0), float("nan")
+        if len(scores):
+            found = minimize_scalar(lambda x: weight @ losses(x), bounds=(-12, 6), method="bounded")
+            self.factor, self.losses = float(np.exp(found.x)), losses(found.x)
+            self.loss = float(self.weight @ self.losses)
+
+
+def _chosen(held_out: Sequence[_HeldOut], ridges: Sequence[float]) -> int:
+    """Index of the ridge with the least log loss; below ``RIDGE`` only if it is clearly less."""
+    losses = [found.loss for found in held_out]
+    usual = ridges.index(RIDGE) if RIDGE in ridges else 0
+    best = usual if np.isnan(losses).any() else int(np.argmin(losses))
+    weight = held_out[best].weight
+    gain = held_out[usual].losses - held_out[best].losses
+    error = np.sqrt(np.sum((weight * (gain - weight @ gain)) ** 2))
+    return best if best > usual or weight @ gain > MARGIN * error else usual

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -12,14 +14,22 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+from torch.nn import functional as F
 
 from spdtokens.classifiers.base import Array, ProbabilisticClassifier, encode, seed_of
-from spdtokens.classifiers.networks import train_module
-from spdtokens.classifiers.nn.engine import RunPlan
-from spdtokens.classifiers.nn.filters import EPS, SpatialFilterNetwork
-from spdtokens.classifiers.nn.recipe import Recipe, TrainingBars, check_sizes, resolve_device
+from spdtokens.classifiers.nn.engine import RunStreams
+from spdtokens.classifiers.nn.filters import EPS, SpatialFilterNetwork, training_dtype
+from spdtokens.classifiers.nn.recipe import (
+    Listener,
+    Recipe,
+    TrainingBars,
+    check_sizes,
+    resolve_device,
+)
 from spdtokens.errors import ModelError
 from spdtokens.geometry.tokens import as_matrices, matrix_tags
+from spdtokens.runtime import load_model
 from spdtokens.runtime.networks import SpatialFilters, means_over_time
 from spdtokens.runtime.threads import one_thread
 
@@ -64,6 +74,15 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         Weight decay.
     ensemble : int, default=3
         Number of networks.
+    start_from : str or Path, default=None
+        Model to adapt to the training trials, as :meth:`calibrate` does, instead of training
+        networks: the name of a model that ships with the package, or a model file. The parameters
+        above then have no effect.
+    start_labels : sequence, default=()
+        Labels of the training trials in the order of the classes of ``start_from``. Sorted if
+        empty.
+    strength : float, default=1.0
+        Precision of the prior around the weights of ``start_from``.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order of trials, mirroring and dropout.
     device : {'auto', 'cpu', 'cuda'}, default='auto'
@@ -103,7 +122,7 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
     >>> signals[y == "left", 2] *= 0.6
     >>> signals[y == "right", 0] *= 0.6
     >>> C = signals @ signals.swapaxes(1, 2) / 100
-    >>> options = {"mirror": [2, 1, 0, 3], "mirror_labels": [("left", "right")]}
+    >>> options = {"epochs": 100, "mirror": [2, 1, 0, 3], "mirror_labels": [("left", "right")]}
     >>> model = SpatialFilterClassifier(n_filters=4, ensemble=2, random_state=0, **options)
     >>> float(model.fit(C[::2], y[::2]).score(C[1::2], y[1::2])) > 0.8
     True
@@ -124,6 +143,9 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         learning_rate: float = 2e-3,
         weight_decay: float = 0.1,
         ensemble: int = 3,
+        start_from: str | Path | None = None,
+        start_labels: Sequence[Any] = (),
+        strength: float = 1.0,
         random_state: Any = None,
         device: str = "auto",
         verbose: bool = False,
@@ -140,6 +162,9 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.ensemble = ensemble
+        self.start_from = start_from
+        self.start_labels = start_labels
+        self.strength = strength
         self.random_state = random_state
         self.device = device
         self.verbose = verbose
@@ -171,6 +196,10 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         """
         C = as_matrices(X, single=True)
         self.classes_, codes = encode(y, len(C))
+        self.n_features_in_, self.n_matrices_ = C.shape[2], C.shape[1]
+        if self.start_from is not None:
+            self._start(C.shape)
+            return self.calibrate(C, self.classes_[codes], self.strength)
         recipe = Recipe(
             epochs=self.epochs,
             batch_size=self.batch_size,
@@ -194,23 +223,20 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
             raise ModelError(
                 f"n_means must be in [0, {rows}), the rows of a matrix, got {self.n_means!r}."
             )
-        self.n_features_in_, self.n_matrices_ = rows, m
         mirror, swap = self._mirror(rows - self.n_means)
         # One number, so that the result does not depend on the unit.
         variances = np.einsum("nmii->nmi", C[..., self.n_means :, self.n_means :])
         self.scale_ = float(variances.mean())
-        device, first = resolve_device(self.device), seed_of(self.random_state)
-        inputs = torch.from_numpy(self._inputs(C)).to(device)
-        labels = torch.from_numpy(codes).to(device)
+        device, seed = resolve_device(self.device), seed_of(self.random_state)
         used = -(-self.n_windows // self.means_step)
         n_means = used * self.n_means * (rows - self.n_means)
         given: dict[str, Any] = {}
         if mirror is not None:
             by_channel = np.arange(n_means).reshape(-1, len(mirror))
             given = {
-                "mirror": torch.from_numpy(mirror),
-                "mirror_means": torch.from_numpy(by_channel[:, mirror].ravel()),
-                "swap": torch.from_numpy(swap),
+                "mirror": torch.from_numpy(mirror).to(device),
+                "mirror_means": torch.from_numpy(by_channel[:, mirror].ravel()).to(device),
+                "swap": torch.from_numpy(swap).to(device),
             }
 
         def build() -> SpatialFilterNetwork:
@@ -221,34 +247,53 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
                 len(self.classes_),
                 n_means=n_means,
                 n_filters=self.n_filters,
+                members=self.ensemble,
                 dropout=self.dropout,
                 **given,
             )
 
-        seeds = [first, *np.random.SeedSequence([first, 1]).generate_state(self.ensemble - 1)]
-        trained = []
         with TrainingBars() as bars:
-            total = self.ensemble * self.epochs
-            bar = bars.add(type(self).__name__, total) if self.verbose else None
-            for seed in seeds:
-                plan = RunPlan(int(seed), np.arange(len(codes)))
-                trained.append(
-                    train_module(
-                        build,
-                        inputs,
-                        labels,
-                        plan,
-                        recipe,
-                        n_classes=len(self.classes_),
-                        listener=bar,
-                        one_cycle=True,
-                    )
-                )
-        modules, curves, _ = zip(*trained, strict=True)
-        self.history_ = {name: np.stack([c[name] for c in curves]) for name in curves[0]}
+            bar = bars.add(type(self).__name__, recipe.epochs) if self.verbose else None
+            network, self.history_ = trained(
+                build,
+                *self._inputs(C, device),
+                torch.from_numpy(codes).to(device),
+                recipe,
+                seed,
+                bar,
+            )
         shape = (used, self.n_means, rows - self.n_means)
-        self.network_ = folded(modules, self.scale_, shape, self.means_step, mirror, swap)
+        self.network_ = folded(network, self.scale_, shape, self.means_step, mirror, swap)
         return self
+
+    def _start(self, shape: tuple[int, ...]) -> None:
+        """Take the weights of the model to start from."""
+        assert self.start_from is not None
+        decoder = load_model(model_path(self.start_from))
+        if not isinstance(decoder.network, SpatialFilters):
+            raise ModelError(
+                f"start_from must be a model with spatial filters, got {self.start_from}. Train "
+                "one on many people: spdtokens train FOLDER --preset spatial-filters."
+            )
+        if shape[1:] != decoder.shape:
+            raise ModelError(
+                f"{self.start_from} was trained on matrices of shape {decoder.shape} per trial, "
+                f"got {shape[1:]}. Use its filter bank and channels."
+            )
+        labels = list(self.start_labels) or self.classes_.tolist()
+        if sorted(labels) != self.classes_.tolist() or len(labels) != len(decoder.classes):
+            raise ModelError(
+                f"start_labels must be the labels of {', '.join(decoder.classes)} in this order, "
+                f"got {labels}, and training trials of {self.classes_.tolist()}."
+            )
+        network = decoder.network.astype(np.float64)
+        order = [labels.index(label) for label in self.classes_.tolist()]
+        self.network_ = replace(
+            network,
+            weight=network.weight[..., order],
+            means=network.means[..., order],
+            bias=network.bias[:, order],
+        )
 
     def _mirror(self, d: int) -> tuple[NDArray[np.int64] | None, NDArray[np.int64]]:
         """Index of the mirrored channel and of the mirrored class."""
@@ -278,19 +323,19 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
             )
         return mirror, swap
 
-    def _inputs(self, C: NDArray[Any]) -> NDArray[np.float32]:
-        """Flat tokens and means (n, features) in single precision."""
-        r, d = self.n_means, C.shape[-1] - self.n_means
+    def _inputs(self, C: NDArray[Any], device: torch.device) -> tuple[list[Tensor], Tensor | None]:
+        """Tokens (n, windows, features) of each band, and means (n, features)."""
+        r, d, windows = self.n_means, C.shape[-1] - self.n_means, self.n_windows
         row, column = np.triu_indices(d)
-        tokens = C[:, :, r + row, r + column].astype(np.float32)
-        tokens /= self.scale_
-        parts = [tokens.reshape(len(C), -1)]
-        if r:
-            means = means_over_time(C[:, : self.n_windows : self.means_step], r) / np.sqrt(
-                self.scale_
-            )
-            parts.append(means.reshape(len(C), -1).astype(np.float32))
-        return np.concatenate(parts, axis=1)
+        bands, dtype = [], training_dtype(device)
+        for first in range(0, C.shape[1], windows):
+            tokens = C[:, first : first + windows, r + row, r + column] / self.scale_
+            bands.append(torch.from_numpy(tokens).to(device, dtype))
+        if not r:
+            return bands, None
+        means = means_over_time(C[:, : windows : self.means_step], r) / np.sqrt(self.scale_)
+        means = means.reshape(len(C), -1).astype(np.float32)
+        return bands, torch.from_numpy(means).to(device)
 
     @one_thread()
     def predict_proba(self, X: ArrayLike) -> Array:
@@ -360,8 +405,81 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         return self
 
 
+def model_path(model: str | Path) -> Path:
+    """Path of a model file, or of a model that ships with the package.
+
+    Raises
+    ------
+    ModelError
+        If there is neither.
+    """
+    folder = Path(str(files("spdtokens"))) / "pretrained"
+    path, shipped = Path(model), folder / f"{model}.spdt"
+    if path.suffix == ".spdt" and path.exists():
+        return path
+    if not shipped.exists():
+        names = ", ".join(sorted(file.stem for file in folder.glob("*.spdt")))
+        raise ModelError(
+            f"There is no model file {model}, and no model of this name in the package. It has: "
+            f"{names}."
+        )
+    return shipped
+
+
+def trained(
+    build: Callable[[], SpatialFilterNetwork],
+    bands: Sequence[Tensor],
+    means: Tensor | None,
+    labels: Tensor,
+    recipe: Recipe,
+    seed: int,
+    listener: Listener | None,
+) -> tuple[SpatialFilterNetwork, dict[str, NDArray[np.float64]]]:
+    """Train the networks of an ensemble on the same batches; the learning rate runs one cycle."""
+    streams, n = RunStreams(seed), len(labels)
+    curves: dict[str, list[NDArray[np.float64]]] = {"train loss": [], "train accuracy": []}
+    with torch.random.fork_rng([labels.device] if labels.device.type == "cuda" else []):
+        torch.manual_seed(streams.weights().initial_seed())
+        network = build().to(labels.device).train()
+        optimizer = torch.optim.AdamW(
+            network.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
+        )
+        # Batch norms cannot train on one trial.
+        sizes = [k for k in np.diff([*range(0, n, recipe.batch_size), n]).tolist() if k > 1]
+        cycle = torch.optim.lr_scheduler.OneCycleLR(
+            optimizer, recipe.learning_rate, total_steps=recipe.epochs * len(sizes)
+        )
+        for _ in range(recipe.epochs):
+            order = torch.from_numpy(streams.order.permutation(n)).to(labels.device)
+            loss, correct = torch.zeros(network.members), torch.zeros(network.members)
+            for index in order[: sum(sizes)].split(sizes):
+                y = labels[index]
+                scores = network(
+                    [band[index] for band in bands], None if means is None else means[index]
+                )
+                losses = F.cross_entropy(
+                    scores.transpose(1, 2), y[:, None].expand(-1, network.members), reduction="none"
+                )
+                optimizer.zero_grad()
+                losses.mean(0).sum().backward()
+                optimizer.step()
+                cycle.step()
+                loss += losses.detach().sum(0).cpu()
+                correct += (scores.argmax(2) == y[:, None]).sum(0).cpu()
+            curves["train loss"].append(loss.double().numpy() / sum(sizes))
+            curves["train accuracy"].append(correct.double().numpy() / sum(sizes))
+            if not np.isfinite(curves["train loss"][-1]).all():
+                raise ModelError(
+                    f"Training diverged at epoch {len(curves['train loss'])} (the loss is not "
+                    f"finite): lower learning_rate (now {recipe.learning_rate:g})."
+                )
+            if listener:
+                listener(1)
+    return network.cpu().eval(), {name: np.stack(v, axis=1) for name, v in curves.items()}
+
+
 def folded(
-    modules: Sequence[SpatialFilterNetwork],
+    network: SpatialFilterNetwork,
     scale: float,
     means_shape: tuple[int, int, int],
     means_step: int,
@@ -369,42 +487,44 @@ def folded(
     swap: NDArray[np.int64],
 ) -> SpatialFilters:
     """Fold batch norms into linear layers, and mirrored views into further members."""
-    filters, weights, means, biases = [], [], [], []
-    for module in modules:
-        n_bands, n_windows, _ = module.shape
-        k = module.filters.shape[2]
-        norms = [module.powers, *([module.means] if module.means is not None else [])]
+    members = network.members
+    factor, offset = (a.reshape(members, -1) for a in _affine(network.powers))
+    if network.means is not None:
+        more = (np.broadcast_to(a, (members, len(a))) for a in _affine(network.means))
         factor, offset = (
-            torch.cat(parts).double() for parts in zip(*map(_affine, norms), strict=True)
+            np.concatenate(pair, axis=1) for pair in zip((factor, offset), more, strict=True)
         )
-        head = module.head.weight.detach().double()
-        linear = (head * factor).T.numpy()
-        split = n_bands * n_windows * k
-        filters.append(module.filters.detach().double().numpy() / np.sqrt(scale))
-        weights.append(linear[:split].reshape(n_bands, n_windows, k, -1))
-        means.append(linear[split:].reshape(*means_shape, linear.shape[1]) / np.sqrt(scale))
-        biases.append((module.head.bias.detach().double() + head @ offset).numpy())
-    network = SpatialFilters(
-        np.stack(filters), np.stack(weights), np.stack(means), np.stack(biases), EPS, means_step
+    head = network.weight.detach().double().numpy()
+    linear = head * factor[..., None]
+    filters = network.filters.detach().double().permute(2, 0, 1, 3).numpy()
+    n_bands, k, n_classes = filters.shape[1], filters.shape[3], head.shape[2]
+    split = network.powers.num_features // members
+    both = SpatialFilters(
+        filters / np.sqrt(scale),
+        linear[:, :split].reshape(members, n_bands, -1, k, n_classes),
+        linear[:, split:].reshape(members, *means_shape, n_classes) / np.sqrt(scale),
+        network.bias.detach().double().numpy() + np.einsum("mf,mfc->mc", offset, head),
+        EPS,
+        means_step,
     )
     if mirror is None:
-        return network
-    order = np.asarray(mirror)
+        return both
     return replace(
-        network,
-        filters=np.concatenate([network.filters, network.filters[:, :, order]]),
-        weight=np.concatenate([network.weight, network.weight[..., swap]]),
-        means=np.concatenate([network.means, network.means[:, :, :, order][..., swap]]),
-        bias=np.concatenate([network.bias, network.bias[:, swap]]),
+        both,
+        filters=np.concatenate([both.filters, both.filters[:, :, mirror]]),
+        weight=np.concatenate([both.weight, both.weight[..., swap]]),
+        means=np.concatenate([both.means, both.means[:, :, :, mirror][..., swap]]),
+        bias=np.concatenate([both.bias, both.bias[:, swap]]),
     )
 
 
-def _affine(norm: torch.nn.BatchNorm1d) -> tuple[torch.Tensor, torch.Tensor]:
+def _affine(norm: torch.nn.BatchNorm1d) -> tuple[Array, Array]:
     """Factor and offset of a batch norm in evaluation mode."""
     assert norm.running_var is not None
     assert norm.running_mean is not None
     factor = norm.weight.detach() / torch.sqrt(norm.running_var + norm.eps)
-    return factor, norm.bias.detach() - norm.running_mean * factor
+    offset = norm.bias.detach() - norm.running_mean * factor
+    return factor.double().numpy(), offset.double().numpy()
 
 
 def adapted(

@@ -501,6 +501,8 @@ def _adversarial(options: dict[str, Any] | None, settings: Settings) -> BaseEsti
 #: Bands of the spatial filters: slow potentials, whose means over time are used as well; theta; mu;
 #: low and high beta.
 FILTER_BANDS = [(0.3, 8.0), (4.0, 8.0), (8.0, 13.0), (13.0, 20.0), (20.0, 32.0)]
+#: Words in the names of classes that do not change when a trial is mirrored.
+SYMMETRIC = ("both", "feet", "tongue", "rest")
 #: Length and step of their windows in seconds.
 FILTER_WINDOW, FILTER_STEP = 1.0, 0.5
 #: Means per window.
@@ -561,7 +563,8 @@ def mirrored(
     -------
     mirror : list of int, or None
         Index of the counterpart of each channel, its own for one on the midline. None if a channel
-        has no counterpart, or ``'left'`` is in the name of a class without a counterpart.
+        has no counterpart, ``'left'`` is in the name of a class without a counterpart, or no class
+        is named after a side and not all after both.
     pairs : list of pair of int
         Numbers of the classes that are exchanged.
     """
@@ -582,7 +585,9 @@ def mirrored(
             if other not in names:
                 return None, []
             pairs.append((i, names.index(other)))
-    return (mirror, pairs) if pairs else (None, [])
+    # Names such as 769 may stand for a side.
+    symmetric = all(any(word in name for word in SYMMETRIC) for name in names)
+    return (mirror, pairs) if pairs or symmetric else (None, [])
 
 
 def _mlp(options: dict[str, Any] | None, settings: Settings) -> BaseEstimator:

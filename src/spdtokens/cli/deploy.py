@@ -46,7 +46,9 @@ def train(
     stimulus_hz: str | None = None,
     subjects: str | None = None,
     recentre: bool = False,
+    classes: str | None = None,
     preset: str = "recommended",
+    start_from: str | None = None,
     filtering: str = "zero-phase",
     report: Path | None = None,
     as_json: AsJson = False,
@@ -65,8 +67,12 @@ def train(
     recentre : bool
         Recentre every session at its Riemannian mean; a new session is recentred online.
     preset : str
-        Decoder: recommended, standard (the paper's network) or paper (exactly the paper's, if the
-        unit of the signals is known).
+        Decoder: recommended, standard (the paper's network), paper (exactly the paper's, if the
+        unit of the signals is known), or for recordings of many people spatial-filters or
+        spatial-filters-power.
+    start_from : str
+        Model to adapt to the recordings instead of training one: a model file with spatial filters,
+        or imagery-left-right, which ships with the package.
     filtering : str
         Filter: zero-phase or causal.
     report : path
@@ -86,7 +92,9 @@ def train(
             paradigm=paradigm,
             stimulus_hz=frequencies,
             subjects=listed(subjects),
+            classes=listed(classes),
             preset=preset,
+            start_from=start_from,
             recentre=recentre,
             filtering=filtering,
             bar=lambda name, total: bars.add(f"Evaluating {name}", total),

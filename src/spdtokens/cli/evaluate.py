@@ -82,7 +82,7 @@ def evaluate(
         Target data available before testing: train (none), unlabeled_20p, unlabeled_50p,
         unlabeled_full, labeled_20p, labeled_50p or online. See `spdtokens protocols`.
     alignment : str
-        Domain alignment: none, euclidean, recentre, rescale or rotate.
+        Domain alignment: none, euclidean, recentre, recentre-balanced, rescale or rotate.
     domain : str
         Unit that is aligned: session or subject.
     folds : int, default=5

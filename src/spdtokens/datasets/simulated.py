@@ -19,7 +19,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -262,6 +262,13 @@ class Spread:
     session_channel_gain: float = 0.06
     session_background: float = 0.15
 
+    def times(self, factor: float) -> Spread:
+        """Return this with the differences between sessions multiplied by a factor."""
+        if not factor >= 0:
+            raise DataError(f"spread must be >= 0, got {factor!r}.")
+        of_sessions = ("cap", "session_gain", "session_channel_gain", "session_background")
+        return replace(self, **{name: factor * getattr(self, name) for name in of_sessions})
+
 
 @dataclass(frozen=True)
 class Disturbances:
@@ -462,7 +469,9 @@ MI_SPREAD = Spread(
 MI_NOISE = Disturbances(12.0, 250.0, 25.0, blink_rate=0.1, line=1.0e-6, sensor=1.0e-6)
 
 
-def sim_mi(release: int = RELEASE) -> Dataset:
+def sim_mi(
+    release: int = RELEASE, sessions: int = 2, runs: int = 6, spread: float = 1.0
+) -> Dataset:
     """Simulate motor imagery with the dimensions of BCI Competition IV 2a.
 
     Nine subjects with two sessions of 288 trials, four classes, 22 channels at 250 Hz, as in [2]_.
@@ -472,6 +481,12 @@ def sim_mi(release: int = RELEASE) -> Dataset:
     ----------
     release : int, default=2026
         Seed. The scores in the documentation are those of the default.
+    sessions : int, default=2
+        Number of sessions of each subject.
+    runs : int, default=6
+        Number of runs of 48 trials per session.
+    spread : float, default=1.0
+        Factor of the differences between sessions: position of the cap, gains and background.
 
     Returns
     -------
@@ -508,20 +523,22 @@ def sim_mi(release: int = RELEASE) -> Dataset:
         sfreq=250.0,
         tmin=-0.5,
         window=(0.5, 4.0),
-        index=_index(len(MI_STRENGTH), 2),
-        read=partial(_read_mi, release),
+        index=_index(len(MI_STRENGTH), _at_least_one("sim-mi", "sessions", sessions)),
+        read=partial(
+            _read_mi, release, _at_least_one("sim-mi", "runs", runs), MI_SPREAD.times(spread)
+        ),
         unit_in_volts=1.0,
     )
 
 
 @one_thread()
-def _read_mi(release: int, subject: str, session: str) -> Recording:
+def _read_mi(release: int, runs: int, spread: Spread, subject: str, session: str) -> Recording:
     places = (*MI_AREAS, *POSTERIOR)
-    day = Day(sim_mi(release), 4.5, release, subject, session, places, MI_SPREAD)
-    y = np.concatenate([day.labels(12, 12, 12, 12) for _ in range(6)])
+    day = Day(sim_mi(release), 4.5, release, subject, session, places, spread)
+    y = np.concatenate([day.labels(12, 12, 12, 12) for _ in range(runs)])
     rhythms = _motor_rhythms(day, y, MI_STRENGTH[int(subject) - 1])
     alpha = 25.0 * day.ongoing_alpha(len(y), len(POSTERIOR))
-    return day.record(np.concatenate([rhythms, alpha], axis=1), y, MI_NOISE, runs=6)
+    return day.record(np.concatenate([rhythms, alpha], axis=1), y, MI_NOISE, runs=runs)
 
 
 def _motor_rhythms(day: Day, y: NDArray[np.int64], strength: float) -> Samples:
@@ -559,7 +576,7 @@ ERP_WAVES = (
 )
 
 
-def sim_erp(release: int = RELEASE) -> Dataset:
+def sim_erp(release: int = RELEASE, sessions: int = 5, spread: float = 1.0) -> Dataset:
     """Simulate error potentials with the dimensions of the BCI Challenge at NER 2015.
 
     Sixteen subjects with five sessions of 60, 60, 60, 60 and 100 trials, two classes (30 % errors),
@@ -569,6 +586,10 @@ def sim_erp(release: int = RELEASE) -> Dataset:
     ----------
     release : int, default=2026
         Seed. The scores in the documentation are those of the default.
+    sessions : int, default=5
+        Number of sessions of each subject. All but the fifth have 60 trials.
+    spread : float, default=1.0
+        Factor of the differences between sessions: position of the cap, gains and background.
 
     Returns
     -------
@@ -603,16 +624,16 @@ def sim_erp(release: int = RELEASE) -> Dataset:
         sfreq=200.0,
         tmin=-0.2,
         window=(0.0, 1.25),
-        index=_index(16, 5),
-        read=partial(_read_erp, release),
+        index=_index(16, _at_least_one("sim-erp", "sessions", sessions)),
+        read=partial(_read_erp, release, SPREAD.times(spread)),
         unit_in_volts=1.0,
     )
 
 
 @one_thread()
-def _read_erp(release: int, subject: str, session: str) -> Recording:
+def _read_erp(release: int, spread: Spread, subject: str, session: str) -> Recording:
     places = (*(wave[0] for wave in ERP_WAVES), *POSTERIOR[:2])
-    day = Day(sim_erp(release), 1.3, release, subject, session, places)
+    day = Day(sim_erp(release), 1.3, release, subject, session, places, spread)
     # Strength of the effect in this subject, and delay of all waves in seconds.
     strength, late = day.traits.lognormal(0, 0.3), day.traits.normal(0, 0.02)
     y = day.labels(*((70, 30) if session == "5" else (42, 18)))
@@ -717,6 +738,12 @@ def _read_segments(release: int, segments: int, subject: str, session: str) -> R
     rows = np.repeat(np.arange(len(whole.y)), segments)
     X = X.reshape(-1, *X.shape[2:])
     return Recording(subject, session, X, whole.y[rows], whole.run[rows], whole.group[rows])
+
+
+def _at_least_one(name: str, option: str, value: int) -> int:
+    if not value >= 1:
+        raise DataError(f"{option} of {name} must be >= 1, got {value!r}.")
+    return value
 
 
 def _index(subjects: int, sessions: int) -> Mapping[str, tuple[str, ...]]:

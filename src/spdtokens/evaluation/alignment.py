@@ -35,6 +35,7 @@ from spdtokens.geometry.alignment import (
     stretch,
 )
 from spdtokens.geometry.validation import check_finite, check_spd
+from spdtokens.runtime.balance import START
 from spdtokens.runtime.tokens import Reference
 
 __all__ = [
@@ -66,6 +67,8 @@ class Alignment:
         Whether the class means of the target are rotated to those of the training trials.
     description : str
         One line for tables.
+    balances : bool, default=False
+        Whether decisions are corrected for unbalanced classes of the target.
 
     See Also
     --------
@@ -75,7 +78,7 @@ class Alignment:
     --------
     >>> from spdtokens.evaluation.alignment import ALIGNMENTS
     >>> [name for name, alignment in ALIGNMENTS.items() if alignment.linear]
-    ['none', 'euclidean', 'recentre']
+    ['none', 'euclidean', 'recentre', 'recentre-balanced']
     """
 
     name: str
@@ -83,6 +86,7 @@ class Alignment:
     rescales: bool
     rotates: bool
     description: str
+    balances: bool = False
 
     @property
     def linear(self) -> bool:
@@ -96,6 +100,11 @@ ALIGNMENTS = {
         Alignment("none", None, False, False, "no alignment"),
         Alignment("euclidean", "euclid", False, False, "move the arithmetic mean to the identity"),
         Alignment("recentre", "riemann", False, False, "move the Riemannian mean to the identity"),
+        Alignment(
+            *("recentre-balanced", "riemann", False, False),
+            "recentre, and correct the decisions for unbalanced classes",
+            balances=True,
+        ),
         Alignment("rescale", "riemann", True, False, "recentre, then scale the dispersion to 1"),
         Alignment(
             "rotate", "riemann", True, True, "rescale, then rotate class means onto each other"
@@ -117,8 +126,16 @@ def check_seen(alignment: str | Alignment, access: Access, target: str, *, known
     how = get_alignment(alignment)
 
     def suffices(access: Access) -> bool:
+        if how.balances and access.labelled:
+            return False
         return access.labelled if how.rotates else bool(access.share) or access.online
 
+    if how.balances and not suffices(access):
+        raise EvaluationError(
+            f"Alignment {how.name!r} estimates the class proportions of {target!r} from trials "
+            f"without labels, but access {access.name!r} provides none. Use access "
+            f"{', '.join(a.name for a in ACCESS.values() if suffices(a))}, or alignment 'recentre'."
+        )
     if how.metric is not None and not known and not suffices(access):
         raise EvaluationError(
             f"Alignment {how.name!r} needs {'labelled ' * how.rotates}trials of the target "
@@ -206,8 +223,9 @@ def align(
         Domain of the calibration and test trials.
     access : str or Access
         Target access, such as ``'unlabeled_full'`` or ``'online'``.
-    alignment : {'none', 'euclidean', 'recentre', 'rescale', 'rotate'} or Alignment
-        Kind of alignment.
+    alignment : str or Alignment
+        Kind of alignment, one of ``ALIGNMENTS``. ``'recentre-balanced'`` aligns matrices as
+        ``'recentre'``; :func:`spdtokens.evaluate` then corrects the decisions.
 
     Returns
     -------
@@ -278,7 +296,7 @@ def congruences(
         Domain of the calibration and test trials.
     access : str or Access
         Target access.
-    alignment : {'none', 'euclidean', 'recentre'} or Alignment
+    alignment : {'none', 'euclidean', 'recentre', 'recentre-balanced'} or Alignment
         Kind of alignment.
 
     Returns
@@ -345,7 +363,7 @@ def align_signals(
         Domain of the calibration and test trials.
     access : str or Access
         Target access.
-    alignment : {'none', 'euclidean', 'recentre'} or Alignment
+    alignment : {'none', 'euclidean', 'recentre', 'recentre-balanced'} or Alignment
         Kind of alignment.
 
     Returns
@@ -549,9 +567,9 @@ class Task:
         """Domain of the target as known before each test trial.
 
         It starts at the target's training trials or, without any, at the mean of the training
-        domains, counted as one trial.
+        domains, counted as one trial (``START`` trials if decisions are balanced).
         """
-        n, test, rule = 1, self.parts[2], self.known.rule
+        n, test, rule = START if self.how.balances else 1, self.parts[2], self.known.rule
         if own.any():
             n, mean = int(self.own.sum()), means[own][0]
             spread = None if spreads is None else spreads[own][0]

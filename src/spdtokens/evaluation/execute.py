@@ -25,7 +25,7 @@ from spdtokens.classifiers.transformer import (
 )
 from spdtokens.datasets import Dataset
 from spdtokens.errors import EvaluationError
-from spdtokens.evaluation.alignment import Known, Task
+from spdtokens.evaluation.alignment import Known, Task, get_alignment
 from spdtokens.evaluation.estimators import steps_of, with_seed
 from spdtokens.evaluation.metrics import all_scores
 from spdtokens.evaluation.plan import (
@@ -41,6 +41,7 @@ from spdtokens.evaluation.runs import RunResult, RunSpec, origin, peak_memory
 from spdtokens.evaluation.trials import Index, Trials, TrialTable
 from spdtokens.preprocessing import FilterBankCovariances
 from spdtokens.preprocessing.bands import OF_STIMULI, resolve_bands
+from spdtokens.runtime.balance import START, imbalance_shift, running_balance, shifted
 from spdtokens.runtime.threads import one_thread
 from spdtokens.runtime.tokens import Reference
 
@@ -273,6 +274,36 @@ def class_probabilities(
     return whole
 
 
+def balanced(
+    p: NDArray[np.float64], run: Opened, spec: RunSpec, model: BaseEstimator
+) -> NDArray[np.float64]:
+    """Correct probabilities of test trials for unbalanced classes, if the alignment says so.
+
+    Each domain is corrected by the probabilities of its trials that the access provides.
+    """
+    if not get_alignment(spec.alignment).balances:
+        return p
+    table, access, of = run.trials.table, get_access(spec.access), spec.domain
+    y = table.y[run.rows["train"]]
+    proportions = np.bincount(y, minlength=p.shape[1]) / len(y)
+    tested, trained = (domains(table, run.rows[part], of) for part in ("test", "train"))
+    seen, seen_of = p, tested
+    if access.calibrates:
+        assert run.unlabeled is not None
+        seen = class_probabilities(model, run.unlabeled[0], p.shape[1])
+        seen_of = domains(table, run.fold.calibration, of)
+    found = np.empty_like(p)
+    for target in np.unique(tested):
+        mine, past = tested == target, seen[seen_of == target]
+        count = int((trained == target).sum())  # the reference is that of these trials, too
+        if access.online:
+            found[mine] = running_balance(past, proportions, count or START)
+        else:
+            share = len(past) / (len(past) + count)
+            found[mine] = shifted(p[mine], share * imbalance_shift(past, proportions))
+    return found
+
+
 def _together(
     specs: Sequence[RunSpec],
     source: Source,
@@ -306,6 +337,7 @@ def _result(spec: RunSpec, run: Opened, model: BaseEstimator, start: float) -> R
             parts |= {"train": np.delete(train, held, axis=0), "validation": train[held]}
     n_classes = len(run.trials.dataset.classes)
     p = {name: class_probabilities(model, X[name], n_classes) for name in rows}
+    p["test"] = balanced(p["test"], run, spec, model)
     scores = {name: all_scores(table.y[rows[name]], p[name]) for name in rows}
     sizes = {name: len(rows.get(name, ())) for name in run.fold.parts()}
     curves, epoch = {}, None

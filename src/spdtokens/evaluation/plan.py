@@ -250,8 +250,9 @@ class Question:
     access : str, default='train'
         Target access: data of the test session or subject that may be used without training on
         it, as listed by ``spdtokens protocols``.
-    alignment : {'none', 'euclidean', 'recentre', 'rescale', 'rotate'}, default='none'
-        How trials of different domains are aligned.
+    alignment : str, default='none'
+        How trials of different domains are aligned: ``'none'``, ``'euclidean'``, ``'recentre'``,
+        ``'recentre-balanced'``, ``'rescale'`` or ``'rotate'``.
     domain : {'session', 'subject'}, default='session'
         Trials of one domain share a reference.
     selection : Selection, default=Selection()

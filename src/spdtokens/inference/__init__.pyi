@@ -1,6 +1,7 @@
 from .convert import as_decoder, load_pipeline, save_model, with_channels
 from .export import onnx_model, write_device_folder, write_onnx
 from .predicting import Predictions, predict
+from .pretrained import load_pretrained
 from .training import Trained, train
 
 __all__ = [
@@ -8,6 +9,7 @@ __all__ = [
     "Trained",
     "as_decoder",
     "load_pipeline",
+    "load_pretrained",
     "onnx_model",
     "predict",
     "save_model",

@@ -123,6 +123,7 @@ def as_decoder(
         recentring=None if recentring is None else recentring.reference_,
         reference=Reference() if recentring is None else recentring.rule(),
         interpolation=None if interpolator is None else interpolator.matrix_,
+        proportions=None if recentring is None else recentring.proportions_,
         about=about or {},
         steps=[
             describe(step)
@@ -371,6 +372,7 @@ def _restore(step: Any, decoder: Decoder) -> None:
     if isinstance(step, Recentring):
         assert decoder.recentring is not None
         step.reference_, step.n_matrices_ = decoder.recentring, decoder.shape[0]
+        step.proportions_ = decoder.proportions
         return
     step.classes_ = np.array(decoder.classes)
     if isinstance(decoder.network, SpatialFilters):

@@ -13,20 +13,29 @@ from numpy.typing import NDArray
 
 import spdtokens
 from spdtokens._tables import counted
-from spdtokens.classifiers import DecodingPipeline, Recentring
-from spdtokens.classifiers.methods import Settings, get_method
+from spdtokens.classifiers import DecodingPipeline, Recentring, SpatialFilterClassifier
+from spdtokens.classifiers.filters import model_path
+from spdtokens.classifiers.methods import Settings
 from spdtokens.datasets import Dataset, Selection, load_dataset, select
 from spdtokens.datasets.files import parse_events
 from spdtokens.errors import DeployError
 from spdtokens.evaluation.answer import Bar, Evaluation, answer
-from spdtokens.evaluation.estimators import with_seed
-from spdtokens.evaluation.plan import Choice, Question, Source, domains, without_unit
+from spdtokens.evaluation.estimators import build, with_seed
+from spdtokens.evaluation.plan import (
+    Choice,
+    Question,
+    Source,
+    domains,
+    recentring_of,
+    without_unit,
+)
 from spdtokens.evaluation.summary import Row
 from spdtokens.evaluation.trials import Trials
 from spdtokens.inference.convert import as_decoder, save_model
+from spdtokens.preprocessing import FilterBankCovariances
 from spdtokens.reporting.page import write_page
 from spdtokens.reporting.report import report_of
-from spdtokens.runtime import Decoder
+from spdtokens.runtime import Decoder, load_model
 from spdtokens.runtime.model_file import names
 
 #: Method of each preset, see ``spdtokens methods``.
@@ -34,7 +43,11 @@ METHODS = {
     "recommended": "recommended",
     "standard": "token-log-euclidean",
     "paper": "token-log-euclidean",
+    "spatial-filters": "spatial-filters",
+    "spatial-filters-power": "spatial-filters-power",
 }
+#: People from which on groups of people are left out of the evaluation, instead of one.
+MANY = 12
 #: Baseline for comparison: tangent space and logistic regression.
 COMPARED = "ts-lr"
 BLOCKS = 5
@@ -150,6 +163,8 @@ def _dataset(
 
 def _best_protocol(dataset: Dataset, trials: Trials) -> tuple[str, dict[str, Any]]:
     """Choose the strictest protocol: across subjects, sessions, runs, or blocks."""
+    if len(dataset.subjects) >= MANY:
+        return "subjects-k-fold", {"folds": BLOCKS}
     if len(dataset.subjects) > 1:
         return "leave-one-subject-out", {}
     if len(dataset.sessions(dataset.subjects[0])) > 1:
@@ -172,7 +187,9 @@ def train(
     paradigm: str | None = None,
     stimulus_hz: Sequence[float] = (),
     subjects: str | int | Sequence[str | int] = (),
+    classes: Sequence[str] = (),
     preset: str = "recommended",
+    start_from: str | Path | None = None,
     recentre: bool = False,
     filtering: str = "zero-phase",
     bar: Bar = lambda _text, _total: None,
@@ -181,9 +198,9 @@ def train(
 ) -> Trained:
     """Train a model on recordings, after cross-validating it.
 
-    The cross-validation uses the strictest protocol that the data allow: leave-one-subject-out,
-    leave-one-session-out, leave-one-run-out, or blocks of consecutive trials. The model is then
-    fitted on all trials.
+    The cross-validation uses the strictest protocol that the data allow: leave-one-subject-out
+    (from 12 subjects on, five groups of subjects), leave-one-session-out, leave-one-run-out, or
+    blocks of consecutive trials. The model is then fitted on all trials.
 
     Parameters
     ----------
@@ -198,9 +215,18 @@ def train(
         Stimulation frequencies in Hz, for SSVEP.
     subjects : str, int, or sequence of these, default=()
         Subjects to use; empty for all.
-    preset : {'recommended', 'standard', 'paper'}, default='recommended'
-        Decoding method: the recommended one, or the paper's network, either independent of the unit
-        of the signals or exactly the paper's, which needs the unit.
+    classes : sequence of str, default=()
+        Classes to use, if the data have more; empty for all.
+    preset : str, default='recommended'
+        Decoding method: ``'recommended'``; the paper's network, independent of the unit of the
+        signals (``'standard'``) or exactly the paper's, which needs the unit (``'paper'``); or for
+        recordings of many people, to decode new ones, ``'spatial-filters'`` or
+        ``'spatial-filters-power'``, see :class:`spdtokens.SpatialFilterClassifier`.
+    start_from : str or Path, default=None
+        Adapt a model with spatial filters to the recordings, instead of training one by ``preset``:
+        the name of a model that ships with the package, such as ``'imagery-left-right'``, or a
+        model file. The recordings must have its channels. Their classes are matched by name, or
+        by ``left`` and ``right`` in the name.
     recentre : bool, default=False
         Whether to recentre each session, and to follow the mean of a new session while decoding it.
         Recommended for models that are used on other people or on other days. Not supported for
@@ -245,6 +271,8 @@ def train(
     """
     if preset not in METHODS:
         raise DeployError(f"preset must be one of {', '.join(METHODS)}, got {preset!r}.")
+    if start_from is not None and preset != "recommended":
+        raise DeployError(f"Pass start_from or preset, not both, got preset={preset!r}.")
     settings = Settings(preset="paper") if preset == "paper" else Settings()
     if filtering != "zero-phase":
         if preset != "recommended":
@@ -255,15 +283,26 @@ def train(
     cutting = {name: value for name, value in cutting.items() if value not in (None, ())}
     if isinstance(cutting.get("events"), str):
         cutting["events"] = parse_events(cutting["events"])
-    selection = Selection(paradigm=paradigm, stimulus_hz=tuple(stimulus_hz))
+    start = None if start_from is None else load_model(model_path(start_from))
+    selection = Selection(
+        paradigm=paradigm,
+        stimulus_hz=tuple(stimulus_hz),
+        classes=tuple(classes),
+        channels=() if start is None else start.ch_names,
+    )
     dataset = _dataset(data, subjects, selection, cutting)
     # Check names now: the model file would refuse them only after the training.
     names(dataset.classes, "class")
     names(dataset.ch_names, "channel")
     source = Source({dataset.name: dataset})
     trials = source.trials(dataset.name, Selection(), dataset.subjects)
-    pipeline = get_method(METHODS[preset]).make(dataset, settings)
-    if recentre:
+    choice = Choice(METHODS[preset], settings)
+    if start is not None:
+        choice = Choice(started(start, str(start_from), dataset), label=f"{start_from}, adapted")
+    pipeline = choice.make(dataset)
+    if recentring_of(pipeline) is not None:
+        recentre = True
+    elif recentre:
         if getattr(pipeline.steps[0][1], "needs_labels", False):
             raise DeployError(
                 "recentre is not supported for ERP, whose covariances contain class averages. "
@@ -274,7 +313,7 @@ def train(
     protocol, protocol_options = _best_protocol(dataset, trials)
     question = Question(
         dataset=dataset.name,
-        choices=(Choice(METHODS[preset], settings), Choice(COMPARED)),
+        choices=(choice, Choice(COMPARED)),
         protocol=protocol,
         protocol_options=protocol_options,
         access="online" if recentre else "train",
@@ -292,6 +331,8 @@ def train(
         given["domains"] = domains(trials.table, every, "session")
     pipeline = with_seed(pipeline, 0).fit(X, trials.table.y, **given)
     about = {**_about(dataset, trials, X, cutting), "preset": preset, "protocol": protocol}
+    if start_from is not None:
+        about["start_from"] = Path(start_from).name
     about["evaluation"] = {name: evaluation.rows[0].values()[name] for name in SCORES}
     decoder = as_decoder(
         pipeline,
@@ -301,6 +342,54 @@ def train(
         about=about,
     )
     return Trained(decoder, evaluation, dataset, source, pipeline)
+
+
+def started(start: Decoder, name: str, dataset: Dataset) -> DecodingPipeline:
+    """Make the pipeline that adapts a model to a data set.
+
+    Parameters
+    ----------
+    start : Decoder
+        Model with spatial filters.
+    name : str
+        Its name or path.
+    dataset : Dataset
+        Data set with the channels of the model.
+
+    Returns
+    -------
+    DecodingPipeline
+        The pipeline, not fitted.
+
+    Raises
+    ------
+    DeployError
+        If the classes do not match those of the model.
+    """
+    codes = []
+    for wanted in start.classes:
+        sides = [side for side in ("left", "right") if side in wanted.lower()]
+        found = [i for i, own in enumerate(dataset.classes) if own == wanted] or [
+            i for i, own in enumerate(dataset.classes) if sides and sides[0] in own.lower()
+        ]
+        codes += found[:1]
+    if sorted(codes) != list(range(len(dataset.classes))) or len(codes) != len(start.classes):
+        raise DeployError(
+            f"{name} decodes {', '.join(start.classes)}, but {dataset.name} has the classes "
+            f"{', '.join(dataset.classes)}. Select or name them, such as "
+            f"--events {start.classes[0]}=EVENT,{start.classes[-1]}=EVENT, or --classes."
+        )
+    steps = [build(step) for step in start.steps]
+    if not isinstance(steps[-1], SpatialFilterClassifier):
+        raise DeployError(
+            f"start_from must be a model with spatial filters, got {name}. Train one on many "
+            "people: spdtokens train FOLDER --preset spatial-filters."
+        )
+    steps[-1].set_params(start_from=name, start_labels=tuple(codes))
+    if isinstance(steps[0], FilterBankCovariances):
+        steps[0].set_params(sfreq=dataset.sfreq, tmin=dataset.tmin)
+    kinds = ["filterbank"] * (len(steps) == 3) + ["recentring", "classifier"]
+    return DecodingPipeline(list(zip(kinds, steps, strict=True)))
 
 
 def _about(

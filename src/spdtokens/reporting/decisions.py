@@ -20,7 +20,7 @@ from spdtokens.datasets import Dataset
 from spdtokens.errors import UserError
 from spdtokens.evaluation.answer import Evaluation
 from spdtokens.evaluation.estimators import steps_of, with_seed
-from spdtokens.evaluation.execute import open_run
+from spdtokens.evaluation.execute import balanced, open_run
 from spdtokens.evaluation.plan import Source, split_front
 from spdtokens.evaluation.runs import RunResult
 from spdtokens.geometry import TokenEmbedding, token_dim
@@ -121,7 +121,7 @@ def _decision(method: str, run: RunResult, source: Source) -> Decision:
         model = with_seed(rest, run.spec.seed)
         fit_together([model], [opened.data], [opened.params(rest)])
         X = opened.X["test"]
-        p = model.predict_proba(X)
+        p = balanced(model.predict_proba(X), opened, run.spec, model)
     importance = channel_importance(model, X)
     attends = isinstance(_steps(model)[-1], TokenTransformerClassifier) and len(importance) > 1
     return Decision(

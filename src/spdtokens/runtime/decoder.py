@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .balance import LATEST, START, imbalance_shift, shifted
 from .networks import Network
 from .signals import Front
 from .threads import one_thread
@@ -49,6 +51,9 @@ class Decoder:
     interpolation : ndarray, shape (d, channels), or None, default=None
         For a model applied to other channels: matrix that interpolates the channels of the model
         from ``ch_names``.
+    proportions : ndarray, shape (classes,), or None, default=None
+        For a recentred model that corrects its decisions for unbalanced classes: the share of each
+        class among the training trials.
     about : mapping, default={}
         Origin of the model, as JSON values.
     steps : sequence of mapping, default=()
@@ -83,6 +88,7 @@ class Decoder:
     recentring: Array | None = None
     reference: Reference = field(default_factory=Reference)
     interpolation: Array | None = None
+    proportions: Array | None = None
     about: Mapping[str, Any] = field(default_factory=dict)
     steps: Sequence[Mapping[str, Any]] = ()
 
@@ -216,6 +222,9 @@ class Decoder:
 class Session:
     """Predictions of successive trials, recentred by earlier trials if the model is.
 
+    If the model corrects its decisions for unbalanced classes, the session also keeps the
+    probabilities of earlier trials.
+
     Parameters
     ----------
     decoder : Decoder
@@ -226,7 +235,8 @@ class Session:
     reference : ndarray, shape (references, d, d), or None
         Running mean of the session.
     count : int
-        Number of trials in the mean; the mean of the training sessions counts as one.
+        Number of trials in the mean; the mean of the training sessions counts as one, or as three
+        if decisions are corrected for unbalanced classes.
 
     See Also
     --------
@@ -246,7 +256,9 @@ class Session:
 
     def __init__(self, decoder: Decoder) -> None:
         self.decoder = decoder
-        self.reference, self.count = decoder.recentring, 1
+        self.reference, self.count = decoder.recentring, 1 if decoder.proportions is None else START
+        self._past: deque[Array] = deque(maxlen=LATEST)
+        self._shift = np.zeros(len(decoder.classes))
 
     @one_thread()
     def probabilities(self, window: NDArray[Any], learn: bool = True) -> Array:
@@ -284,11 +296,17 @@ class Session:
         """
         if self.reference is None:
             return self.decoder.probabilities(C[None])[0]
-        how = self.decoder.reference
+        how, proportions = self.decoder.reference, self.decoder.proportions
         with np.errstate(all="ignore"):
             seen = congruence(C, how.whitener(self.reference))
-            decision = self.decoder.probabilities(seen[None])[0]
+            raw = self.decoder.probabilities(seen[None])[0]
+            decision = raw if proportions is None else shifted(raw, self._shift)
             if learn:
                 self.count += 1
                 self.reference = how.moved(self.reference, C, 1 / self.count)
+                if proportions is not None:
+                    self._past.append(raw)
+                    n = self.count - START
+                    found = imbalance_shift(np.stack(self._past), proportions)
+                    self._shift = found * (n / self.count)
         return decision

@@ -426,6 +426,12 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
         _require(0 <= means < d, "interpolation and matrices do not match")
         W = _shaped(arrays, "interpolation", None, channels)
     rows = (m, d, d) if W is None else (m, means + channels, means + channels)
+    proportions = _shaped(arrays, "proportions", n_classes) if "proportions" in arrays else None
+    _require(
+        proportions is None
+        or (recentred and proportions.min() > 0 and abs(proportions.sum() - 1) < 1e-6),
+        "proportions must be positive, sum to one, and belong to a recentred model",
+    )
     return Decoder(
         **fields,
         front=None if front is None else _front_in(front, arrays, channels, rows),
@@ -434,6 +440,7 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
         recentring=_shaped(arrays, "recentring", *references) if recentred else None,
         reference=reference,
         interpolation=W,
+        proportions=proportions,
     )
 
 
