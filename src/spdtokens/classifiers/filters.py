@@ -212,6 +212,8 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
             n_filters=self.n_filters,
             ensemble=self.ensemble,
         )
+        if self.batch_size < 2:
+            raise ModelError(f"batch_size must be >= 2, got {self.batch_size!r}.")
         if not 0 <= self.dropout < 1:
             raise ModelError(f"dropout must be in [0, 1), got {self.dropout!r}.")
         m, rows = C.shape[1:3]
