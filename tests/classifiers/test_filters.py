@@ -52,6 +52,12 @@ SMALL: dict[str, Any] = {
 MIRRORED = SMALL | {"mirror": MIRROR, "mirror_labels": PAIRS}
 
 
+@pytest.fixture(autouse=True)
+def in_single_precision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On every processor."""
+    monkeypatch.setattr(filters, "training_dtype", lambda _: torch.float32)
+
+
 @cache
 def fitted(mirror: bool = True) -> SpatialFilterClassifier:
     return SpatialFilterClassifier(**(MIRRORED if mirror else SMALL)).fit(*data())
@@ -104,15 +110,15 @@ def test_mirrored_trials_have_mirrored_probabilities() -> None:
 @pytest.mark.parametrize("mirror", [True, False])
 def test_prediction_is_that_of_the_modules(mirror: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Averaged over the networks, and over both views of a trial."""
-    modules, train_module = [], filters.train_module
+    networks, trained = [], filters.trained
 
-    def recorded(*args: Any, **options: Any) -> Any:
-        modules.append((result := train_module(*args, **options))[0])
+    def recorded(*args: Any) -> Any:
+        networks.append((result := trained(*args))[0])
         return result
 
-    monkeypatch.setattr(filters, "train_module", recorded)
+    monkeypatch.setattr(filters, "trained", recorded)
     model = SpatialFilterClassifier(**(MIRRORED if mirror else SMALL)).fit(*data())
-    assert len(modules) == 2
+    (network,) = networks
 
     C, _ = data(seed=1)
     views = [(C, [0, 1, 2])] + ([(with_rows(C, MIRROR), [2, 1, 0])] if mirror else [])
@@ -124,21 +130,21 @@ def test_prediction_is_that_of_the_modules(mirror: bool, monkeypatch: pytest.Mon
         used = view[:, [0, 2]]
         power = np.einsum("nwii->nw", used[:, :, MEANS:, MEANS:]) / 4
         means = used[:, :, :MEANS, MEANS:] / np.sqrt(power * model.scale_)[..., None, None]
-        x = np.concatenate([tokens.reshape(len(C), -1), means.reshape(len(C), -1)], axis=1)
-        for module in modules:
-            with torch.no_grad():
-                scores = module.eval().double()(torch.from_numpy(x)).numpy()
-            wanted.append(softmax(scores, axis=1)[:, classes])
-    np.testing.assert_allclose(model.predict_proba(C), np.mean(wanted, 0), rtol=1e-6, atol=0)
+        x = torch.from_numpy(tokens.astype(np.float32)).unflatten(1, (BANDS, WINDOWS)).unbind(1)
+        flat = torch.from_numpy(means.reshape(len(C), -1).astype(np.float32))
+        with torch.no_grad():
+            scores = network.eval()(x, flat).numpy()
+        wanted.append(softmax(scores, axis=2).mean(1)[:, classes])
+    np.testing.assert_allclose(model.predict_proba(C), np.mean(wanted, 0), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("factor", [1e-12, 1e9])
+@pytest.mark.parametrize("factor", [2.0**-40, 2.0**30])
 def test_the_unit_does_not_matter(factor: float) -> None:
     C, y = data()
     scaled = SpatialFilterClassifier(**MIRRORED).fit(factor * C, y)
     new, _ = data(seed=1)
     found, wanted = scaled.predict_proba(factor * new), fitted().predict_proba(new)
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-6)
 
 
 def test_the_seed_decides_every_bit() -> None:
@@ -150,11 +156,11 @@ def test_the_seed_decides_every_bit() -> None:
     assert np.abs(other.predict_proba(C) - wanted).max() > 1e-3
 
 
-def test_the_first_network_does_not_depend_on_the_number_of_networks() -> None:
-    one = clone(fitted()).set_params(ensemble=1).fit(*data())
-    np.testing.assert_array_equal(one.network_.filters[0], fitted().network_.filters[0])
-    several = fitted().network_.filters
-    assert not np.array_equal(several[0], several[1])
+def test_networks_of_an_ensemble_differ() -> None:
+    one, other = fitted().network_.filters[:2]
+    assert np.abs(one - other).max() > 0.1 * np.abs(one).max()
+    losses = fitted().history_["train loss"]
+    assert (losses[0] != losses[1]).all()
 
 
 def test_single_precision_is_enough() -> None:
@@ -162,6 +168,13 @@ def test_single_precision_is_enough() -> None:
     model = SpatialFilterClassifier(**MIRRORED).fit(C.astype(np.float32), y)
     found = model.predict_proba(new.astype(np.float32))
     np.testing.assert_allclose(found, fitted().predict_proba(new), rtol=0, atol=1e-4)
+
+
+def test_training_in_bfloat16_learns_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filters, "training_dtype", lambda _: torch.bfloat16)
+    model = clone(fitted()).fit(*data())
+    assert model.score(*data(seed=1)) > 0.6
+    assert not np.array_equal(model.network_.filters, fitted().network_.filters)
 
 
 @pytest.mark.parametrize("n", [33, 17])
@@ -195,6 +208,7 @@ def test_means_of_the_first_band_only() -> None:
         ({"dropout": 1.0}, r"dropout must be in \[0, 1\), got 1"),
         ({"dropout": -0.1}, "dropout"),
         ({"epochs": 0}, "epochs"),
+        ({"batch_size": 1}, "batch_size"),
         ({"device": "tpu"}, "tpu"),
         ({"mirror": [2, 1, 0]}, "mirror must give for each of 4 channels"),
         ({"mirror": [1, 2, 0, 3]}, "counterpart of that must be the channel itself"),
