@@ -599,6 +599,11 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
         """
         C = as_matrices(X, single=True)
         rule = self.rule(C.shape[1])
+        if self.n_means >= C.shape[-1]:
+            raise ModelError(
+                f"n_means must be less than the {C.shape[-1]} rows of a matrix, got "
+                f"{self.n_means!r}."
+            )
         self.n_features_in_, self.n_matrices_ = C.shape[-1], C.shape[1]
         of = np.zeros(len(C), dtype=int) if domains is None else np.asarray(domains)
         if of.shape != (len(C),):
@@ -635,7 +640,7 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
             Recentred matrices. Each depends only on the trials before it.
         """
         check_is_fitted(self)
-        C = as_matrices(X)
+        C = as_matrices(X, single=True)
         rows = self.n_features_in_
         wanted = (self.n_matrices_, rows, rows)
         if C.shape[1:] != wanted:
@@ -644,8 +649,8 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
             )
         rule = self.rule()
         start = START if self.balanced else 1
-        references = running_references(C, self.reference_, start, rule)
-        return congruence(C, rule.whitener(references)).reshape(np.shape(X))
+        references = running_references(C.astype(np.float64), self.reference_, start, rule)
+        return congruence(C, rule.whitener(references).astype(C.dtype)).reshape(np.shape(X))
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> NDArray[Any]:
         """Return the names of the matrices.

@@ -212,6 +212,8 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
             n_filters=self.n_filters,
             ensemble=self.ensemble,
         )
+        if self.batch_size < 2:
+            raise ModelError(f"batch_size must be >= 2, got {self.batch_size!r}.")
         if not 0 <= self.dropout < 1:
             raise ModelError(f"dropout must be in [0, 1), got {self.dropout!r}.")
         m, rows = C.shape[1:3]
@@ -317,6 +319,10 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
                 )
             a, b = map(names.index, pair)
             swap[[a, b]] = b, a
+        if not np.array_equal(swap[swap], np.arange(len(swap))):
+            raise ModelError(
+                f"mirror_labels must contain each label only once, got {self.mirror_labels!r}."
+            )
         return mirror, swap
 
     def _inputs(self, C: NDArray[Any], device: torch.device) -> tuple[list[Tensor], Tensor | None]:
@@ -347,7 +353,8 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         ndarray, shape (n, n_classes)
             Probabilities in the order of ``classes_``.
         """
-        return self.network_.of_matrices(self._checked(X))
+        C = self._checked(X)
+        return self.network_.of_matrices(C)
 
     def _checked(self, X: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self)
@@ -390,7 +397,7 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         C, y = self._checked(X), np.asarray(y)
         unknown = y[~np.isin(y, self.classes_)]
         if y.shape != (len(C),) or len(unknown):
-            got = f"class {unknown[0]!r}" if len(unknown) else f"labels of shape {y.shape}"
+            got = f"class {unknown.tolist()[0]!r}" if len(unknown) else f"labels of shape {y.shape}"
             raise ModelError(
                 f"y must be one label per trial, each of {', '.join(map(str, self.classes_))}, "
                 f"got {got}."
@@ -533,7 +540,7 @@ def adapted(
     for H, W, b in zip(features, weight, bias, strict=True):
         centre = H.mean(0)
         Z = H - centre
-        spread = np.sqrt((Z**2).mean())
+        spread = np.sqrt((Z**2).mean()) or 1.0  # a single trial has none
         Z = Z / spread
         base = H @ W + b
 

@@ -150,7 +150,8 @@ class RankOne(torch.autograd.Function):
     def forward(ctx, filters: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
         """Multiply entries of the filters; off-diagonal entries count twice."""
         ctx.save_for_backward(filters)
-        row, column = torch.triu_indices(filters.shape[1], filters.shape[1])
+        d = filters.shape[1]
+        row, column = torch.triu_indices(d, d, device=filters.device)
         twice = (1.0 + (row != column).to(filters.dtype))[:, None]
         return filters[:, row] * filters[:, column] * twice
 
@@ -159,8 +160,8 @@ class RankOne(torch.autograd.Function):
         """Gather instead of autograd's scatter of the indexed entries, which is slow."""
         (filters,) = ctx.saved_tensors
         d = filters.shape[1]
-        row, column = torch.triu_indices(d, d)
-        place = torch.empty(d, d, dtype=torch.int64)
-        place[row, column] = place[column, row] = torch.arange(len(row))
+        row, column = torch.triu_indices(d, d, device=grad.device)
+        place = torch.empty(d, d, dtype=torch.int64, device=grad.device)
+        place[row, column] = place[column, row] = torch.arange(len(row), device=grad.device)
         whole = grad.index_select(1, place.ravel()).unflatten(1, (d, d))
         return 2 * (whole * filters[:, None]).sum(2)
