@@ -110,6 +110,11 @@ class SpatialFilterNetwork(nn.Module):
             Tokens of each band.
         means : Tensor, shape (n, n_means), default=None
             Means over time.
+
+        Returns
+        -------
+        Tensor, shape (n, members, n_outputs)
+            Scores.
         """
         n = len(bands[0])
         n_mirrored = 0
