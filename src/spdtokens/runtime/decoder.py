@@ -238,8 +238,8 @@ class Session:
     reference : ndarray, shape (references, d, d), or None
         Running mean of the session.
     count : int
-        Number of trials in the mean; the mean of the training sessions counts as one, or as three
-        if decisions are corrected for unbalanced classes.
+        Number of trials in the mean; the mean of the training sessions counts as
+        ``Decoder.start``.
 
     See Also
     --------
