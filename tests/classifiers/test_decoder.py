@@ -360,13 +360,16 @@ def test_a_new_recording_is_followed_as_a_model_does_live() -> None:
     np.testing.assert_allclose(decoder.predict_proba(4 * new), live, rtol=0, atol=1e-9)
 
 
-def test_a_balanced_decoder_decides_as_its_model_does_live(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("domains", "start"), [("ab", 3), ("a", 10)])
+def test_a_balanced_decoder_decides_as_its_model_does_live(
+    tmp_path: Path, domains: str, start: int
+) -> None:
     """Also read back from a file; and every method of the pipeline knows the correction."""
     X, y = rhythms()
     decoder = of_steps(
         FilterBankCovariances(SFREQ), Recentring(balanced=True), TokenDiscriminantClassifier()
     )
-    decoder.fit(X, y, domains=np.repeat(["a", "b"], 30))
+    decoder.fit(X, y, domains=np.repeat(list(domains), 60 // len(domains)))
     new, labels = rhythms(40, seed=3)
     at = np.sort(np.concatenate([np.flatnonzero(labels == k)[:n] for k, n in ((0, 20), (1, 3))]))
     new, labels = 4 * new[at], labels[at]
@@ -378,7 +381,7 @@ def test_a_balanced_decoder_decides_as_its_model_does_live(tmp_path: Path) -> No
     again = load_pipeline(tmp_path / "model.spdt")
     np.testing.assert_allclose(again.predict_proba(new), found, rtol=0, atol=1e-9)
     C = decoder[:-1].transform(new)
-    by_hand = running_balance(decoder.steps[-1][1].predict_proba(C), np.full(2, 0.5))
+    by_hand = running_balance(decoder.steps[-1][1].predict_proba(C), np.full(2, 0.5), start)
     np.testing.assert_allclose(found, by_hand, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(decoder.predict(new), found.argmax(1))
     np.testing.assert_allclose(

@@ -90,9 +90,7 @@ def test_training_that_starts_from_a_model(
 def person_swapped(seed: int, classes: tuple[str, str]) -> Dataset:
     """The same trials with the classes in the other order."""
     recording = person(seed).load("1", "1")
-    return from_arrays(
-        recording.X, 1 - recording.y, sfreq=100.0, ch_names=NAMES, classes=classes
-    )
+    return from_arrays(recording.X, 1 - recording.y, sfreq=100.0, ch_names=NAMES, classes=classes)
 
 
 def test_adapting_is_calibrating(start: Path) -> None:
