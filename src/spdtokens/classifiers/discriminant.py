@@ -65,9 +65,9 @@ class TokenDiscriminantClassifier(TokenClassifier):
 
     By default the scores are averaged over seven ridges. The weight of a ridge is the probability
     that it has the least log loss, estimated by the Bayesian bootstrap of held-out training trials
-    [3]_: five folds of consecutive trials. Two standard errors are added to the loss of ridges below
-    the usual one, because folds of one session do not contain the next one, for which a small ridge
-    is a risk. The usual one is 0.012 of the variance between consecutive trials of a class. In one
+    [3]_: five folds of consecutive trials. Two standard errors are added to the loss of ridges
+    below the usual one, because folds of one session do not contain the next one, for which a small
+    ridge is a risk. The usual one is 0.012 of the variance between consecutive trials of a class. In one
     session this is nearly all variance, in pooled sessions that differ a small part of it. The
     average is one linear classifier.
 
@@ -453,9 +453,8 @@ def fit_discriminant(
         mixed *= _HeldOut(np.tensordot(mixed, scores[used], 1), codes, share).factor
     everything = np.arange(n)
     solved = problem.solve(everything, everything[:0], own.rows, [ridges[k] for k in used])
-    W, offset = 0.0, 0.0
-    for factor, (V, constant) in zip(mixed, solved, strict=True):
-        W, offset = W + factor * V, offset + factor * constant
+    weighted = [(factor * V, factor * c) for factor, (V, c) in zip(mixed, solved, strict=True)]
+    W, offset = (np.sum(part, axis=0) for part in zip(*weighted, strict=True))
     weight = np.zeros((*tokens.shape[1:], codes.max() + 1))
     weight[~refitted] = fixed.unscaled(W[:split])
     weight[refitted] = own.unscaled(W[split:])
