@@ -67,7 +67,8 @@ class TokenDiscriminantClassifier(TokenClassifier):
     that it has the least log loss, estimated by the Bayesian bootstrap of held-out training trials
     [3]_: five folds of consecutive trials. Two standard errors are added to the loss of ridges
     below the usual one, because folds of one session do not contain the next one, for which a small
-    ridge is a risk. The usual one is 0.012 of the variance between consecutive trials of a class. In one
+    ridge is a risk. The usual one is 0.012 of the variance between consecutive trials of a class.
+    In one
     session this is nearly all variance, in pooled sessions that differ a small part of it. The
     average is one linear classifier.
 
