@@ -1,7 +1,7 @@
 """Decode people of one data set with methods trained on another.
 
 Run `python studies/across_data_sets.py [METHOD ...]`, with ../shared/data beside the checkout. The
-methods (by default ts-lr, mdm and recommended) are trained on imagined fists of the odd people of
+methods (see METHODS for the default) are trained on imagined fists of the odd people of
 PhysioNet EEG Motor Movement/Imagery, each recentred by their own mean. They are tested on imagined
 left and right hand of subject 9 of BCI competition IV 2a, of whom no label is used.
 
@@ -23,7 +23,8 @@ from spdtokens import FilterBankCovariances, Recentring, load_dataset
 from spdtokens.classifiers.methods import get_method
 from spdtokens.datasets import Dataset, Selection, from_arrays, select
 from spdtokens.evaluation.chance import accuracy_bound
-from spdtokens.evaluation.estimators import with_seed
+from spdtokens.evaluation.estimators import open_seeds, with_seed
+from spdtokens.evaluation.plan import split_front
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 #: Class names of each data set, left first.
@@ -31,7 +32,8 @@ TRAINED = ("physionet-eegmmi-odd", ("left_fist", "right_fist"))
 TESTED = ("bci2a-a09-covariances", ("left_hand", "right_hand"))
 #: Seconds after the cue.
 WINDOW = (1.5, 3.5)
-METHODS = ("ts-lr", "mdm", "recommended")
+METHODS = ("ts-lr", "mdm", "recommended", "spatial-filters-power")
+SEEDS = 3
 
 
 def trials(dataset: Dataset) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -59,14 +61,15 @@ def both() -> tuple[np.ndarray, ...]:
     filterbank = FilterBankCovariances(
         trained.sfreq, bands="8-30", windows=[WINDOW], tmin=trained.tmin
     )
-    return filterbank.fit_transform(X), y, people, *trials(tested)
+    channels = np.array(tested.ch_names)
+    return filterbank.fit_transform(X), y, people, *trials(tested), channels
 
 
 def accuracies(
     estimator: BaseEstimator, data: Sequence[np.ndarray]
 ) -> dict[str, list[tuple[float, int]]]:
     """Accuracy and number of trials of each test session, by the trials that recentre it."""
-    C, y, people, C_test, y_test, sessions = data
+    C, y, people, C_test, y_test, sessions, _ = data
     recentring = Recentring()
     estimator.fit(recentring.fit_transform(C, domains=people), y)
     found: dict[str, list[tuple[float, int]]] = {"all trials": [], "trials before": []}
@@ -88,9 +91,17 @@ def main(methods: Sequence[str]) -> None:
     print("| method | recentred by | session 1 | session 2 | both | trials | 95 % of chance |")
     print("|---|---|---|---|---|---|---|")
     for name in methods:
-        matrices = from_arrays(data[0], data[1], classes=TRAINED[1])
-        estimator = with_seed(get_method(name).make(matrices), 0)
-        for how, sessions in accuracies(estimator, data).items():
+        matrices = from_arrays(data[0], data[1], classes=TRAINED[1], ch_names=data[-1].tolist())
+        _, estimator = split_front(get_method(name).make(matrices))
+        runs = [
+            accuracies(with_seed(estimator, seed), data)
+            for seed in range(SEEDS if open_seeds(estimator) else 1)
+        ]
+        for how in runs[0]:
+            sessions = [
+                (float(np.mean([score for score, _ in of])), of[0][1])
+                for of in zip(*(run[how] for run in runs), strict=True)
+            ]
             n = sum(trials for _, trials in sessions)
             mean = sum(score * trials for score, trials in sessions) / n
             scores = [*(score for score, _ in sessions), mean]

@@ -29,9 +29,18 @@ from spdtokens.runtime.balance import imbalance_shift, shifted
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 FOLDERS = {
     "physionet": "physionet-eegmmi-odd",
+    "physionet-feet": "physionet-eegmmi-odd",
     "ssvep": "ssvep-exoskeleton",
     "bci2a-a09": "bci2a-a09-covariances",
 }
+#: Classes and window of sets of which not everything is used.
+SELECTIONS = {
+    "physionet": Selection(classes=("left_fist", "right_fist"), window=(0.5, 4.0)),
+    "physionet-feet": Selection(classes=("both_fists", "both_feet"), window=(0.5, 4.0)),
+    "sim-mi": Selection(classes=("left hand", "right hand")),
+}
+#: Releases of the simulator for testing and development.
+RELEASES = {False: 2, True: 1}
 #: Trials of a rare class per trial of another class.
 RATIOS = {"50/50": 1.0, "70/30": 3 / 7, "90/10": 1 / 9}
 WAYS = ("none", "recentre, offline", "balanced, offline", "recentre, online", "balanced, online")
@@ -58,16 +67,13 @@ def tasks(name: str, method: str, data: Path, development: bool) -> tuple[object
 
     Development data are other people, another release of the simulator, or parts of session 1T.
     """
-    selection = Selection()
-    if name == "physionet":
-        selection = Selection(classes=("left_fist", "right_fist"), window=(0.5, 4.0))
-    dataset = sim_mi(1) if development else sim_mi()
-    if name != "sim-mi":
-        dataset = select(load_dataset(data / FOLDERS[name]), selection)
+    simulated = name == "sim-mi"
+    whole = sim_mi(RELEASES[development]) if simulated else load_dataset(data / FOLDERS[name])
+    dataset = select(whole, SELECTIONS.get(name, Selection()))
     front, classifier = split_front(get_method(method).make(dataset, Settings()))
     read = partial(matrices, dataset, front)
     people = sorted(dataset.subjects)
-    if name == "physionet":
+    if name.startswith("physionet"):
         people = np.random.default_rng(0).permutation(people).tolist()
         first, last = people[:36], people[36:]
         if not development:

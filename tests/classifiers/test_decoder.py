@@ -20,6 +20,7 @@ from spdtokens import (
     DecodingPipeline,
     FilterBankCovariances,
     Recentring,
+    SpatialFilterClassifier,
     TokenDiscriminantClassifier,
     TokenEmbedding,
     TokenTransformerClassifier,
@@ -33,6 +34,9 @@ from spdtokens.preprocessing import Band
 from spdtokens.preprocessing.covariance import folds_in_time
 from spdtokens.runtime import load_model
 from spdtokens.runtime.balance import running_balance
+from spdtokens.runtime.networks import means_over_time
+from spdtokens.runtime.signals import with_means
+from spdtokens.runtime.tokens import inverse_root
 from tests.matrices import random_spd, rhythms
 
 SFREQ = 128.0
@@ -356,13 +360,16 @@ def test_a_new_recording_is_followed_as_a_model_does_live() -> None:
     np.testing.assert_allclose(decoder.predict_proba(4 * new), live, rtol=0, atol=1e-9)
 
 
-def test_a_balanced_decoder_decides_as_its_model_does_live(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("domains", "start"), [("ab", 3), ("a", 10)])
+def test_a_balanced_decoder_decides_as_its_model_does_live(
+    tmp_path: Path, domains: str, start: int
+) -> None:
     """Also read back from a file; and every method of the pipeline knows the correction."""
     X, y = rhythms()
     decoder = of_steps(
         FilterBankCovariances(SFREQ), Recentring(balanced=True), TokenDiscriminantClassifier()
     )
-    decoder.fit(X, y, domains=np.repeat(["a", "b"], 30))
+    decoder.fit(X, y, domains=np.repeat(list(domains), 60 // len(domains)))
     new, labels = rhythms(40, seed=3)
     at = np.sort(np.concatenate([np.flatnonzero(labels == k)[:n] for k, n in ((0, 20), (1, 3))]))
     new, labels = 4 * new[at], labels[at]
@@ -374,7 +381,7 @@ def test_a_balanced_decoder_decides_as_its_model_does_live(tmp_path: Path) -> No
     again = load_pipeline(tmp_path / "model.spdt")
     np.testing.assert_allclose(again.predict_proba(new), found, rtol=0, atol=1e-9)
     C = decoder[:-1].transform(new)
-    by_hand = running_balance(decoder.steps[-1][1].predict_proba(C), np.full(2, 0.5))
+    by_hand = running_balance(decoder.steps[-1][1].predict_proba(C), np.full(2, 0.5), start)
     np.testing.assert_allclose(found, by_hand, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(decoder.predict(new), found.argmax(1))
     np.testing.assert_allclose(
@@ -399,3 +406,112 @@ def test_recentring_refuses_what_it_cannot_use() -> None:
     for wrong in (C[:, :1], C[..., :3, :3]):
         with pytest.raises(SignalError, match=r"\(2, 4, 4\)"):
             made.transform(wrong)
+
+
+# Windows that share a reference, and means over time.
+
+
+def rows_and_channels(n: int = 24, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Two bands and three windows of two means and four channels; two people differ."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 6, 4, 60)) + 0.2
+    X[n // 2 :] = rng.standard_normal((4, 4)) @ X[n // 2 :]
+    C = with_means(X.reshape(-1, 4, 60), 2).reshape(n, 6, 6, 6)
+    return C, np.repeat(["ann", "bob"], [n // 2, n - n // 2])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_people_are_centred_band_by_band(dtype: Any) -> None:
+    C, domains = rows_and_channels()
+    made = Recentring(metric="euclid", n_windows=3, n_means=2)
+    found = made.fit_transform(C.astype(dtype), domains=domains)
+    assert found.dtype == dtype
+    assert (made.n_features_in_, made.reference_.shape) == (6, (2, 4, 4))
+    tolerance = 1e-10 if dtype == np.float64 else 1e-4
+    for name in ("ann", "bob"):
+        channels = found[domains == name][..., 2:, 2:].reshape(-1, 2, 3, 4, 4)
+        mean = channels.mean((0, 2))
+        np.testing.assert_allclose(mean, np.stack([np.eye(4)] * 2), atol=tolerance)
+    np.testing.assert_allclose(found[..., :2, :2], C[..., :2, :2], rtol=1e-6)
+
+
+def test_recentred_means_are_those_of_recentred_signals() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((10, 3, 40)) + 0.5
+    made = Recentring(metric="euclid", n_means=2)
+    found = made.fit_transform(with_means(X, 2))
+    W = inverse_root((X @ X.swapaxes(1, 2) / 40).mean(0))
+    half = np.split(W @ X, 2, axis=-1)
+    wanted = np.stack([x.mean(-1) for x in half], axis=1) * np.sqrt(0.5)
+    np.testing.assert_allclose(means_over_time(found[:, None], 2)[:, 0], wanted, atol=1e-10)
+
+
+def test_shrinkage_limits_the_amplification_of_directions_without_signal() -> None:
+    C = np.stack([np.diag([1.0, 1e-8])] * 4)
+    plain, shrunk = (Recentring(shrinkage=s).fit_transform(C)[0] for s in (0.0, 0.1))
+    np.testing.assert_allclose(np.diag(plain), [1, 1], rtol=1e-6)
+    np.testing.assert_allclose(np.diag(shrunk), [1 / 0.95, 1e-8 / 0.05], rtol=1e-5)
+
+
+def spatial_filters() -> DecodingPipeline:
+    shared = {"n_windows": 3, "n_means": 2}
+    windows = [(0.0, 1.0), (0.5, 1.5), (1.0, 2.0)]
+    first = FilterBankCovariances(SFREQ, bands="8-13,13-30", windows=windows, n_means=2)
+    network = {"n_filters": 4, "epochs": 3, "ensemble": 1, "random_state": 0, "means_step": 2}
+    last = SpatialFilterClassifier(**shared, **network)
+    return of_steps(first, Recentring(metric="euclid", **shared), last)
+
+
+def test_a_person_is_followed_band_by_band_as_a_model_does_live() -> None:
+    X, y = rhythms()
+    decoder = spatial_filters().fit(X, y, domains=np.repeat(["a", "b"], 30))
+    new, _ = rhythms(15, seed=3)
+    # By hand: the reference is the mean over windows, and moves towards each trial.
+    C = decoder[0].transform(4 * new)
+    R = decoder[1].reference_
+    assert R.shape == (2, 5, 5)
+    expected = []
+    for count, trial in enumerate(C, 1):
+        W = np.zeros((6, 7, 7))
+        W[:, :2, :2] = np.eye(2)
+        W[:, 2:, 2:] = np.repeat(inverse_root(R), 3, axis=0)
+        expected.append(decoder[2].predict_proba((W @ trial @ W)[None])[0])
+        over = trial[:, 2:, 2:].reshape(2, 3, 5, 5).mean(1)
+        R = R + (over - R) / (count + 1)
+    np.testing.assert_allclose(decoder.predict_proba(4 * new), expected, rtol=0, atol=1e-9)
+    session = as_decoder(decoder, ch_names=tuple("ABCDE")).session()
+    live = [session.probabilities(trial) for trial in 4 * new]
+    np.testing.assert_allclose(live, expected, rtol=0, atol=1e-5)  # single precision
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"metric": "logeuclid"}, "metric must be 'riemann' or 'euclid', got 'logeuclid'"),
+        ({"n_windows": 4}, "n_windows .* a divisor of 6 matrices per trial, got 4"),
+        ({"n_windows": 0}, "n_windows must be an integer >= 1"),
+        ({"shrinkage": 1.0}, r"shrinkage must be in \[0, 1\), got 1"),
+        ({"shrinkage": -0.1}, "shrinkage"),
+        ({"n_means": -1}, "n_means must be"),
+        ({"n_means": 6}, "n_means must be"),
+    ],
+)
+def test_bad_options_of_recentring_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        Recentring(**options).fit(rows_and_channels()[0])
+
+
+def test_matrices_in_single_precision_are_followed_too() -> None:
+    """Rounding makes the smallest eigenvalue of a trial negative."""
+    X = np.random.default_rng(0).standard_normal((20, 4, 3))
+    C = (100 * (X @ X.swapaxes(1, 2))).astype(np.float32)
+    assert np.linalg.eigvalsh(C.astype(np.float64)).min() < 0
+    made = Recentring(metric="euclid").fit(C)
+    found = made.transform(C[:2])
+    assert found.dtype == np.float32
+    first, second = C[:2].astype(np.float64)
+    R = made.reference_[0]
+    W = inverse_root(R)
+    np.testing.assert_allclose(found[0], W @ first @ W, rtol=0, atol=1e-5)
+    W = inverse_root((R + first) / 2)
+    np.testing.assert_allclose(found[1], W @ second @ W, rtol=0, atol=1e-5)

@@ -389,3 +389,106 @@ def test_settings_of_other_networks() -> None:
         model = get_method(name).make(dataset, settings)["classifier"]
         assert (model.epochs, model.device) == (7, "cpu")
         assert isinstance(model, TokenMLPClassifier) or model.recipe == "common"
+
+
+# Spatial filters.
+
+
+@pytest.mark.parametrize(
+    ("time", "wanted"),
+    [
+        ((0.0, 2.0), [(0.0, 1.0), (0.5, 1.5), (1.0, 2.0)]),
+        ((0.5, 2.6), [(0.5, 1.5), (1.0, 2.0), (1.5, 2.5)]),
+        ((-0.2, 1.3), [(-0.2, 0.8), (0.3, 1.3)]),
+        ((0.0, 1.4), [(0.0, 1.4)]),
+        ((0.0, 0.8), [(0.0, 0.8)]),
+    ],
+)
+def test_windows_of_equal_length(
+    time: tuple[float, float], wanted: list[tuple[float, float]]
+) -> None:
+    np.testing.assert_allclose(methods.sliding(*time, 1.0, 0.5), wanted)
+
+
+def test_rounding_does_not_cost_a_window() -> None:
+    assert len(methods.sliding(0.1, 0.1 + 0.2 + 0.3, 0.3, 0.1)) == 3
+
+
+SIDES = ["left_fist", "right_fist"]
+
+
+def test_channels_on_the_other_side_of_the_head() -> None:
+    names = ["Fp1", "FP2", "C3", "Cz", "c4", "T9", "T10", "FCz", "FFC3h", "FFC4h", "PO7", "PO8"]
+    mirror, pairs = methods.mirrored(names, SIDES)
+    assert mirror is not None
+    other = [names[i] for i in mirror]
+    assert other == [
+        *("FP2", "Fp1", "c4", "Cz", "C3", "T10", "T9", "FCz", "FFC4h", "FFC3h", "PO8", "PO7")
+    ]
+    assert pairs == [(0, 1)]
+
+
+@pytest.mark.parametrize(
+    ("classes", "pairs"),
+    [
+        (["right hand", "feet", "left hand"], [(2, 0)]),
+        (["Left", "RIGHT"], [(0, 1)]),
+        (["left_fist", "left_foot", "right_foot", "right_fist"], [(0, 3), (1, 2)]),
+    ],
+)
+def test_classes_of_the_other_side(classes: list[str], pairs: list[tuple[int, int]]) -> None:
+    assert methods.mirrored(["C3", "C4"], classes) == ([1, 0], pairs)
+
+
+@pytest.mark.parametrize(
+    ("names", "classes"),
+    [
+        (["C3", "Cz"], SIDES),  # no C4
+        (["C3", "C4"], ["left", "feet"]),  # no right
+        (["C3", "C4"], ["769", "770"]),  # may stand for sides
+        (["E1", "E2"], SIDES),  # numbered, not by side
+        (["EEG 1", "EEG 2"], SIDES),
+        (["A", "B"], SIDES),
+        (["Fc3.", "Fc4."], SIDES),
+    ],
+)
+def test_what_cannot_be_mirrored(names: list[str], classes: list[str]) -> None:
+    assert methods.mirrored(names, classes) == (None, [])
+
+
+def sided(**changes: object) -> Dataset:
+    names = ("Fp1", "Fp2", "C3", "Cz", "C4", "Pz", "P3", "P4")
+    return replace(easy("motor imagery"), ch_names=names, classes=("left", "right"), **changes)
+
+
+@pytest.mark.parametrize("name", ["spatial-filters", "spatial-filters-power"])
+def test_pipelines_of_spatial_filters(name: str) -> None:
+    dataset = sided(sfreq=128.0)
+    pipeline = get_method(name).make(dataset)
+    filterbank, recentring, classifier = (step for _, step in pipeline.steps)
+    means = 4 if name == "spatial-filters" else 0
+    assert filterbank.dtype == "float32"
+    assert {step.n_means for step in (filterbank, recentring, classifier)} == {means}
+    assert classifier.n_windows == recentring.n_windows == len(filterbank.windows)
+    assert classifier.mirror == [1, 0, 4, 3, 2, 5, 7, 6]
+    assert classifier.mirror_labels == [(0, 1)]
+    lowest = min(low for low, _ in filterbank.bands)
+    assert lowest == (0.3 if means else 4.0)
+    unsided = get_method(name).make(replace(dataset, ch_names=tuple("ABCDEFGH")))
+    assert unsided["classifier"].mirror is None
+
+
+def test_slow_potentials_begin_at_the_cue_and_rhythms_later() -> None:
+    """The default window of motor imagery begins 0.5 s after the cue."""
+    dataset = sided(tmin=-0.5, window=(0.5, 3.0))
+    begins = {
+        name: get_method(name).make(dataset)["filterbank"].windows[0][0]
+        for name in ("spatial-filters", "spatial-filters-power")
+    }
+    assert begins == {"spatial-filters": 0.0, "spatial-filters-power": 0.5}
+    chosen = replace(dataset, window=(1.0, 3.0))
+    for name in begins:
+        windows = get_method(name).make(chosen)["filterbank"].windows
+        assert (windows[0][0], windows[-1][1]) == (1.0, 3.0)
+    late = replace(dataset, tmin=0.25)
+    assert get_method("spatial-filters").make(late)["filterbank"].windows[0][0] == 0.25

@@ -55,6 +55,8 @@ class Case:
         Parameters with which a classifier learns; those of ``make`` are chosen for speed.
     atol : float
         How far two ways to compute one number may differ: single precision in networks.
+    keeps_single : bool
+        Input in single precision gives output in single precision, as documented.
     in_time : bool
         The output for a trial depends on the trials before it: a filter in time. Then a prefix of
         the input gives a prefix of the output, in place of invariance to order and subset.
@@ -73,6 +75,7 @@ class Case:
     needs_labels: bool = False
     learning: Mapping[str, Any] = field(default_factory=dict)
     atol: float = 1e-9
+    keeps_single: bool = False
     in_time: bool = False
     own_training_output: bool = False
     fitted_without_weights: bool = False
@@ -511,7 +514,14 @@ def check_array_likes(case: Case) -> None:
         }
         for name, form in forms.items():
             made = case.make().fit(form(X), y.tolist() if name == "lists" else y)
-            assert_same(outputs(made, form(new)), expected, case.atol, name)
+            found = outputs(made, form(new))
+            if name == "single precision" and case.keeps_single:
+                for output, value in expected.items():
+                    assert found[output].dtype == np.float32
+                    near = 1e-5 * np.abs(value).max()
+                    assert_allclose(found[output], value, rtol=0, atol=near, err_msg=output)
+            else:
+                assert_same(found, expected, case.atol, name)
 
 
 def check_one_trial_and_one_channel(case: Case) -> None:

@@ -20,6 +20,7 @@ from spdtokens import (
     FilterBankCovariances,
     NetworkClassifier,
     Recentring,
+    SpatialFilterClassifier,
     StandardTrials,
     TokenDiscriminantClassifier,
     TokenEmbedding,
@@ -45,8 +46,10 @@ from tests.contract.contract import (
 SHORT: dict[str, Any] = {"epochs": 2, "batch_size": 16, "random_state": 0}
 TINY = SHORT | {"d_model": 8, "n_layers": 1, "n_heads": 2, "d_ff": 16}
 BEST: dict[str, Any] = {"keep": "best", "validation": 0.2}
+FILTERS = SHORT | {"n_filters": 4, "ensemble": 2}
 LEARNING = {"epochs": 40, "learning_rate": 1e-2}
 labelled = partial(Case, needs_labels=True)
+recentred = partial(Case, keeps_single=True, in_time=True, own_training_output=True)
 #: A network, in single precision.
 trained = partial(Case, learning=LEARNING, atol=1e-6)
 
@@ -122,11 +125,21 @@ CASES = [
     ),
     trained("adversarial", lambda: AdversarialTokenClassifier(**TINY), MATRICES),
     trained("mlp", lambda: TokenMLPClassifier(width=8, **SHORT), SEVERAL),
-    *map(network, NETWORKS),
-    Case("recentring", lambda: Recentring(), MATRICES, in_time=True, own_training_output=True),
-    Case(
-        "recentring several", lambda: Recentring(), SEVERAL, in_time=True, own_training_output=True
+    trained("spatial filters", lambda: SpatialFilterClassifier(**FILTERS), MATRICES),
+    trained(
+        "spatial filters means",
+        lambda: SpatialFilterClassifier(n_means=1, **FILTERS),
+        SEVERAL,
     ),
+    *map(network, NETWORKS),
+    recentred("recentring", lambda: Recentring(), MATRICES),
+    recentred("recentring several", lambda: Recentring(), SEVERAL),
+    recentred(
+        "recentring bands",
+        lambda: Recentring(metric="euclid", n_means=1, shrinkage=0.1),
+        SEVERAL,
+    ),
+    Case("filterbank means", lambda: filterbank(bands="8-13,13-30", n_means=3), SIGNALS),
     Case("decoder mi", lambda: make_decoder("mi", sfreq=SFREQ), SIGNALS),
     Case(
         "decoder erp",

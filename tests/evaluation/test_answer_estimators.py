@@ -107,10 +107,6 @@ def test_methods_are_their_estimators(dataset: Dataset, name: str) -> None:
     [
         (IMAGERY, outsiders()),
         (MATRICES, make_pipeline(TangentSpace(), LogisticRegression())),
-        (
-            IMAGERY,
-            make_pipeline(FilterBankCovariances(100, **WINDOW), Recentring(), *outsiders()[1:]),
-        ),
         (POTENTIALS, make_pipeline(FilterBankCovariances(100, **XDAWN), *outsiders()[1:])),
         (
             POTENTIALS,
@@ -124,7 +120,7 @@ def test_methods_are_their_estimators(dataset: Dataset, name: str) -> None:
         (IMAGERY, Pipeline([("a", Covariances("oas")), ("b", "passthrough"), ("c", MDM())])),
     ],
     ids=[
-        *("outsider's", "tangents", "recentred", "xdawn", "plain xdawn"),
+        *("outsider's", "tangents", "xdawn", "plain xdawn"),
         *("calibrated", "search", "stack", "passthrough"),
     ],
 )
@@ -372,6 +368,79 @@ def test_an_outsiders_pipeline_is_given_aligned_signals(alignment: str, mean: An
     np.testing.assert_allclose(run.probabilities, expected, rtol=1e-5, atol=1e-7)
     (plain,) = runs_of(IMAGERY, outsiders())
     assert np.abs(run.probabilities - plain.probabilities).max() > 0.05
+
+
+def recentring(rule: Recentring | None, dtype: str = "float64") -> Pipeline:
+    """Two bands of two windows, with two means; a discriminant of the channels."""
+    windows = [(0.5, 1.25), (1.25, 2.0)]
+    options = {"tmin": -0.5, "bands": "8-13,13-30", "windows": windows, "n_means": 2}
+    front = FilterBankCovariances(100, **options, dtype=dtype)
+    steps = [front] if rule is None else [front, rule]
+    return make_pipeline(*steps, TokenDiscriminantClassifier("euclidean", gains=None))
+
+
+RULE: dict[str, Any] = {"metric": "euclid", "n_windows": 2, "shrinkage": 0.1, "n_means": 2}
+
+
+@pytest.mark.parametrize("front", [True, False])
+def test_a_recentring_step_is_left_out_without_alignment(front: bool) -> None:
+    """What is seen of the target is up to the access: here, nothing."""
+    dataset = IMAGERY if front else MATRICES
+    with_step, without = recentring(Recentring(**RULE)), recentring(None)
+    if not front:
+        with_step, without = (
+            make_pipeline(*steps, TangentSpace(), LogisticRegression())
+            for steps in ([Recentring()], [])
+        )
+    (found,), (expected,) = (runs_of(dataset, model) for model in (with_step, without))
+    np.testing.assert_array_equal(found.probabilities, expected.probabilities)
+    aligned: dict[str, Any] = {"alignment": "recentre", "access": "unlabeled_full"}
+    (other,) = runs_of(dataset, with_step, **aligned)
+    assert np.abs(other.probabilities - found.probabilities).max() > 0.01
+
+
+@pytest.mark.parametrize(("dtype", "atol"), [("float64", 1e-8), ("float32", 2e-3)])
+def test_alignment_follows_the_rule_of_the_step(dtype: str, atol: float) -> None:
+    """Its metric, windows of a band together, means over time as they are; see the whole target."""
+    rule = Recentring(**RULE)
+    question: dict[str, Any] = {"alignment": "recentre", "access": "unlabeled_full"}
+    (run,) = runs_of(IMAGERY, recentring(rule, dtype), **question)
+    model = recentring(None)
+    parts = []
+    for session in IMAGERY.sessions("1"):
+        recording = IMAGERY.load("1", session)
+        C = model[0].fit_transform(recording.X)
+        d = C.shape[-1] - 2
+        R = C[..., 2:, 2:].reshape(len(C), 2, 2, d, d).mean((0, 2))
+        R = 0.9 * R + 0.1 * np.trace(R, axis1=1, axis2=2)[:, None, None] / d * np.eye(d)
+        W = np.zeros((4, d + 2, d + 2))
+        W[:, :2, :2] = np.eye(2)
+        values, V = np.linalg.eigh(R)
+        roots = (V / np.sqrt(values)[:, None]) @ V.swapaxes(1, 2)
+        W[:, 2:, 2:] = np.repeat(roots, 2, axis=0)
+        parts.append((W @ C @ W, recording.y))
+    expected = clone(model[1]).fit(*parts[0]).predict_proba(parts[1][0])
+    np.testing.assert_allclose(run.probabilities, expected, rtol=0, atol=atol)
+
+
+def test_online_alignment_is_the_step_itself() -> None:
+    """A session that is not in training begins at the mean of the others, as in a saved model."""
+    estimator = recentring(Recentring(**RULE))
+    question: dict[str, Any] = {"alignment": "recentre", "access": "online"}
+    (run,) = runs_of(IMAGERY, estimator, **question)
+    expected = by_hand(estimator, IMAGERY)
+    np.testing.assert_allclose(run.probabilities, expected, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("alignment", ["rescale", "rotate"])
+def test_a_recentring_step_is_not_rescaled(alignment: str) -> None:
+    with pytest.raises(EvaluationError, match=f"recentres by itself.*{alignment}"):
+        runs_of(
+            IMAGERY,
+            recentring(Recentring(**RULE)),
+            alignment=alignment,
+            access="labeled_50p",
+        )
 
 
 @pytest.mark.parametrize("bands", ["paper3", np.array([[2.0, 12.0]])], ids=["several", "array"])

@@ -30,16 +30,29 @@ from tests.fuzz.mutations import (
 from tests.fuzz.mutations import change as change_text
 from tests.inference.helpers import made
 
-MODELS = ("imagery", "causal", "windows", "averages", "transformer", "ensemble", "recentred")
+MODELS = (
+    "imagery",
+    "causal",
+    "windows",
+    "averages",
+    "transformer",
+    "ensemble",
+    "recentred",
+    "balanced",
+)
 
 
 @cache
 def whole(kind: str) -> bytes:
-    if kind != "recentred":
+    if kind not in ("recentred", "balanced"):
         return model_bytes(made(kind).decoder)
     decoder = copy.copy(made("imagery").decoder)
     middle = np.stack([np.eye(decoder.shape[1])] * decoder.shape[0])
     object.__setattr__(decoder, "recentring", middle)
+    if kind == "balanced":
+        n = len(decoder.classes)
+        object.__setattr__(decoder, "proportions", np.full(n, 1 / n))
+        object.__setattr__(decoder, "start", 3)
     return model_bytes(decoder)
 
 

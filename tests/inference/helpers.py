@@ -12,6 +12,8 @@ from sklearn.base import clone
 from spdtokens import (
     DecodingPipeline,
     FilterBankCovariances,
+    Recentring,
+    SpatialFilterClassifier,
     TokenEmbedding,
     TokenTransformerClassifier,
     make_decoder,
@@ -33,6 +35,20 @@ def _paper(filterbank: dict[str, Any], **changes: Any) -> DecodingPipeline:
     classifier = TokenTransformerClassifier(**TINY | {"epochs": 2, "random_state": 0} | changes)
     first = FilterBankCovariances(SFREQ, **filterbank)
     return DecodingPipeline([("filterbank", first), ("classifier", classifier)])
+
+
+def _spatial_filters(**recentring: Any) -> DecodingPipeline:
+    shared: dict[str, Any] = {"n_windows": 2, "n_means": 3}
+    windows = [(0.0, 0.9), (0.6, 1.5)]
+    options = {"bands": [(4, 12), (12, 30)], "windows": windows, "n_means": 3}
+    network = {"n_filters": 3, "ensemble": 2, "epochs": 2, "random_state": 0}
+    mirror = {"mirror": [2, 1, 0, 3], "mirror_labels": [(0, 1)]}
+    steps = [
+        ("filterbank", FilterBankCovariances(SFREQ, **options)),
+        ("recentring", Recentring(**shared, **recentring)),
+        ("classifier", SpatialFilterClassifier(**shared, **network, **mirror)),
+    ]
+    return DecodingPipeline(steps if recentring else steps[::2])
 
 
 #: Pipelines by name: every way through the runtime.
@@ -60,6 +76,11 @@ KINDS: dict[str, DecodingPipeline] = {
     "transformer": _paper({}),
     "ensemble": _paper({"bands": "paper3"}, ensemble=2, attention="geometric"),
 }
+#: Without ONNX.
+ONLY_NUMPY: dict[str, DecodingPipeline] = {
+    "spatial filters": _spatial_filters(),
+    "recentred filters": _spatial_filters(metric="euclid", shrinkage=0.05),
+}
 
 
 @dataclass(frozen=True)
@@ -86,6 +107,6 @@ def trials(n: int = 40, seed: int = 0) -> tuple[Any, Any]:
 @cache
 def made(kind: str) -> Made:
     X, y = trials()
-    pipeline = clone(KINDS[kind]).fit(X, y)
+    pipeline = clone((KINDS | ONLY_NUMPY)[kind]).fit(X, y)
     decoder = as_decoder(pipeline, ch_names=NAMES, classes=("left", "right"), about={"made": kind})
     return Made(decoder, pipeline)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from spdtokens import (
     DecodingPipeline,
     FilterBankCovariances,
     Recentring,
+    SpatialFilterClassifier,
     TokenDiscriminantClassifier,
     TokenEmbedding,
     TokenMLPClassifier,
@@ -25,7 +27,7 @@ from spdtokens import (
 from spdtokens.errors import DeployError, UserError
 from spdtokens.inference import as_decoder, load_pipeline, predict, save_model, write_onnx
 from spdtokens.runtime import DecoderError, load_model, model_bytes
-from tests.inference.helpers import KINDS, NAMES, SFREQ, made, trials
+from tests.inference.helpers import KINDS, NAMES, ONLY_NUMPY, SFREQ, made, trials
 
 #: Made once by version 0.1; ``trials.npz`` has trials and what each model said of them. How:
 #: ``git log -- tests/inference/first_edition/make.py``.
@@ -33,13 +35,14 @@ FIRST_EDITION = Path(__file__).parent / "first_edition"
 MODELS = sorted(path.stem for path in FIRST_EDITION.glob("*.spdt"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, *ONLY_NUMPY])
 def test_decoders_and_files_predict_what_pipelines_predict(kind: str, tmp_path: Path) -> None:
     it = made(kind)
     X, _ = trials(12, seed=1)
     found, wanted = it.decoder.predict_proba(X), it.pipeline.predict_proba(X)
-    # Transformers are stored in float32.
-    networks = isinstance(it.pipeline["classifier"], TokenTransformerClassifier)
+    # Networks are stored in float32.
+    kinds = TokenTransformerClassifier | SpatialFilterClassifier
+    networks = isinstance(it.pipeline["classifier"], kinds)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 if networks else 1e-9)
     assert np.ptp(found[:, 0]) > 0.01  # not the same for all trials
     assert it.decoder.predict(X).tolist() == [("left", "right")[i] for i in wanted.argmax(1)]
@@ -61,6 +64,19 @@ def test_decoders_and_files_predict_what_pipelines_predict(kind: str, tmp_path: 
     for (_, step), (_, other) in zip(loaded.steps, it.pipeline.steps, strict=True):
         assert type(step) is type(other)
         assert str(as_lists(step.get_params())) == str(as_lists(other.get_params()))
+
+
+def test_a_stored_model_of_spatial_filters_can_be_calibrated(tmp_path: Path) -> None:
+    it = made("spatial filters")
+    save_model(it.decoder, tmp_path / "model.spdt")
+    loaded = load_pipeline(tmp_path / "model.spdt")
+    X, y = trials(20, seed=2)
+    C = it.pipeline["filterbank"].transform(X)
+    mine = deepcopy(it.pipeline["classifier"]).calibrate(C, y)
+    labels = np.array(["left", "right"])[y]
+    found = loaded["classifier"].calibrate(C, labels).predict_proba(C)
+    np.testing.assert_allclose(found, mine.predict_proba(C), rtol=0, atol=1e-3)
+    assert np.abs(found - it.pipeline.predict_proba(X)).max() > 0.05
 
 
 def as_lists(value: Any) -> Any:

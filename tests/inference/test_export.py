@@ -80,6 +80,13 @@ def test_another_evaluator(kind: str) -> None:
     np.testing.assert_allclose(found, made(kind).pipeline.predict_proba(X), rtol=0, atol=1e-5)
 
 
+def test_spatial_filters_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "model.spdt"
+    with pytest.raises(DeployError, match=r"spatial filters cannot be exported to ONNX.*export"):
+        exported(path, made("spatial filters").decoder)
+    assert not path.with_suffix(".onnx").exists()
+
+
 def test_the_graph_tells_what_it_is_and_has_few_nodes(tmp_path: Path) -> None:
     """Six nodes per block with one token."""
     path = tmp_path / "model.spdt"

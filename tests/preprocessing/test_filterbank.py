@@ -357,3 +357,65 @@ def test_trials_that_cannot_be_used_are_refused() -> None:
     for use in (made.transform, made.fit):
         with pytest.raises(SignalError, match="Trial 4"):
             use(X)
+
+
+# Means over time.
+
+
+def test_means_over_time_are_rows_before_the_channels() -> None:
+    X, _ = trials(6)
+    bands, windows = [(0.5, 8), (8, 20)], [(0.0, 2.0), (1.0, 3.0)]
+    found = plain(bands=bands, windows=windows, n_means=4).fit_transform(X)
+    assert found.shape == (6, 4, 8, 8)
+    for i, filtered in enumerate(zero_phase(X, [Band(*band) for band in bands], SFREQ)):
+        for j, (left, right) in enumerate(windows):
+            piece = filtered[..., round(left * SFREQ) : round(right * SFREQ)]
+            C = found[:, 2 * i + j]
+            power = (piece**2).mean((1, 2))
+            means = piece.reshape(6, 4, 4, 50).mean(-1).swapaxes(1, 2) / 2  # sqrt(1 / 4)
+            np.testing.assert_allclose(C[:, 4:, 4:], piece @ piece.swapaxes(1, 2) / 200, atol=1e-9)
+            rows = np.sqrt(power)[:, None, None] * means
+            np.testing.assert_allclose(C[:, :4, 4:], rows, atol=1e-9)
+
+
+def test_a_slow_potential_is_in_the_matrix() -> None:
+    """A covariance of the centred window does not contain it."""
+    X, _ = trials(4)
+    shifted = X + np.array([0, 2, 0, 0])[:, None]
+    with_rows, without = (plain(bands="none", n_means=n) for n in (1, 0))
+    assert not np.allclose(with_rows.fit_transform(X), with_rows.fit_transform(shifted), rtol=0.1)
+    np.testing.assert_allclose(without.fit_transform(X), without.fit_transform(shifted), atol=1e-9)
+
+
+def test_single_precision() -> None:
+    X, _ = trials(6)
+    options = {"bands": "8-13,13-30", "n_means": 2}
+    double = FilterBankCovariances(SFREQ, **options).fit_transform(X)
+    single = FilterBankCovariances(SFREQ, dtype="float32", **options).fit(X).transform(X)
+    assert (double.dtype, single.dtype) == (np.float64, np.float32)
+    np.testing.assert_array_equal(single, double.astype(np.float32))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_means": -1}, "n_means must be an integer >= 0"),
+        ({"n_means": 2, "estimator": "oas"}, "n_means.*estimator='oas'"),
+        ({"n_means": 101, "windows": [(0, 1), (0, 2)]}, "shortest window, 100, got 101"),
+        ({"dtype": "float16"}, "dtype must be 'float64' or 'float32', got 'float16'"),
+    ],
+)
+def test_bad_means_and_precisions_are_refused(options: dict, message: str) -> None:
+    X, y = trials()
+    with pytest.raises(SignalError, match=message):
+        FilterBankCovariances(SFREQ, **options).fit(X, y)
+
+
+def test_means_with_delays() -> None:
+    """Delayed copies are channels like others."""
+    X, _ = trials(4)
+    C = plain(bands="none", n_means=2, delays=(0.1,)).fit_transform(X)
+    assert C.shape == (4, 10, 10)
+    late = np.concatenate([np.zeros((4, 4, 10)), X[..., :-10]], axis=-1)
+    piece = np.concatenate([X, late], axis=1)
+    np.testing.assert_allclose(C[:, 2:, 2:], piece @ piece.swapaxes(1, 2) / 300, atol=1e-9)

@@ -13,10 +13,12 @@ from spdtokens.runtime.balance import (
     LIMIT,
     ODDS,
     PRIOR,
+    UNBALANCED,
     VARIANCES,
     imbalance_shift,
     running_balance,
     shifted,
+    start_count,
 )
 
 EQUAL = np.full(2, 0.5)
@@ -70,9 +72,12 @@ def test_weak_decoders_and_few_trials_change_little(n: tuple[int, int], distance
     assert np.abs(shifts).mean() < 0.2
 
 
-def by_hand(x: np.ndarray, q: float, n_classes: int) -> float:
-    """Posterior mean of the shift of one class, one hypothesis after another."""
-    weights, values = [], []
+def by_hand(x: np.ndarray, q: float, n_classes: int) -> tuple[float, float]:
+    """Posterior mean of the shift of one class, and its Bayes factor against no imbalance.
+
+    One hypothesis after another.
+    """
+    weights, values, priors, as_trained = [], [], [], []
     for odds in ODDS:
         share = expit(odds + np.log(q / (1 - q)))
         for relative in VARIANCES:
@@ -87,7 +92,21 @@ def by_hand(x: np.ndarray, q: float, n_classes: int) -> float:
             prior = beta.logpdf(share, n * q, n * (1 - q)) + np.log(share * (1 - share))
             weights.append(fit + prior)
             values.append((share - q) * d)
-    return float(softmax(weights) @ values)
+            priors.append(prior)
+            if abs(odds) < 1e-9:
+                as_trained.append(fit)
+    unbalanced = np.exp(weights).sum() / np.exp(priors).sum()
+    return float(softmax(weights) @ values), float(unbalanced / np.exp(as_trained).mean())
+
+
+def test_balanced_recordings_are_left_as_they_are() -> None:
+    for seed in range(10):
+        shift = imbalance_shift(probabilities(scores((50, 50), 3.0, seed)), EQUAL)
+        assert np.abs(shift).max() < 0.25
+
+
+def test_the_start_of_one_session_counts_for_more() -> None:
+    assert (start_count(1), start_count(2), start_count(30)) == (10, 3, 3)
 
 
 def test_the_estimate_is_the_mean_of_the_posterior() -> None:
@@ -95,7 +114,10 @@ def test_the_estimate_is_the_mean_of_the_posterior() -> None:
     p = softmax(3 * rng.standard_normal((30, 3)) + [2.0, 0.0, -1.0], axis=1)
     q = np.array([0.5, 0.3, 0.2])
     x = np.log(p / (1 - p)).clip(-LIMIT, LIMIT)
-    expected = [2 / 3 * by_hand(x[:, k], q[k], 3) for k in range(3)]
+    moves, factors = np.transpose([by_hand(x[:, k], q[k], 3) for k in range(3)])
+    odds = UNBALANCED * np.prod(factors) ** (2 / 3)
+    assert 0.02 < odds < 50  # neither hypothesis is certain
+    expected = 2 / 3 * moves * odds / (1 + odds)
     np.testing.assert_allclose(imbalance_shift(p, q), expected, rtol=1e-9)
     np.testing.assert_allclose(imbalance_shift(p[:, ::-1], q[::-1]), expected[::-1], rtol=1e-9)
 

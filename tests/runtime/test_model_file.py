@@ -17,6 +17,7 @@ from safetensors.numpy import load_file, save
 
 from spdtokens.runtime import DecoderError, load_model, model_bytes
 from spdtokens.runtime.model_file import packed, unpacked
+from spdtokens.runtime.tokens import Reference
 from tests.inference.helpers import made
 
 
@@ -93,6 +94,32 @@ LONG = {"front__n_samples": 3_000_000, "front__length": 6_000_000, "front__pad":
         ("ensemble", {"1.0.attend": None}),
         # A member with a single class.
         ("ensemble", {"1.head": NETWORK}),
+        # Of spatial filters: two members, bands, windows; three means, four channels.
+        ("spatial filters", {"format": 4}),
+        ("spatial filters", {"network__step": 0}),
+        ("spatial filters", {"network__step": 2}),
+        ("spatial filters", {"network__eps": 0.0}),
+        ("spatial filters", {"network__kind": "discriminant"}),
+        ("spatial filters", {"network.filters": np.zeros((4, 2, 5, 3))}),
+        ("spatial filters", {"network.filters": np.zeros((4, 3, 4, 3))}),
+        ("spatial filters", {"network.filters": np.zeros((4, 0, 4, 3))}),
+        ("spatial filters", {"network.filters": np.zeros((2, 2, 4, 3))}),
+        ("spatial filters", {"network.filters": np.full((4, 2, 4, 3), np.nan)}),
+        ("spatial filters", {"network.filters": None}),
+        ("spatial filters", {"network.weight": np.zeros((4, 2, 2, 3, 3))}),
+        ("spatial filters", {"network.weight": np.zeros((4, 2, 2, 2, 2))}),
+        ("spatial filters", {"network.means": np.zeros((4, 2, 2, 4, 2))}),
+        ("spatial filters", {"network.means": np.zeros((4, 1, 3, 4, 2))}),
+        ("spatial filters", {"network.bias": np.zeros((4, 3))}),
+        ("spatial filters", {"front__n_means": 2}),
+        ("spatial filters", {"front__n_means": -1}),
+        ("imagery", {"front__n_means": 1}),
+        ("recentred filters", {"reference__n_means": 7}),
+        ("recentred filters", {"reference__n_means": 2}),
+        ("recentred filters", {"reference__n_windows": 3}),
+        ("recentred filters", {"reference__n_windows": 1}),
+        ("recentred filters", {"reference__shrinkage": 1.0}),
+        ("recentred filters", {"reference__metric": "logeuclid"}),
     ],
     ids=str,
 )
@@ -100,6 +127,32 @@ def test_contents_that_make_no_model(path: Path, kind: str, changes: dict[str, A
     change(path, kind, **changes)
     with pytest.raises(DecoderError, match=re.escape(str(path))):
         load_model(path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [("imagery", 1), ("flicker", 2), ("spatial filters", 3), ("recentred filters", 3)],
+)
+def test_the_lowest_format_that_describes_a_model(path: Path, kind: str, number: int) -> None:
+    """Files of models that an older version can run say so."""
+    path.write_bytes(model_bytes(made(kind).decoder))
+    assert unpacked(path)[0]["format"] == number
+    plain = replace(made("imagery").decoder, reference=Reference("euclid"))
+    path.write_bytes(model_bytes(plain))
+    assert unpacked(path)[0]["format"] == 3
+
+
+def test_spatial_filters_are_written_and_read(path: Path) -> None:
+    decoder = made("recentred filters").decoder
+    path.write_bytes(model_bytes(decoder))
+    again = load_model(path)
+    assert again.reference == decoder.reference == Reference("euclid", 2, 0.05, 3)
+    assert (again.network.eps, again.network.step) == (decoder.network.eps, decoder.network.step)
+    for name in ("filters", "weight", "means", "bias"):
+        array = getattr(again.network, name)
+        np.testing.assert_array_equal(array, getattr(decoder.network, name), strict=True)
+    assert array.dtype == np.float32
+    assert again.front.n_means == 3
 
 
 @pytest.mark.parametrize("name", ["\x1b[2J", "\ud800", "a\nb"], ids=ascii)

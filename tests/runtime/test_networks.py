@@ -1,19 +1,24 @@
-"""An ONNX file is used with its own model file and no other."""
+"""An ONNX file is used with its own model file and no other; spatial filters."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+from numpy.typing import NDArray
 from onnx import numpy_helper
+from scipy.special import softmax
 
 from spdtokens.inference import write_onnx
-from spdtokens.runtime import DecoderError, load_model, model_bytes
+from spdtokens.runtime import DecoderError, load_model, model_bytes, networks
+from spdtokens.runtime.networks import SpatialFilters
 from tests.inference.helpers import made, trials
+from tests.matrices import random_spd
 
 
 @pytest.fixture
@@ -88,3 +93,72 @@ def test_without_onnx_runtime(files: tuple[Path, Path], monkeypatch: pytest.Monk
     with pytest.raises(DecoderError, match="pip install onnxruntime"):
         load_model(*files)
     assert load_model(files[0]).classes == ("left", "right")
+
+
+# Spatial filters.
+
+
+def spatial_filters(
+    members: int = 2, means: int = 2, step: int = 2, windows: int = 3
+) -> SpatialFilters:
+    rng = np.random.default_rng(0)
+    shapes = (members, 2, 4, 5), (members, 2, windows, 5, 3), (members, 2, means, 4, 3)
+    arrays = (rng.standard_normal(shape) for shape in (*shapes, (members, 3)))
+    return SpatialFilters(*arrays, 1e-6, step)
+
+
+def matrices(n: int = 4, rows: int = 6, seed: int = 0) -> NDArray[Any]:
+    return random_spd(n, 6, rows, seed=seed).numpy()
+
+
+@pytest.mark.parametrize("means", [0, 2])
+def test_probabilities_of_spatial_filters(means: int) -> None:
+    network, C = spatial_filters(means=means), matrices(rows=4 + means)
+    assert network.shape == (6, (4 + means) * (5 + means) // 2, 3)
+    seen = C[:, :, means:, means:].reshape(4, 2, 3, 4, 4)
+    power = np.einsum("ebik,nbwij,ebjk->enbwk", network.filters, seen, network.filters)
+    scores = np.einsum("enbwk,ebwkc->enc", np.log(power + 1e-6), network.weight)
+    if means:
+        used = C[:, [0, 2]]  # of the first band
+        roots = np.sqrt(np.einsum("nwii->nwi", used[:, :, :means, :means]))
+        M = used[:, :, :means, means:] / roots[..., None]
+        scores += np.einsum("nwri,ewric->enc", M, network.means)
+    wanted = softmax(scores + network.bias[:, None], axis=-1).mean(0)
+    np.testing.assert_allclose(network.of_matrices(C), wanted, rtol=1e-9)
+    tokens = np.empty((4, *network.shape[:2]))
+    np.testing.assert_array_equal(network.probabilities(tokens, C), network.of_matrices(C))
+
+
+def test_spatial_filters_of_many_trials_are_applied_in_parts() -> None:
+    network, C = spatial_filters(), np.concatenate([matrices()] * 100)
+    assert 6 * len(C) > networks._MATRICES
+    found = network.of_matrices(C)
+    np.testing.assert_allclose(found, np.tile(found[:4], (100, 1)), rtol=1e-12)
+    assert network.of_matrices(C[:0]).shape == (0, 3)
+
+
+def test_linear_layers_of_spatial_filters_can_be_replaced() -> None:
+    network, C = spatial_filters(), matrices()
+    weight, bias = network.linear()
+    again = network.with_linear(weight, bias)
+    np.testing.assert_array_equal(again.of_matrices(C), network.of_matrices(C))
+    other = network.with_linear(2 * weight, 2 * bias)
+    np.testing.assert_array_equal(other.means, 2 * network.means)
+    scores = network.features(C) @ weight + bias[:, None]
+    np.testing.assert_allclose(other.of_matrices(C), softmax(2 * scores, axis=-1).mean(0))
+
+
+def test_spatial_filters_in_single_precision() -> None:
+    network, C = spatial_filters(), matrices()
+    small = network.astype(np.float32)
+    assert {a.dtype for a in vars(small).values() if isinstance(a, np.ndarray)} == {
+        np.dtype(np.float32)
+    }
+    assert (small.eps, small.step) == (network.eps, network.step)
+    np.testing.assert_allclose(small.of_matrices(C), network.of_matrices(C), atol=1e-4)
+
+
+def test_powers_below_zero_by_rounding() -> None:
+    C = matrices()
+    C[0, :, 2:, 2:] = -1e-9 * np.eye(4)
+    assert np.isfinite(spatial_filters().of_matrices(C)).all()

@@ -16,7 +16,7 @@ from spdtokens.classifiers.nn import SPDTokenTransformer, TransformerConfig, geo
 from spdtokens.errors import NotSPDError
 from spdtokens.geometry import Floor, get_embedding, token_dim
 from spdtokens.runtime import DecoderError, networks
-from spdtokens.runtime.tokens import Tokens
+from spdtokens.runtime.tokens import Reference, Tokens
 from tests.classifiers.nn.test_transformer import TINY, used_model
 from tests.matrices import random_spd, with_spectrum
 
@@ -110,3 +110,63 @@ def test_not_finite_matrices_are_refused(name: str, bad: float) -> None:
     C[3, 5] = C[5, 3] = bad
     with pytest.raises(DecoderError, match="NaN or infinite"):
         token(name, C)
+
+
+# References.
+
+
+def whitened_mean(C: np.ndarray, reference: Reference) -> np.ndarray:
+    """Mean over trials and windows of recentred matrices, for each band."""
+    W = reference.whitener(reference.over_windows(C).mean(0))
+    moved = W @ C @ W
+    return moved.reshape(len(C), -1, reference.n_windows, *C.shape[-2:]).mean((0, 2))
+
+
+@pytest.mark.parametrize("n_means", [0, 2])
+@pytest.mark.parametrize("n_windows", [1, 3])
+def test_recentred_channels_have_mean_identity(n_windows: int, n_means: int) -> None:
+    C = random_spd(8, 6, 5, seed=1).numpy()
+    reference = Reference("euclid", n_windows, n_means=n_means)
+    assert reference.over_windows(C).shape == (8, 6 // n_windows, 5 - n_means, 5 - n_means)
+    found = whitened_mean(C, reference)
+    identity = np.broadcast_to(np.eye(5 - n_means), (6 // n_windows, 5 - n_means, 5 - n_means))
+    np.testing.assert_allclose(found[:, n_means:, n_means:], identity, atol=1e-12)
+    W = reference.whitener(reference.over_windows(C).mean(0))
+    np.testing.assert_array_equal((W @ C @ W)[..., :n_means, :n_means], C[..., :n_means, :n_means])
+
+
+def test_windows_of_a_band_share_a_reference() -> None:
+    C = random_spd(4, 6, 3, seed=1).numpy()
+    reference = Reference("euclid", n_windows=3)
+    over = reference.over_windows(C)
+    np.testing.assert_allclose(over[:, 0], C[:, :3].mean(1))
+    np.testing.assert_allclose(over[:, 1], C[:, 3:].mean(1))
+    W = reference.whitener(over)
+    assert W.shape == C.shape
+    np.testing.assert_array_equal(W[:, 0], W[:, 2])
+    np.testing.assert_array_equal(W[:, 3], W[:, 5])
+    assert not np.allclose(W[:, 2], W[:, 3])
+
+
+def test_shrinkage_of_a_reference() -> None:
+    R = random_spd(2, 4, seed=2).numpy()
+    W = Reference(shrinkage=0.2).whitener(R)
+    trace = np.trace(R, axis1=1, axis2=2)[:, None, None]
+    np.testing.assert_allclose(
+        W @ (0.8 * R + 0.2 * trace / 4 * np.eye(4)) @ W, np.stack([np.eye(4)] * 2), atol=1e-10
+    )
+
+
+@pytest.mark.parametrize("metric", ["euclid", "riemann"])
+def test_a_running_reference_is_that_of_the_channels(metric: Any) -> None:
+    """Means over time do not count: it is as without their rows."""
+    C = random_spd(5, 4, 5, seed=3).numpy()
+    with_rows, without = (Reference(metric, 2, n_means=n) for n in (2, 0))
+    R = S = without.over_windows(C[0, :, 2:, 2:])
+    for i, trial in enumerate(C[1:]):
+        R = with_rows.moved(R, trial, 1 / (i + 2))
+        S = without.moved(S, trial[:, 2:, 2:], 1 / (i + 2))
+    np.testing.assert_array_equal(R, S)
+    if metric == "euclid":
+        wanted = C[:, :, 2:, 2:].reshape(5, 2, 2, 3, 3).mean((0, 2))
+        np.testing.assert_allclose(R, wanted, rtol=1e-12)

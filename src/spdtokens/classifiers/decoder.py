@@ -34,7 +34,7 @@ from spdtokens.preprocessing.bands import (
     resolve_windows,
 )
 from spdtokens.preprocessing.filterbank import FilterBankCovariances, Folds
-from spdtokens.runtime.balance import START, running_balance
+from spdtokens.runtime.balance import running_balance, start_count
 from spdtokens.runtime.threads import one_thread
 from spdtokens.runtime.tokens import Reference, congruence
 
@@ -319,13 +319,13 @@ class DecodingPipeline(Pipeline):
             yield C
 
     @property
-    def _proportions(self) -> Array | None:
-        """Class proportions of training, if decisions are corrected for unbalanced classes."""
+    def _balancing(self) -> Recentring | None:
+        """The fitted step that says how to correct decisions for unbalanced classes, if any."""
         steps = [step for _, step in self.steps if isinstance(step, Recentring) and step.balanced]
         if not steps:
             return None
         check_is_fitted(steps[0])
-        return steps[0].proportions_
+        return steps[0]
 
     # Decisions are corrected after the last step, so everything that depends on them is here.
 
@@ -346,8 +346,11 @@ class DecodingPipeline(Pipeline):
             Probabilities, in the order of ``classes_``.
         """
         found = super().predict_proba(X, **params)
-        q = self._proportions
-        return found if q is None else running_balance(found, q)
+        step = self._balancing
+        if step is None:
+            return found
+        assert step.proportions_ is not None
+        return running_balance(found, step.proportions_, step.start_)
 
     @available_if(_last_has("decision_function"))
     def decision_function(self, X: ArrayLike, **params: Any) -> Any:
@@ -365,7 +368,7 @@ class DecodingPipeline(Pipeline):
         ndarray, shape (n, n_classes), or (n,) for two classes
             Scores.
         """
-        if self._proportions is None:
+        if self._balancing is None:
             return super().decision_function(X, **params)
         found = self.predict_proba(X, **params)
         return as_decisions(np.log(np.maximum(found, np.finfo(np.float64).tiny)))
@@ -386,7 +389,7 @@ class DecodingPipeline(Pipeline):
         ndarray, shape (n,)
             Classes.
         """
-        if self._proportions is None:
+        if self._balancing is None:
             return super().predict(X, **params)
         return self.classes_[self.predict_proba(X, **params).argmax(1)]
 
@@ -416,7 +419,7 @@ class DecodingPipeline(Pipeline):
         float
             The score.
         """
-        if self._proportions is None:
+        if self._balancing is None:
             return float(super().score(X, y, sample_weight, **params))
         found = self.predict(X, **params)
         return float(accuracy_score(y, found, sample_weight=sample_weight))
@@ -467,8 +470,7 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
     balanced : bool, default=False
         Whether a :class:`DecodingPipeline` with this step corrects its decisions on a new recording
         in which some classes are more frequent than in training. The mean of such a recording lies
-        near the frequent class. Requires labels in ``fit``. The start of the running mean then
-        counts as three trials instead of one.
+        near the frequent class. Requires labels in ``fit``.
 
     Attributes
     ----------
@@ -476,6 +478,9 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
         Riemannian mean of the means of the training domains; d channels.
     proportions_ : ndarray, shape (n_classes,), or None
         Share of each class among the training trials, if ``balanced``.
+    start_ : int
+        Number of trials that the start of the running mean counts for: 1, or if ``balanced`` 3, or
+        10 after training on a single domain.
     n_features_in_ : int
         Number of rows of a matrix.
 
@@ -599,6 +604,11 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
         """
         C = as_matrices(X, single=True)
         rule = self.rule(C.shape[1])
+        if self.n_means >= C.shape[-1]:
+            raise ModelError(
+                f"n_means must be less than the {C.shape[-1]} rows of a matrix, got "
+                f"{self.n_means!r}."
+            )
         self.n_features_in_, self.n_matrices_ = C.shape[-1], C.shape[1]
         of = np.zeros(len(C), dtype=int) if domains is None else np.asarray(domains)
         if of.shape != (len(C),):
@@ -610,7 +620,7 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
             means.append(mean_reference(rule.over_windows(own).astype(np.float64), self.metric))
             moved[of == name] = congruence(own, rule.whitener(means[-1]).astype(C.dtype))
         self.reference_ = riemannian_mean(np.stack(means))
-        self.proportions_ = None
+        self.proportions_, self.start_ = None, 1
         if self.balanced:
             if y is None:
                 raise ModelError(
@@ -618,6 +628,7 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
                     "classes. Pass y to fit, or remove balanced."
                 )
             self.proportions_ = np.bincount(encode(y, len(C))[1]) / len(C)
+            self.start_ = start_count(len(names))
         return moved.reshape(np.shape(X))
 
     @one_thread()
@@ -635,7 +646,7 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
             Recentred matrices. Each depends only on the trials before it.
         """
         check_is_fitted(self)
-        C = as_matrices(X)
+        C = as_matrices(X, single=True)
         rows = self.n_features_in_
         wanted = (self.n_matrices_, rows, rows)
         if C.shape[1:] != wanted:
@@ -643,9 +654,8 @@ class Recentring(ArrayOutputMixin, BaseEstimator):
                 f"X must have matrices of shape {wanted} per trial, as in fit, got {C.shape[1:]}."
             )
         rule = self.rule()
-        start = START if self.balanced else 1
-        references = running_references(C, self.reference_, start, rule)
-        return congruence(C, rule.whitener(references)).reshape(np.shape(X))
+        references = running_references(C.astype(np.float64), self.reference_, self.start_, rule)
+        return congruence(C, rule.whitener(references).astype(C.dtype)).reshape(np.shape(X))
 
     def get_feature_names_out(self, input_features: Sequence[str] | None = None) -> NDArray[Any]:
         """Return the names of the matrices.

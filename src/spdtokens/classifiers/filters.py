@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
@@ -14,12 +14,19 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+from torch.nn import functional as F
 
 from spdtokens.classifiers.base import Array, ProbabilisticClassifier, encode, seed_of
-from spdtokens.classifiers.networks import train_module
-from spdtokens.classifiers.nn.engine import RunPlan
-from spdtokens.classifiers.nn.filters import EPS, SpatialFilterNetwork
-from spdtokens.classifiers.nn.recipe import Recipe, TrainingBars, check_sizes, resolve_device
+from spdtokens.classifiers.nn.engine import RunStreams
+from spdtokens.classifiers.nn.filters import EPS, SpatialFilterNetwork, training_dtype
+from spdtokens.classifiers.nn.recipe import (
+    Listener,
+    Recipe,
+    TrainingBars,
+    check_sizes,
+    resolve_device,
+)
 from spdtokens.errors import ModelError
 from spdtokens.geometry.tokens import as_matrices, matrix_tags
 from spdtokens.runtime import load_model
@@ -74,7 +81,7 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
     start_labels : sequence, default=()
         Labels of the training trials in the order of the classes of ``start_from``. Sorted if
         empty.
-    strength : float, default=1.0
+    strength : float, default=30.0
         Precision of the prior around the weights of ``start_from``.
     random_state : int, RandomState instance or None, default=None
         Seed of initial weights, order of trials, mirroring and dropout.
@@ -115,7 +122,7 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
     >>> signals[y == "left", 2] *= 0.6
     >>> signals[y == "right", 0] *= 0.6
     >>> C = signals @ signals.swapaxes(1, 2) / 100
-    >>> options = {"mirror": [2, 1, 0, 3], "mirror_labels": [("left", "right")]}
+    >>> options = {"epochs": 100, "mirror": [2, 1, 0, 3], "mirror_labels": [("left", "right")]}
     >>> model = SpatialFilterClassifier(n_filters=4, ensemble=2, random_state=0, **options)
     >>> float(model.fit(C[::2], y[::2]).score(C[1::2], y[1::2])) > 0.8
     True
@@ -138,7 +145,7 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         ensemble: int = 3,
         start_from: str | Path | None = None,
         start_labels: Sequence[Any] = (),
-        strength: float = 1.0,
+        strength: float = 30.0,
         random_state: Any = None,
         device: str = "auto",
         verbose: bool = False,
@@ -205,6 +212,8 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
             n_filters=self.n_filters,
             ensemble=self.ensemble,
         )
+        if self.batch_size < 2:
+            raise ModelError(f"batch_size must be >= 2, got {self.batch_size!r}.")
         if not 0 <= self.dropout < 1:
             raise ModelError(f"dropout must be in [0, 1), got {self.dropout!r}.")
         m, rows = C.shape[1:3]
@@ -220,18 +229,16 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         # One number, so that the result does not depend on the unit.
         variances = np.einsum("nmii->nmi", C[..., self.n_means :, self.n_means :])
         self.scale_ = float(variances.mean())
-        device, first = resolve_device(self.device), seed_of(self.random_state)
-        inputs = torch.from_numpy(self._inputs(C)).to(device)
-        labels = torch.from_numpy(codes).to(device)
+        device, seed = resolve_device(self.device), seed_of(self.random_state)
         used = -(-self.n_windows // self.means_step)
         n_means = used * self.n_means * (rows - self.n_means)
         given: dict[str, Any] = {}
         if mirror is not None:
             by_channel = np.arange(n_means).reshape(-1, len(mirror))
             given = {
-                "mirror": torch.from_numpy(mirror),
-                "mirror_means": torch.from_numpy(by_channel[:, mirror].ravel()),
-                "swap": torch.from_numpy(swap),
+                "mirror": torch.from_numpy(mirror).to(device),
+                "mirror_means": torch.from_numpy(by_channel[:, mirror].ravel()).to(device),
+                "swap": torch.from_numpy(swap).to(device),
             }
 
         def build() -> SpatialFilterNetwork:
@@ -242,33 +249,23 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
                 len(self.classes_),
                 n_means=n_means,
                 n_filters=self.n_filters,
+                members=self.ensemble,
                 dropout=self.dropout,
                 **given,
             )
 
-        seeds = [first, *np.random.SeedSequence([first, 1]).generate_state(self.ensemble - 1)]
-        trained = []
         with TrainingBars() as bars:
-            total = self.ensemble * self.epochs
-            bar = bars.add(type(self).__name__, total) if self.verbose else None
-            for seed in seeds:
-                plan = RunPlan(int(seed), np.arange(len(codes)))
-                trained.append(
-                    train_module(
-                        build,
-                        inputs,
-                        labels,
-                        plan,
-                        recipe,
-                        n_classes=len(self.classes_),
-                        listener=bar,
-                        one_cycle=True,
-                    )
-                )
-        modules, curves, _ = zip(*trained, strict=True)
-        self.history_ = {name: np.stack([c[name] for c in curves]) for name in curves[0]}
+            bar = bars.add(type(self).__name__, recipe.epochs) if self.verbose else None
+            network, self.history_ = trained(
+                build,
+                *self._inputs(C, device),
+                torch.from_numpy(codes).to(device),
+                recipe,
+                seed,
+                bar,
+            )
         shape = (used, self.n_means, rows - self.n_means)
-        self.network_ = folded(modules, self.scale_, shape, self.means_step, mirror, swap)
+        self.network_ = folded(network, self.scale_, shape, self.means_step, mirror, swap)
         return self
 
     def _start(self, shape: tuple[int, ...]) -> None:
@@ -322,21 +319,25 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
                 )
             a, b = map(names.index, pair)
             swap[[a, b]] = b, a
+        if not np.array_equal(swap[swap], np.arange(len(swap))):
+            raise ModelError(
+                f"mirror_labels must contain each label only once, got {self.mirror_labels!r}."
+            )
         return mirror, swap
 
-    def _inputs(self, C: NDArray[Any]) -> NDArray[np.float32]:
-        """Flat tokens and means (n, features) in single precision."""
-        r, d = self.n_means, C.shape[-1] - self.n_means
+    def _inputs(self, C: NDArray[Any], device: torch.device) -> tuple[list[Tensor], Tensor | None]:
+        """Tokens (n, windows, features) of each band, and means (n, features)."""
+        r, d, windows = self.n_means, C.shape[-1] - self.n_means, self.n_windows
         row, column = np.triu_indices(d)
-        tokens = C[:, :, r + row, r + column].astype(np.float32)
-        tokens /= self.scale_
-        parts = [tokens.reshape(len(C), -1)]
-        if r:
-            means = means_over_time(C[:, : self.n_windows : self.means_step], r) / np.sqrt(
-                self.scale_
-            )
-            parts.append(means.reshape(len(C), -1).astype(np.float32))
-        return np.concatenate(parts, axis=1)
+        bands, dtype = [], training_dtype(device)
+        for first in range(0, C.shape[1], windows):
+            tokens = C[:, first : first + windows, r + row, r + column] / self.scale_
+            bands.append(torch.from_numpy(tokens).to(device, dtype))
+        if not r:
+            return bands, None
+        means = means_over_time(C[:, : windows : self.means_step], r) / np.sqrt(self.scale_)
+        means = means.reshape(len(C), -1).astype(np.float32)
+        return bands, torch.from_numpy(means).to(device)
 
     @one_thread()
     def predict_proba(self, X: ArrayLike) -> Array:
@@ -352,7 +353,8 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         ndarray, shape (n, n_classes)
             Probabilities in the order of ``classes_``.
         """
-        return self.network_.of_matrices(self._checked(X))
+        C = self._checked(X)
+        return self.network_.of_matrices(C)
 
     def _checked(self, X: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self)
@@ -365,7 +367,7 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         return C
 
     @one_thread()
-    def calibrate(self, X: ArrayLike, y: ArrayLike, strength: float = 1.0) -> Self:
+    def calibrate(self, X: ArrayLike, y: ArrayLike, strength: float = 30.0) -> Self:
         """Adapt the fitted classifier to labelled trials of one person.
 
         The linear layers are fitted again, with a Gaussian prior around the weights shared by all
@@ -377,7 +379,7 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
             SPD matrices of the person's trials, recentred.
         y : array, shape (n,)
             Labels, all of them classes of the model.
-        strength : float, default=1.0
+        strength : float, default=30.0
             Precision of the prior: larger values stay closer to the shared weights.
 
         Returns
@@ -395,7 +397,7 @@ class SpatialFilterClassifier(ProbabilisticClassifier):
         C, y = self._checked(X), np.asarray(y)
         unknown = y[~np.isin(y, self.classes_)]
         if y.shape != (len(C),) or len(unknown):
-            got = f"class {unknown[0]!r}" if len(unknown) else f"labels of shape {y.shape}"
+            got = f"class {unknown.tolist()[0]!r}" if len(unknown) else f"labels of shape {y.shape}"
             raise ModelError(
                 f"y must be one label per trial, each of {', '.join(map(str, self.classes_))}, "
                 f"got {got}."
@@ -426,8 +428,60 @@ def model_path(model: str | Path) -> Path:
     return shipped
 
 
+def trained(
+    build: Callable[[], SpatialFilterNetwork],
+    bands: Sequence[Tensor],
+    means: Tensor | None,
+    labels: Tensor,
+    recipe: Recipe,
+    seed: int,
+    listener: Listener | None,
+) -> tuple[SpatialFilterNetwork, dict[str, NDArray[np.float64]]]:
+    """Train the networks of an ensemble on the same batches; the learning rate runs one cycle."""
+    streams, n = RunStreams(seed), len(labels)
+    curves: dict[str, list[NDArray[np.float64]]] = {"train loss": [], "train accuracy": []}
+    with torch.random.fork_rng([labels.device] if labels.device.type == "cuda" else []):
+        torch.manual_seed(streams.weights().initial_seed())
+        network = build().to(labels.device).train()
+        optimizer = torch.optim.AdamW(
+            network.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
+        )
+        # Batch norms cannot train on one trial.
+        sizes = [k for k in np.diff([*range(0, n, recipe.batch_size), n]).tolist() if k > 1]
+        cycle = torch.optim.lr_scheduler.OneCycleLR(
+            optimizer, recipe.learning_rate, total_steps=recipe.epochs * len(sizes)
+        )
+        for _ in range(recipe.epochs):
+            order = torch.from_numpy(streams.order.permutation(n)).to(labels.device)
+            loss, correct = torch.zeros(network.members), torch.zeros(network.members)
+            for index in order[: sum(sizes)].split(sizes):
+                y = labels[index]
+                scores = network(
+                    [band[index] for band in bands], None if means is None else means[index]
+                )
+                losses = F.cross_entropy(
+                    scores.transpose(1, 2), y[:, None].expand(-1, network.members), reduction="none"
+                )
+                optimizer.zero_grad()
+                losses.mean(0).sum().backward()
+                optimizer.step()
+                cycle.step()
+                loss += losses.detach().sum(0).cpu()
+                correct += (scores.argmax(2) == y[:, None]).sum(0).cpu()
+            curves["train loss"].append(loss.double().numpy() / sum(sizes))
+            curves["train accuracy"].append(correct.double().numpy() / sum(sizes))
+            if not np.isfinite(curves["train loss"][-1]).all():
+                raise ModelError(
+                    f"Training diverged at epoch {len(curves['train loss'])} (the loss is not "
+                    f"finite): lower learning_rate (now {recipe.learning_rate:g})."
+                )
+            if listener:
+                listener(1)
+    return network.cpu().eval(), {name: np.stack(v, axis=1) for name, v in curves.items()}
+
+
 def folded(
-    modules: Sequence[SpatialFilterNetwork],
+    network: SpatialFilterNetwork,
     scale: float,
     means_shape: tuple[int, int, int],
     means_step: int,
@@ -435,42 +489,44 @@ def folded(
     swap: NDArray[np.int64],
 ) -> SpatialFilters:
     """Fold batch norms into linear layers, and mirrored views into further members."""
-    filters, weights, means, biases = [], [], [], []
-    for module in modules:
-        n_bands, n_windows, _ = module.shape
-        k = module.filters.shape[2]
-        norms = [module.powers, *([module.means] if module.means is not None else [])]
+    members = network.members
+    factor, offset = (a.reshape(members, -1) for a in _affine(network.powers))
+    if network.means is not None:
+        more = (np.broadcast_to(a, (members, len(a))) for a in _affine(network.means))
         factor, offset = (
-            torch.cat(parts).double() for parts in zip(*map(_affine, norms), strict=True)
+            np.concatenate(pair, axis=1) for pair in zip((factor, offset), more, strict=True)
         )
-        head = module.head.weight.detach().double()
-        linear = (head * factor).T.numpy()
-        split = n_bands * n_windows * k
-        filters.append(module.filters.detach().double().numpy() / np.sqrt(scale))
-        weights.append(linear[:split].reshape(n_bands, n_windows, k, -1))
-        means.append(linear[split:].reshape(*means_shape, linear.shape[1]) / np.sqrt(scale))
-        biases.append((module.head.bias.detach().double() + head @ offset).numpy())
-    network = SpatialFilters(
-        np.stack(filters), np.stack(weights), np.stack(means), np.stack(biases), EPS, means_step
+    head = network.weight.detach().double().numpy()
+    linear = head * factor[..., None]
+    filters = network.filters.detach().double().permute(2, 0, 1, 3).numpy()
+    n_bands, k, n_classes = filters.shape[1], filters.shape[3], head.shape[2]
+    split = network.powers.num_features // members
+    both = SpatialFilters(
+        filters / np.sqrt(scale),
+        linear[:, :split].reshape(members, n_bands, -1, k, n_classes),
+        linear[:, split:].reshape(members, *means_shape, n_classes) / np.sqrt(scale),
+        network.bias.detach().double().numpy() + np.einsum("mf,mfc->mc", offset, head),
+        EPS,
+        means_step,
     )
     if mirror is None:
-        return network
-    order = np.asarray(mirror)
+        return both
     return replace(
-        network,
-        filters=np.concatenate([network.filters, network.filters[:, :, order]]),
-        weight=np.concatenate([network.weight, network.weight[..., swap]]),
-        means=np.concatenate([network.means, network.means[:, :, :, order][..., swap]]),
-        bias=np.concatenate([network.bias, network.bias[:, swap]]),
+        both,
+        filters=np.concatenate([both.filters, both.filters[:, :, mirror]]),
+        weight=np.concatenate([both.weight, both.weight[..., swap]]),
+        means=np.concatenate([both.means, both.means[:, :, :, mirror][..., swap]]),
+        bias=np.concatenate([both.bias, both.bias[:, swap]]),
     )
 
 
-def _affine(norm: torch.nn.BatchNorm1d) -> tuple[torch.Tensor, torch.Tensor]:
+def _affine(norm: torch.nn.BatchNorm1d) -> tuple[Array, Array]:
     """Factor and offset of a batch norm in evaluation mode."""
     assert norm.running_var is not None
     assert norm.running_mean is not None
     factor = norm.weight.detach() / torch.sqrt(norm.running_var + norm.eps)
-    return factor, norm.bias.detach() - norm.running_mean * factor
+    offset = norm.bias.detach() - norm.running_mean * factor
+    return factor.double().numpy(), offset.double().numpy()
 
 
 def adapted(
@@ -484,7 +540,7 @@ def adapted(
     for H, W, b in zip(features, weight, bias, strict=True):
         centre = H.mean(0)
         Z = H - centre
-        spread = np.sqrt((Z**2).mean())
+        spread = np.sqrt((Z**2).mean()) or 1.0  # a single trial has none
         Z = Z / spread
         base = H @ W + b
 

@@ -5,6 +5,7 @@ The registry is plain values: libraries are imported when a method is made.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -546,6 +547,13 @@ def sliding(start: float, stop: float, length: float, step: float) -> list[tuple
     return [(start + i * step, start + i * step + length) for i in range(n)]
 
 
+#: Names of the 10-20 system and its extensions, in lower case: place, side, half-way.
+_ELECTRODE = re.compile(
+    "(a|m|n|fp|nfp|af|afp|aff|f|ffc|fft|ft|ftt|fc|fcc|t|c|ttp|ccp|tp|tpp|cp|cpp|p|ppo|po|poo|o|oi|i)"
+    r"(z|[1-9]\d?)(h?)"
+)
+
+
 def mirrored(
     ch_names: Sequence[str], classes: Sequence[str]
 ) -> tuple[list[int] | None, list[tuple[int, int]]]:
@@ -563,17 +571,20 @@ def mirrored(
     -------
     mirror : list of int, or None
         Index of the counterpart of each channel, its own for one on the midline. None if a channel
-        has no counterpart, ``'left'`` is in the name of a class without a counterpart, or no class
-        is named after a side and not all after both.
+        has no counterpart or no name of the 10-20 system, ``'left'`` is in the name of a class
+        without a counterpart, or no class is named after a side and not all after both.
     pairs : list of pair of int
         Numbers of the classes that are exchanged.
     """
     known = {name.lower(): i for i, name in enumerate(ch_names)}
     mirror = []
     for name in known:
-        root = name.rstrip("0123456789")
-        number = int(name[len(root) :] or 0)
-        other = f"{root}{number + 1 if number % 2 else number - 1}" if number else name
+        found = _ELECTRODE.fullmatch(name)
+        if found is None:
+            return None, []
+        root, number, half = found.groups()
+        side = 0 if number == "z" else int(number)
+        other = f"{root}{side + 1 if side % 2 else side - 1}{half}" if side else name
         if other not in known:
             return None, []
         mirror.append(known[other])

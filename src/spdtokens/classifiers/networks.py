@@ -278,7 +278,6 @@ def train_module(
     n_classes: int,
     listener: Listener | None = None,
     objective: Objective | None = None,
-    one_cycle: bool = False,
 ) -> tuple[nn.Module, Curves, int]:
     """Train one module with torch's autograd.
 
@@ -305,9 +304,6 @@ def train_module(
     objective : callable, optional
         Maps the module and the inputs of a training batch to class scores and a term that is added
         to their cross-entropy. By default the module's scores, and no term. Curves are without it.
-    one_cycle : bool, default=False
-        Whether the learning rate rises to that of the recipe and falls to almost zero, instead of
-        being constant.
 
     Returns
     -------
@@ -327,10 +323,6 @@ def train_module(
         torch.manual_seed(streams.weights().initial_seed())
         module = build().to(inputs.device)
         optimizer = _optimizer(module, recipe)
-        if one_cycle:
-            steps = recipe.epochs * -(-len(plan.train) // recipe.batch_size)
-            cycle = torch.optim.lr_scheduler.OneCycleLR(optimizer, recipe.learning_rate, steps)
-            optimizer.register_step_post_hook(lambda *_: cycle.step())
         for epoch in range(1, recipe.epochs + 1):
             parts["train"] = streams.order.permutation(plan.train)
             for part, index in parts.items():

@@ -35,7 +35,7 @@ from spdtokens.geometry.alignment import (
     stretch,
 )
 from spdtokens.geometry.validation import check_finite, check_spd
-from spdtokens.runtime.balance import START
+from spdtokens.runtime.balance import start_count
 from spdtokens.runtime.tokens import Reference
 
 __all__ = [
@@ -567,9 +567,10 @@ class Task:
         """Domain of the target as known before each test trial.
 
         It starts at the target's training trials or, without any, at the mean of the training
-        domains, counted as one trial (``START`` trials if decisions are balanced).
+        domains, counted as one trial (``start_count`` if decisions are balanced).
         """
-        n, test, rule = START if self.how.balances else 1, self.parts[2], self.known.rule
+        n = start_count(len(means)) if self.how.balances else 1
+        test, rule = self.parts[2], self.known.rule
         if own.any():
             n, mean = int(self.own.sum()), means[own][0]
             spread = None if spreads is None else spreads[own][0]

@@ -41,7 +41,7 @@ from spdtokens.evaluation.runs import RunResult, RunSpec, origin, peak_memory
 from spdtokens.evaluation.trials import Index, Trials, TrialTable
 from spdtokens.preprocessing import FilterBankCovariances
 from spdtokens.preprocessing.bands import OF_STIMULI, resolve_bands
-from spdtokens.runtime.balance import START, imbalance_shift, running_balance, shifted
+from spdtokens.runtime.balance import imbalance_shift, running_balance, shifted, start_count
 from spdtokens.runtime.threads import one_thread
 from spdtokens.runtime.tokens import Reference
 
@@ -292,12 +292,13 @@ def balanced(
         assert run.unlabeled is not None
         seen = class_probabilities(model, run.unlabeled[0], p.shape[1])
         seen_of = domains(table, run.fold.calibration, of)
+    start = start_count(len(np.unique(trained)))
     found = np.empty_like(p)
     for target in np.unique(tested):
         mine, past = tested == target, seen[seen_of == target]
         count = int((trained == target).sum())  # the reference is that of these trials, too
         if access.online:
-            found[mine] = running_balance(past, proportions, count or START)
+            found[mine] = running_balance(past, proportions, count or start)
         else:
             share = len(past) / (len(past) + count)
             found[mine] = shifted(p[mine], share * imbalance_shift(past, proportions))

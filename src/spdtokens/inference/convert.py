@@ -124,6 +124,7 @@ def as_decoder(
         reference=Reference() if recentring is None else recentring.rule(),
         interpolation=None if interpolator is None else interpolator.matrix_,
         proportions=None if recentring is None else recentring.proportions_,
+        start=1 if recentring is None else recentring.start_,
         about=about or {},
         steps=[
             describe(step)
@@ -372,7 +373,7 @@ def _restore(step: Any, decoder: Decoder) -> None:
     if isinstance(step, Recentring):
         assert decoder.recentring is not None
         step.reference_, step.n_matrices_ = decoder.recentring, decoder.shape[0]
-        step.proportions_ = decoder.proportions
+        step.proportions_, step.start_ = decoder.proportions, decoder.start
         return
     step.classes_ = np.array(decoder.classes)
     if isinstance(decoder.network, SpatialFilters):

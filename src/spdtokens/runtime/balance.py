@@ -15,8 +15,8 @@ from .tokens import Array, softmax
 #: Prior of the class proportions: as if this many trials per class had been seen, in
 #: the proportions of training. Chosen on development data, see docs/research/imbalance.md.
 PRIOR = 2.0
-#: Number of trials that the start of a running mean counts for.
-START = 3
+#: Prior odds that the proportions of a recording differ from those of training.
+UNBALANCED = 1 / 3
 #: Variances of the scores of a class, relative to those of calibrated probabilities.
 VARIANCES = 2.0 ** np.array([-1.5, -0.5, 0.5, 1.5])
 #: Proportions of a class that are compared, as differences of log odds from those of training.
@@ -37,9 +37,11 @@ def imbalance_shift(p: Array, proportions: Array) -> Array:
     determines everything else, and the likelihood of the trials is a matter of skewness. Recentred
     by the mean of such trials, the log odds are too small by :math:`(\pi - q) d`, where :math:`q`
     is the share of the class in training. The estimate is the mean of this over the posterior of
-    :math:`\pi`. A weak decoder or few trials leave the prior, :math:`\pi` around :math:`q`, and
-    hence no shift. Estimating proportions from probabilities is due to Saerens et al. [1]_, who
-    assume that nothing else has changed; here the mean has, too.
+    :math:`\pi`, times the posterior probability that the recording is unbalanced at all. The
+    latter compares the marginal likelihood with that of :math:`\pi = q`, for all classes jointly.
+    A weak decoder or few trials do not reveal an imbalance, and there is hardly a shift.
+    Estimating proportions from probabilities is due to Saerens et al. [1]_, who assume that nothing
+    else has changed; here the mean has, too.
 
     Parameters
     ----------
@@ -93,9 +95,15 @@ def imbalance_shift(p: Array, proportions: Array) -> Array:
     other = np.log1p(-share) - 0.5 * (x - mean + share * d) ** 2 / v
     fit = np.logaddexp(own, other).sum(0) - 0.5 * len(p) * np.log(v)
     n_prior = PRIOR * len(known)
-    fit += n_prior * (q * np.log(share) + (1 - q) * np.log1p(-share))
-    weight = softmax(fit.reshape(len(known), -1))
-    moves = (weight * ((share - q) * d).reshape(len(known), -1)).sum(1)
+    prior = n_prior * (q * np.log(share) + (1 - q) * np.log1p(-share))
+    posterior = fit + prior - np.logaddexp.reduce(prior, axis=2, keepdims=True)
+    posterior = posterior.reshape(len(known), -1)
+    moves = (softmax(posterior) * ((share - q) * d).reshape(len(known), -1)).sum(1)
+    # Logarithms of Bayes factors against the proportions of training. Of K classes, K - 1 are free.
+    as_trained = np.logaddexp.reduce(fit[:, :, len(ODDS) // 2], axis=1)
+    evidence = np.logaddexp.reduce(posterior, axis=1) - as_trained
+    evidence = evidence.sum() * (1 - 1 / len(known))
+    moves /= 1 + np.exp(-evidence) / UNBALANCED
     # If the log odds of each class against K - 1 others are to move by ``moves``, which sum to
     # about zero, the logarithms of probabilities must move by this share of it.
     shift[known] = moves * (1 - 1 / len(known))
@@ -108,7 +116,24 @@ def shifted(p: Array, shift: Array) -> Array:
     return np.asarray(moved / moved.sum(-1, keepdims=True))
 
 
-def running_balance(p: Array, proportions: Array, count: int = START) -> Array:
+def start_count(n_domains: int) -> int:
+    """Return how many trials the start of a running mean counts for.
+
+    Parameters
+    ----------
+    n_domains : int
+        Number of training domains. A single one is often a session of the same person, whose mean
+        is a better start than that of other people.
+
+    Returns
+    -------
+    int
+        Number of trials.
+    """
+    return 10 if n_domains == 1 else 3
+
+
+def running_balance(p: Array, proportions: Array, count: int = 3) -> Array:
     """Correct the probabilities of successive trials, each by those of the trials before it.
 
     Parameters

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .balance import LATEST, START, imbalance_shift, shifted
+from .balance import LATEST, imbalance_shift, shifted
 from .networks import Network
 from .signals import Front
 from .threads import one_thread
@@ -54,6 +54,8 @@ class Decoder:
     proportions : ndarray, shape (classes,), or None, default=None
         For a recentred model that corrects its decisions for unbalanced classes: the share of each
         class among the training trials.
+    start : int, default=1
+        Number of trials that the start of the reference of a session counts for.
     about : mapping, default={}
         Origin of the model, as JSON values.
     steps : sequence of mapping, default=()
@@ -89,6 +91,7 @@ class Decoder:
     reference: Reference = field(default_factory=Reference)
     interpolation: Array | None = None
     proportions: Array | None = None
+    start: int = 1
     about: Mapping[str, Any] = field(default_factory=dict)
     steps: Sequence[Mapping[str, Any]] = ()
 
@@ -235,8 +238,8 @@ class Session:
     reference : ndarray, shape (references, d, d), or None
         Running mean of the session.
     count : int
-        Number of trials in the mean; the mean of the training sessions counts as one, or as three
-        if decisions are corrected for unbalanced classes.
+        Number of trials in the mean; the mean of the training sessions counts as
+        ``Decoder.start``.
 
     See Also
     --------
@@ -256,7 +259,7 @@ class Session:
 
     def __init__(self, decoder: Decoder) -> None:
         self.decoder = decoder
-        self.reference, self.count = decoder.recentring, 1 if decoder.proportions is None else START
+        self.reference, self.count = decoder.recentring, decoder.start
         self._past: deque[Array] = deque(maxlen=LATEST)
         self._shift = np.zeros(len(decoder.classes))
 
@@ -306,7 +309,7 @@ class Session:
                 self.reference = how.moved(self.reference, C, 1 / self.count)
                 if proportions is not None:
                     self._past.append(raw)
-                    n = self.count - START
+                    n = self.count - self.decoder.start
                     found = imbalance_shift(np.stack(self._past), proportions)
                     self._shift = found * (n / self.count)
         return decision

@@ -53,6 +53,8 @@ MOST_OF_FILTER, MOST_OF_FILTERS, MOST_OF_CAUSAL = 1 << 21, 1 << 23, 1 << 21
 #: Maximum number of values in a trial's matrices or in attention between its tokens: a constant, or
 #: a multiple of the number of values stored in the file, whichever is larger.
 ANY_FILE, TIMES_OWN = 1 << 20, 16
+#: Maximum number of trials that the start of a reference counts for.
+MOST_START = 10_000
 #: Maximum number of values in all bands of the random trial on which a loaded model is tested.
 TRIED = 1 << 20
 #: Exceptions that unexpected contents can raise (RecursionError: JSON nested too deeply).
@@ -166,6 +168,8 @@ def model_bytes(decoder: Decoder) -> bytes:
     }
     if decoder.interpolation is not None:
         config["interpolated"] = True
+    if decoder.proportions is not None:
+        config["start"] = decoder.start
     _put(decoder, "", arrays)
     _put(decoder.tokens, "", arrays)
     # NaN is not valid JSON: other programs could not read it.
@@ -179,6 +183,7 @@ def _format(decoder: Decoder) -> int:
         isinstance(decoder.network, SpatialFilters),
         decoder.reference != Reference(),
         decoder.interpolation is not None,
+        decoder.proportions is not None,
         front is not None and front.n_means > 0,
     )
     if any(new):
@@ -432,6 +437,8 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
         or (recentred and proportions.min() > 0 and abs(proportions.sum() - 1) < 1e-6),
         "proportions must be positive, sum to one, and belong to a recentred model",
     )
+    start = 1 if proportions is None else _count(config.get("start"))
+    _require(start <= MOST_START, f"start must be <= {MOST_START}, got {start}")
     return Decoder(
         **fields,
         front=None if front is None else _front_in(front, arrays, channels, rows),
@@ -441,6 +448,7 @@ def _decoder(config: dict[str, Any], arrays: Arrays) -> Decoder:
         reference=reference,
         interpolation=W,
         proportions=proportions,
+        start=start,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import sqrt
 
 import torch
@@ -12,8 +13,18 @@ from torch.nn import functional as F
 EPS = 1e-6
 
 
+def training_dtype(device: torch.device) -> torch.dtype:
+    """Precision of the tokens in training: bfloat16 where the processor multiplies it natively.
+
+    Products are several times faster; sums are accumulated in single precision. Trained weights are
+    in single precision, and so is everything but the tokens.
+    """
+    native = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    return torch.bfloat16 if device.type == "cpu" and native() else torch.float32
+
+
 class SpatialFilterNetwork(nn.Module):
-    r"""Logarithms of the power of learned spatial filters, and a linear layer.
+    r"""Ensemble of networks: logarithms of the power of spatial filters, and a linear layer.
 
     The tokens are the upper triangles of the matrices, :math:`t = \operatorname{triu}(C)`, and
     filters are a linear projection of them with rank-one weights, shared by all windows of a band:
@@ -37,7 +48,9 @@ class SpatialFilterNetwork(nn.Module):
     n_means : int, default=0
         Number of means over time (channels times parts of windows).
     n_filters : int, default=32
-        Number of spatial filters per band.
+        Number of spatial filters per band and member.
+    members : int, default=1
+        Number of networks, which are trained on the same batches.
     dropout : float, default=0.5
         Dropout probability.
     mirror : Tensor of int, shape (d,), default=None
@@ -49,15 +62,15 @@ class SpatialFilterNetwork(nn.Module):
 
     See Also
     --------
-    spdtokens.SpatialFilterClassifier : Trains an ensemble of these networks.
+    spdtokens.SpatialFilterClassifier : Trains it.
 
     Examples
     --------
     >>> import torch
     >>> from spdtokens.classifiers.nn.filters import SpatialFilterNetwork
-    >>> network = SpatialFilterNetwork(3, 2, 4, 2, n_filters=5)
-    >>> network(torch.rand(6, 2 * 4 * 6)).shape
-    torch.Size([6, 2])
+    >>> network = SpatialFilterNetwork(3, 2, 4, 2, n_filters=5, members=7)
+    >>> network([torch.rand(6, 4, 6), torch.rand(6, 4, 6)]).shape
+    torch.Size([6, 7, 2])
     """
 
     def __init__(
@@ -69,52 +82,70 @@ class SpatialFilterNetwork(nn.Module):
         *,
         n_means: int = 0,
         n_filters: int = 32,
+        members: int = 1,
         dropout: float = 0.5,
         mirror: Tensor | None = None,
         mirror_means: Tensor | None = None,
         swap: Tensor | None = None,
     ) -> None:
         super().__init__()
-        self.shape = (n_bands, n_windows, n_channels * (n_channels + 1) // 2)
-        self.n_means, self.dropout, self.swap = n_means, dropout, swap
-        self.mirror, self.mirror_means = mirror, mirror_means
-        self.filters = nn.Parameter(torch.randn(n_bands, n_channels, n_filters) / sqrt(n_channels))
-        self.powers = nn.BatchNorm1d(n_bands * n_windows * n_filters)
+        self.members, self.dropout = members, dropout
+        self.mirror, self.mirror_means, self.swap = mirror, mirror_means, swap
+        shape = (n_bands, n_channels, members, n_filters)
+        self.filters = nn.Parameter(torch.randn(shape) / sqrt(n_channels))
+        n_powers = n_bands * n_windows * n_filters
+        self.powers = nn.BatchNorm1d(members * n_powers)
         self.means = nn.BatchNorm1d(n_means) if n_means else None
-        self.head = nn.Linear(self.powers.num_features + n_means, n_outputs)
-        with torch.no_grad():
-            self.head.weight[:, self.powers.num_features :] = 0
+        weight = torch.zeros(members, n_powers + n_means, n_outputs)
+        nn.init.uniform_(weight[:, :n_powers], -1 / sqrt(n_powers), 1 / sqrt(n_powers))
+        self.weight = nn.Parameter(weight)
+        self.bias = nn.Parameter(torch.zeros(members, n_outputs))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Compute scores (n, n_outputs) of flat tokens and means (n, features)."""
-        n = len(x)
+    def forward(self, bands: Sequence[Tensor], means: Tensor | None = None) -> Tensor:
+        """Compute scores (n, members, n_outputs).
+
+        Parameters
+        ----------
+        bands : sequence of Tensor, shape (n, n_windows, d (d + 1) / 2)
+            Tokens of each band.
+        means : Tensor, shape (n, n_means), default=None
+            Means over time.
+
+        Returns
+        -------
+        Tensor, shape (n, members, n_outputs)
+            Scores.
+        """
+        n = len(bands[0])
         n_mirrored = 0
         if self.training and self.mirror is not None:
             n_mirrored = int((torch.rand(n) < 0.5).sum())
-        n_bands, n_windows, width = self.shape
-        tokens = x[:, : n_bands * n_windows * width].view(n, n_bands, n_windows, width)
-        means = x[:, n_bands * n_windows * width :]
-        parts = []
+            if means is not None:
+                first = means[:n_mirrored, self.mirror_means]
+                means = torch.cat([first, means[n_mirrored:]])
+        found = self._powers([band[n_mirrored:] for band in bands], self.filters)
         if n_mirrored:
-            assert self.mirror_means is not None
-            parts.append(self._powers(tokens[:n_mirrored], self.filters[:, self.mirror]))
-            means = torch.cat([means[:n_mirrored, self.mirror_means], means[n_mirrored:]])
-        parts.append(self._powers(tokens[n_mirrored:], self.filters))
-        features = [self.powers(torch.cat(parts).flatten(1))]
+            seen = [band[:n_mirrored] for band in bands]
+            found = torch.cat([self._powers(seen, self.filters[:, self.mirror]), found])
+        features = self.powers(found).view(n, self.members, -1)
         if self.means is not None:
-            features.append(self.means(means))
-        scores = self.head(F.dropout(torch.cat(features, 1), self.dropout, self.training))
+            shared = self.means(means)[:, None].expand(-1, self.members, -1)
+            features = torch.cat([features, shared], 2)
+        features = F.dropout(features, self.dropout, self.training)
+        scores = torch.einsum("nmf,mfc->nmc", features, self.weight) + self.bias
         if n_mirrored:
-            scores = torch.cat([scores[:n_mirrored][:, self.swap], scores[n_mirrored:]])
+            scores = torch.cat([scores[:n_mirrored][..., self.swap], scores[n_mirrored:]])
         return scores
 
-    def _powers(self, tokens: Tensor, filters: Tensor) -> Tensor:
-        """Logarithms of powers (n, bands, windows, filters)."""
-        n, n_bands, n_windows, width = tokens.shape
-        weights = RankOne.apply(filters)
-        rows = tokens.transpose(0, 1).reshape(n_bands, n * n_windows, width)
-        powers = (rows @ weights).unflatten(1, (n, n_windows)).transpose(0, 1)
-        return torch.log(powers.clamp_min(0) + EPS)
+    def _powers(self, bands: Sequence[Tensor], filters: Tensor) -> Tensor:
+        """Logarithms of powers (n, members * bands * windows * filters)."""
+        weights = RankOne.apply(filters.flatten(2)).to(bands[0].dtype)
+        pairs = zip(bands, weights, strict=True)
+        found = torch.stack([band.flatten(0, 1) @ weight for band, weight in pairs]).float()
+        n, n_windows, _ = bands[0].shape
+        logs = torch.log(found.clamp_min(0) + EPS)
+        logs = logs.view(len(bands), n, n_windows, self.members, filters.shape[-1])
+        return logs.permute(1, 3, 0, 2, 4).reshape(n, self.powers.num_features)
 
 
 class RankOne(torch.autograd.Function):
@@ -124,7 +155,8 @@ class RankOne(torch.autograd.Function):
     def forward(ctx, filters: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
         """Multiply entries of the filters; off-diagonal entries count twice."""
         ctx.save_for_backward(filters)
-        row, column = torch.triu_indices(filters.shape[1], filters.shape[1])
+        d = filters.shape[1]
+        row, column = torch.triu_indices(d, d, device=filters.device)
         twice = (1.0 + (row != column).to(filters.dtype))[:, None]
         return filters[:, row] * filters[:, column] * twice
 
@@ -133,8 +165,8 @@ class RankOne(torch.autograd.Function):
         """Gather instead of autograd's scatter of the indexed entries, which is slow."""
         (filters,) = ctx.saved_tensors
         d = filters.shape[1]
-        row, column = torch.triu_indices(d, d)
-        place = torch.empty(d, d, dtype=torch.int64)
-        place[row, column] = place[column, row] = torch.arange(len(row))
+        row, column = torch.triu_indices(d, d, device=grad.device)
+        place = torch.empty(d, d, dtype=torch.int64, device=grad.device)
+        place[row, column] = place[column, row] = torch.arange(len(row), device=grad.device)
         whole = grad.index_select(1, place.ravel()).unflatten(1, (d, d))
         return 2 * (whole * filters[:, None]).sum(2)
