@@ -200,7 +200,12 @@ def test_the_temperature_of_potentials_is_fitted_without_the_labels_of_a_fold(
         tokens = TokenEmbedding(names).fit(made[train]).tokens(made)
         refits.append(Refit(train, test, tokens, None))
     head = fit_discriminant(
-        whole.tokens(C), y, weight, refitted=np.ones(4, dtype=bool), refits=refits
+        whole.tokens(C),
+        y,
+        weight,
+        groups=groups,
+        refitted=np.ones(4, dtype=bool),
+        refits=refits,
     )
     # As exact as the temperature is found.
     np.testing.assert_allclose(decoder[-1].coef_, head.weight, rtol=2e-5)

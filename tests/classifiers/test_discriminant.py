@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.special import log_softmax, softmax
@@ -19,6 +21,7 @@ from spdtokens.classifiers.discriminant import (
     WITHOUT_LABELS,
     Fitted,
     Refit,
+    _local,
     fit_discriminant,
     gain_drift,
 )
@@ -195,6 +198,48 @@ def test_ridges_and_temperature_are_those_of_trials_left_out(
     plain = [directly(tokens, y, np.ones(n), tokens, drift, ridge) for ridge in RIDGES]
     expected = factor * np.tensordot(mixed, plain, 1)
     np.testing.assert_allclose(scores(head, tokens), expected, rtol=2e-2, atol=0.01)
+
+
+def ratio(X: np.ndarray, y: np.ndarray, w: np.ndarray) -> float:
+    """Local variance within classes as a share of all variance within classes, trial by trial."""
+    local = total = 0.0
+    for k in np.unique(y):
+        trials = [i for i in range(len(y)) if y[i] == k]
+        mean = sum(w[i] * X[i] for i in trials) / sum(w[i] for i in trials)
+        total += sum(w[i] * ((X[i] - mean) ** 2).sum() for i in trials)
+        for i, following in pairwise(trials):
+            local += w[following] * ((X[following] - X[i]) ** 2).sum() / 2
+    return local / total
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_usual_ridge_is_a_share_of_the_variance_between_consecutive_trials(
+    weighted: bool,
+) -> None:
+    rng = np.random.default_rng(5)
+    y = rng.permutation(np.repeat([0, 1, 2], [24, 30, 6]))
+    w = rng.uniform(0.5, 2.0, 60) if weighted else np.ones(60)
+    session = 6 * rng.standard_normal((3, 5))[np.arange(60) // 20]
+    usual = {}
+    for name, offset in {"one session": 0, "three sessions": session}.items():
+        X = rng.standard_normal((60, 5)) + offset
+        expected = ratio(X, y, w)
+        assert _local(X, y, w / w.sum()) == pytest.approx(min(expected, 1.0), rel=1e-12)
+        # A group per class cannot be left out, so that the usual ridge is taken.
+        head = fit_discriminant(X[:, None], y, w if weighted else None, groups=y)
+        usual[name] = head.ridge
+        assert head.ridge_weights[head.ridge] == 1
+        apart = [abs(np.log(ridge / (RIDGE * min(expected, 1.0)))) for ridge in RIDGES]
+        assert head.ridge == RIDGES[int(np.argmin(apart))]
+    assert usual["three sessions"] < usual["one session"] == RIDGE
+
+
+def test_the_local_variance_has_bounds() -> None:
+    y, share = np.zeros(4000, dtype=int), np.full(4000, 1 / 4000)
+    alternating = (-1.0) ** np.arange(4000)[:, None]  # neighbours differ more than others
+    assert _local(alternating, y, share) == 1.0
+    assert _local(np.sort(alternating, axis=0), y, share) == 1e-3
+    assert _local(np.zeros((4000, 1)), y, share) == 1.0
 
 
 def fold_scores(
