@@ -67,10 +67,10 @@ class TokenDiscriminantClassifier(TokenClassifier):
     that it has the least log loss, estimated by the Bayesian bootstrap of held-out training trials
     [3]_: five folds of consecutive trials. Two standard errors are added to the loss of ridges
     below the usual one, because folds of one session do not contain the next one, for which a small
-    ridge is a risk. The usual one is 0.012 of the variance between consecutive trials of a class.
-    In one
-    session this is nearly all variance, in pooled sessions that differ a small part of it. The
-    average is one linear classifier.
+    ridge is a risk. The usual one is the nearest to 0.012 times the share of the variance within
+    classes that is also there between consecutive trials of a class. In one session this is nearly
+    all variance, in pooled sessions that differ a small part of it. The average is one linear
+    classifier.
 
     Parameters
     ----------
@@ -102,8 +102,7 @@ class TokenDiscriminantClassifier(TokenClassifier):
     ridge_ : float
         Ridge with the largest weight.
     ridge_weights_ : dict of float to float
-        Weight of each ridge. They sum to 1. Without held-out trials the usual one has all
-        of it.
+        Weight of each ridge. They sum to 1. Without held-out trials the usual one has weight 1.
     held_out_loss_ : dict of float to float
         Log loss of held-out training trials by ridge, each with its own temperature; NaN if a class
         has a single trial (group).
