@@ -50,20 +50,23 @@ def scores(method: str, task: str, data: Path, seeds: int, count: int | None) ->
     C = front.fit_transform(trials.signals(np.arange(len(table))))
     for fold in get_protocol("subjects-k-fold").folds(table, "", folds=3):
         train, test = fold.train, fold.test
+        aligned: dict[str, np.ndarray] = {}
         for seed in range(seeds):
             if count is not None:
-                people = np.random.default_rng(seed).permutation(np.unique(table.subject[train]))
+                people = np.random.default_rng(seed).permutation(
+                    np.unique(table.subject[fold.train])
+                )
                 train = fold.train[np.isin(table.subject[fold.train], people[:count])]
-            aligned = {}
+                aligned = {}
             for access in ACCESSES:
-                known = Known(C[train], table.subject[train], access, "recentre", step.rule())
-                if "train" not in aligned:
-                    aligned["train"] = known.aligned
-                aligned[access] = np.empty_like(C[test])
-                for name in np.unique(table.subject[test]):
-                    here = table.subject[test] == name
-                    task_of = Task(known, None, C[test][here], name)
-                    aligned[access][here] = task_of.aligned(None, None).test
+                if access not in aligned:
+                    known = Known(C[train], table.subject[train], access, "recentre", step.rule())
+                    aligned.setdefault("train", known.aligned)
+                    aligned[access] = np.empty_like(C[test])
+                    for name in np.unique(table.subject[test]):
+                        here = table.subject[test] == name
+                        target = Task(known, None, C[test][here], name)
+                        aligned[access][here] = target.aligned(None, None).test
             classifier.set_params(random_state=seed)
             classifier.fit(aligned["train"], table.y[train])
             yield "train", seed, {"all": classifier.score(aligned["train"], table.y[train])}
