@@ -1,8 +1,8 @@
-"""Whether the ridge that `recommended` chooses is right where 1.2 % is not: docs/recommended.md.
+"""Whether `recommended` weights ridges well where 1.2 % is wrong: docs/recommended.md.
 
 Run `python studies/adaptive.py`, or name cases: `python studies/adaptive.py pooled`. Prints one
 Markdown row per method: mean over subjects and standard error of the mean; the difference to
-`recommended`, paired by subject, and its standard error; and the ridges that were chosen.
+`recommended`, paired by subject, and its standard error; and the ridges of largest weight.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ METHODS = {
 
 
 def ridges(name: str, question: dict[str, Any]) -> Counter[float]:
-    """Ridges chosen by subject: from all sessions but the last."""
+    """Ridges of largest weight by subject: from all sessions but the last."""
     dataset = load_dataset(name, **question["dataset_options"])
     found: Counter[float] = Counter()
     for subject in question.get("subjects", dataset.subjects):

@@ -200,15 +200,20 @@ def test_the_temperature_of_potentials_is_fitted_without_the_labels_of_a_fold(
         tokens = TokenEmbedding(names).fit(made[train]).tokens(made)
         refits.append(Refit(train, test, tokens, None))
     head = fit_discriminant(
-        whole.tokens(C), y, weight, refitted=np.ones(4, dtype=bool), refits=refits
+        whole.tokens(C),
+        y,
+        weight,
+        groups=groups,
+        refitted=np.ones(4, dtype=bool),
+        refits=refits,
     )
     # As exact as the temperature is found.
     np.testing.assert_allclose(decoder[-1].coef_, head.weight, rtol=2e-5)
     np.testing.assert_allclose(decoder[-1].intercept_, head.bias, rtol=2e-5)
     # Who is not handed the folds takes the temperature from matrices that know the labels.
-    told = decoder[-1].coef_
-    seen = clone(decoder[-1]).set_params(ridge=decoder[-1].ridge_)
-    seen = seen.fit(C, y, groups=groups, sample_weight=weight).coef_
+    decoder.set_params(tokendiscriminantclassifier__ridge=0.012)
+    told = decoder.fit(X, y, groups=groups, sample_weight=weight)[-1].coef_
+    seen = clone(decoder[-1]).fit(C, y, groups=groups, sample_weight=weight).coef_
     factor = (told * seen).sum() / (seen * seen).sum()
     np.testing.assert_allclose(told, factor * seen, rtol=1e-6, atol=1e-12)
     assert abs(factor - 1) > 0.01

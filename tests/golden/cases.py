@@ -27,7 +27,7 @@ SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 #: Networks for which the potentials of 0.8 s are too short.
 TOO_SHORT = {("golden-erp", name) for name in ("matt", "shallownet", "eeg-conformer")}
 #: Methods that the first edition did not have.
-SINCE = ("token-adversarial",)
+SINCE = ("token-adversarial", "spatial-filters", "spatial-filters-power")
 TWO = ("log_euclidean", "cholesky")
 #: Trials of real data of which the output is kept.
 KEPT = 24

@@ -27,10 +27,12 @@ from spdtokens.runtime.tokens import FILTERED
 RIDGE = 0.012
 #: Candidates of ``ridge='auto'``, half a decade apart.
 RIDGES = tuple(float(f"{RIDGE * 10 ** (k / 2):.2g}") for k in range(-4, 3))
-#: Standard errors of the held-out log loss by which a ridge below ``RIDGE`` must be better.
-MARGIN = 2.0
-#: Folds that choose the ridge and fit the temperature of the scores.
+#: Folds that weight the ridges and fit the temperature of the scores.
 FOLDS = 5
+#: Bootstrap samples of held-out trials.
+DRAWS = 1000
+#: Standard errors that are added to the held-out log loss of ridges below the usual one.
+HANDICAP = 2.0
 
 #: Tokens of every matrix: three relative to the mean of the training trials, one of class filters.
 EMBEDDINGS = ("affine_invariant", "whitened_root", "principal_correlation", "class_filters")
@@ -61,11 +63,14 @@ class TokenDiscriminantClassifier(TokenClassifier):
     gains, and the inverse temperature :math:`\beta`. The latter is fitted to held-out training
     trials, so that the probabilities are calibrated [2]_. All classes have the same weight.
 
-    By default the same held-out trials choose the ridge: five folds of consecutive trials, which
-    are close to the sessions if trials of several sessions are concatenated. The candidate with
-    the least log loss is taken, but one below 0.012 only if its log loss is lower than that of
-    0.012 by two standard errors: folds of one session do not contain the next one, for which a
-    small ridge is a risk.
+    By default the scores are averaged over seven ridges. The weight of a ridge is the probability
+    that it has the least log loss, estimated by the Bayesian bootstrap of held-out training trials
+    [3]_: five folds of consecutive trials. Two standard errors are added to the loss of ridges
+    below the usual one, because folds of one session do not contain the next one, for which a small
+    ridge is a risk. The usual one is the nearest to 0.012 times the share of the variance within
+    classes that is also there between consecutive trials of a class. In one session this is nearly
+    all variance, in pooled sessions that differ a small part of it. The average is one linear
+    classifier.
 
     Parameters
     ----------
@@ -76,7 +81,8 @@ class TokenDiscriminantClassifier(TokenClassifier):
         options. None if the input is tokens, (n, features) or (n, tokens, features).
     ridge : float or 'auto', default='auto'
         Fraction of the total variance within classes that is added to the variance in every
-        direction. ``'auto'`` chooses among seven values from 0.00012 to 0.12 by held-out trials.
+        direction. ``'auto'`` averages over seven values from 0.00012 to 0.12, weighted by held-out
+        trials.
     gains : 'auto', pair of float or None, default='auto'
         Expected changes between recordings of the common gain of all channels and of the gain of
         each channel, as standard deviations of logarithms. Directions in which they move tokens get
@@ -94,7 +100,9 @@ class TokenDiscriminantClassifier(TokenClassifier):
     intercept_ : ndarray, shape (n_classes,)
         Intercepts.
     ridge_ : float
-        Ridge in use.
+        Ridge with the largest weight.
+    ridge_weights_ : dict of float to float
+        Weight of each ridge. They sum to 1. Without held-out trials the usual one has weight 1.
     held_out_loss_ : dict of float to float
         Log loss of held-out training trials by ridge, each with its own temperature; NaN if a class
         has a single trial (group).
@@ -113,6 +121,9 @@ class TokenDiscriminantClassifier(TokenClassifier):
        1989. https://doi.org/10.1080/01621459.1989.10478752
     .. [2] C. Guo, G. Pleiss, Y. Sun and K. Q. Weinberger, "On calibration of modern neural
        networks", ICML 2017. https://doi.org/10.48550/arXiv.1706.04599
+    .. [3] Y. Yao, A. Vehtari, D. Simpson and A. Gelman, "Using stacking to average Bayesian
+       predictive distributions", Bayesian Anal. 13, 917-1007, 2018.
+       https://doi.org/10.1214/17-BA1091
 
     Examples
     --------
@@ -163,7 +174,7 @@ class TokenDiscriminantClassifier(TokenClassifier):
             Labels.
         groups : array, shape (n,), default=None
             Trials of a group, such as segments of one long trial, are never split between the folds
-            that choose the ridge and fit the temperature.
+            that weight the ridges and fit the temperature, nor in the bootstrap.
         sample_weight : array, shape (n,), default=None
             Weights of trials; trials of weight 0 are ignored. The embedding and the gain changes
             are fitted without weights. None for equal weights.
@@ -215,7 +226,7 @@ class TokenDiscriminantClassifier(TokenClassifier):
             )
             if again:
                 refits = self._refits(again, seen, codes, groups, refit, middle, gains)
-        self.coef_, self.intercept_, self.ridge_, self.held_out_loss_ = fit_discriminant(
+        fitted = fit_discriminant(
             tokens,
             codes,
             sample_weight,
@@ -225,6 +236,8 @@ class TokenDiscriminantClassifier(TokenClassifier):
             refitted=refitted,
             refits=refits,
         )
+        self.coef_, self.intercept_, self.ridge_ = fitted.weight, fitted.bias, fitted.ridge
+        self.held_out_loss_, self.ridge_weights_ = fitted.losses, fitted.ridge_weights
         return self
 
     def _embedding(self, few: bool = False) -> TokenEmbedding | None:
@@ -365,13 +378,13 @@ def fit_discriminant(
         Weights of trials. None for equal weights.
     ridge : float or 'auto', default='auto'
         Fraction of the total variance within classes that is added to the variance in every
-        direction. ``'auto'`` chooses among ``RIDGES`` by held-out trials.
+        direction. ``'auto'`` averages over ``RIDGES``, weighted by held-out trials.
     drift : ndarray, shape (k, n_tokens, n_features), default=None
         Expected changes of tokens in new recordings. Their outer products are added to the
         covariance within classes.
     groups : array, shape (n,), default=None
-        Trials of a group are never split between the five folds that choose the ridge and fit the
-        temperature.
+        Trials of a group are never split between the five folds that weight the ridges and fit the
+        temperature, nor in the bootstrap.
     refitted : ndarray of bool, shape (n_tokens,), default=None
         Tokens that depend on labels. None for no such token.
     refits : iterable of Refit, default=()
@@ -381,7 +394,7 @@ def fit_discriminant(
     Returns
     -------
     Fitted
-        Weights, intercepts, ridge, and log loss of held-out trials by ridge.
+        Weights, intercepts, main ridge, and log loss of held-out trials and weight by ridge.
 
     Raises
     ------
@@ -400,8 +413,8 @@ def fit_discriminant(
     >>> rng = np.random.default_rng(0)
     >>> codes = np.arange(40) % 2
     >>> tokens = rng.standard_normal((40, 1, 6)) + 2 * codes[:, None, None]
-    >>> weight, bias, ridge, losses = fit_discriminant(tokens, codes)
-    >>> scores = np.tensordot(tokens, weight, 2) + bias
+    >>> fitted = fit_discriminant(tokens, codes)
+    >>> scores = np.tensordot(tokens, fitted.weight, 2) + fitted.bias
     >>> bool((scores.argmax(1) == codes).mean() > 0.9)
     True
     """
@@ -430,20 +443,25 @@ def fit_discriminant(
         ):
             found[test] = fixed.rows[test] @ V[:split] + rows[test] @ V[split:] + constant
     held_out = [_HeldOut(found, codes, share) for found in scores]
-    chosen = _chosen(held_out, ridges)
+    rows = fixed.rows[:n] if split else own.rows[:n]
+    usual = int(np.argmin(np.abs(np.log(ridges) - np.log(RIDGE * _local(rows, codes, share)))))
+    shares = _ridge_weights(held_out, usual, as_groups(groups, n))
+    used = np.flatnonzero(shares)
+    mixed = np.array([shares[k] * held_out[k].factor for k in used])
+    if len(used) > 1:
+        # The temperature of the average. That of a single ridge is known.
+        mixed *= _HeldOut(np.tensordot(mixed, scores[used], 1), codes, share).factor
     everything = np.arange(n)
-    ((W, offset),) = problem.solve(
-        everything, everything[:0], own.rows, ridges[chosen : chosen + 1]
-    )
-    factor = held_out[chosen].factor
-    weight = np.zeros((*tokens.shape[1:], len(offset)))
-    weight[~refitted] = fixed.unscaled(W[: len(fixed.used)])
-    weight[refitted] = own.unscaled(W[len(fixed.used) :])
-    weight *= factor
-    centre = np.tensordot(share, tokens, 1)
-    bias = factor * offset - np.tensordot(centre, weight, 2)
+    solved = problem.solve(everything, everything[:0], own.rows, [ridges[k] for k in used])
+    weighted = [(factor * V, factor * c) for factor, (V, c) in zip(mixed, solved, strict=True)]
+    W, offset = (np.sum(part, axis=0) for part in zip(*weighted, strict=True))
+    weight = np.zeros((*tokens.shape[1:], codes.max() + 1))
+    weight[~refitted] = fixed.unscaled(W[:split])
+    weight[refitted] = own.unscaled(W[split:])
+    bias = offset - np.tensordot(np.tensordot(share, tokens, 1), weight, 2)
     losses = {r: found.loss for r, found in zip(ridges, held_out, strict=True)}
-    return Fitted(weight, bias, ridges[chosen], losses)
+    by_ridge = dict(zip(ridges, shares.tolist(), strict=True))
+    return Fitted(weight, bias, ridges[int(shares.argmax())], losses, by_ridge)
 
 
 class Fitted(NamedTuple):
@@ -456,16 +474,19 @@ class Fitted(NamedTuple):
     bias : ndarray, shape (n_classes,)
         Intercepts.
     ridge : float
-        Ridge in use.
+        Ridge with the largest weight.
     losses : dict of float to float
         Log loss of held-out trials by ridge, each with its own temperature; NaN without such
         trials.
+    ridge_weights : dict of float to float
+        Weight of each ridge.
     """
 
     weight: Array
     bias: Array
     ridge: float
     losses: dict[float, float]
+    ridge_weights: dict[float, float]
 
 
 class Refit(NamedTuple):
@@ -619,7 +640,7 @@ def _added(ridge: float, within: float, total: float) -> float:
 
 
 def _candidates(ridge: Any) -> tuple[float, ...]:
-    """Ridges to choose from."""
+    """Ridges to average over."""
     if isinstance(ridge, str) and ridge == "auto":
         return RIDGES
     if isinstance(ridge, str) or not ridge > 0:
@@ -648,6 +669,8 @@ class _HeldOut:
 
     Attributes
     ----------
+    known : ndarray of bool, shape (n,)
+        Trials with scores.
     factor : float
         Factor of the scores with the least log loss.
     weight, losses : ndarray, shape (n_known,)
@@ -657,7 +680,7 @@ class _HeldOut:
     """
 
     def __init__(self, scores: Array, codes: Codes, share: Array) -> None:
-        known = np.isfinite(scores).all(1)
+        self.known = known = np.isfinite(scores).all(1)
         scores, codes, share = scores[known], codes[known], share[known]
         # Classes have the same weight here too. Smoothed targets, as if each class had two more
         # trials, one right and one wrong (Platt 1999), because no trial is certain.
@@ -679,12 +702,36 @@ class _HeldOut:
             self.loss = float(self.weight @ self.losses)
 
 
-def _chosen(held_out: Sequence[_HeldOut], ridges: Sequence[float]) -> int:
-    """Index of the ridge with the least log loss; below ``RIDGE`` only if it is clearly less."""
-    losses = [found.loss for found in held_out]
-    usual = ridges.index(RIDGE) if RIDGE in ridges else 0
-    best = usual if np.isnan(losses).any() else int(np.argmin(losses))
-    weight = held_out[best].weight
-    gain = held_out[usual].losses - held_out[best].losses
-    error = np.sqrt(np.sum((weight * (gain - weight @ gain)) ** 2))
-    return best if best > usual or weight @ gain > MARGIN * error else usual
+def _local(rows: Array, codes: Codes, share: Array) -> float:
+    """Share of the variance within classes that is also there between consecutive trials."""
+    member = np.eye(codes.max() + 1)[codes]
+    P = member * share[:, None]
+    within = rows - ((P / P.sum(0)).T @ rows)[codes]
+    total = share @ np.einsum("nf,nf->n", within, within)
+    local = []
+    for k in range(member.shape[1]):
+        steps = np.diff(within[codes == k], axis=0)
+        local.append(share[codes == k][1:] @ np.einsum("nf,nf->n", steps, steps) / 2)
+    return float(np.clip(sum(local) / total, 1e-3, 1.0)) if total > 0 else 1.0
+
+
+def _ridge_weights(held_out: Sequence[_HeldOut], usual: int, groups: NDArray[Any] | None) -> Array:
+    """Share of bootstrap samples of trials (groups) in which a ridge has the least log loss."""
+    shares = np.zeros(len(held_out))
+    weight = held_out[0].weight
+    if len(held_out) == 1 or not len(weight):
+        shares[usual] = 1.0
+        return shares
+    losses = np.stack([weight * found.losses for found in held_out], axis=1)
+    if groups is not None:
+        _, parts = np.unique(groups[held_out[0].known], return_inverse=True)
+        losses = np.stack([np.bincount(parts, column) for column in losses.T], axis=1)
+        weight = np.bincount(parts, weight)
+    apart = losses - losses[:, [usual]]
+    error = np.sqrt(((apart - weight[:, None] * apart.sum(0)) ** 2).sum(0))
+    error[usual:] = 0.0
+    losses += HANDICAP * weight[:, None] * error
+    rng = np.random.default_rng(0)
+    for _ in range(DRAWS):
+        shares[np.argmin(rng.exponential(size=len(losses)) @ losses)] += 1
+    return shares / DRAWS
