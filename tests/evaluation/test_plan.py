@@ -367,6 +367,8 @@ def whitened(C: np.ndarray, seen: np.ndarray) -> np.ndarray:
 def allowed(alignment: str, access: str) -> bool:
     if alignment == "none":
         return True
+    if alignment == "recentre-balanced" and ACCESS[access].labelled:
+        return False
     return ACCESS[access].labelled if alignment == "rotate" else access != "train"
 
 
