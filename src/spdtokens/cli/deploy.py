@@ -66,6 +66,8 @@ def train(
         Model file to write (.spdt).
     recentre : bool
         Recentre every session at its Riemannian mean; a new session is recentred online.
+    classes : str, default=all
+        Comma-separated classes to use.
     preset : str
         Decoder: recommended, standard (the paper's network), paper (exactly the paper's, if the
         unit of the signals is known), or for recordings of many people spatial-filters or
